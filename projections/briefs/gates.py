@@ -25,6 +25,7 @@ MIN_FIDELITY_FOR_STANDARD: Final = 0.75
 MAX_INFORMATION_LOSS_TOLERANCE: Final = 0.15
 
 THRESHOLDS_TO_FETCH: Final = {"UNCERTAINTY": 0.5, "IMPACT": 0.7}
+LOW_FIDELITY: Final = "low_fidelity"
 HIGH_RISK_DOMAINS: Final = frozenset({"medical", "legal", "security"})
 verdict_age_max_s: Final = 30 * 86_400
 CRITICAL_EVIDENCE_WORDS: Final = ("secret", "credential")
@@ -174,7 +175,7 @@ def _rules(
         if name in assessed and not assessed[name] < threshold:
             yield FetchRule(f"high_{name.lower()}", f"{name} is {assessed[name]:.2f}, at least {threshold}.")
     if fidelity is not None and not fidelity >= MIN_FIDELITY_FOR_STANDARD:
-        yield FetchRule("low_fidelity", f"The fidelity is {fidelity:.2f}, below {MIN_FIDELITY_FOR_STANDARD}.")
+        yield FetchRule(LOW_FIDELITY, f"The fidelity is {fidelity:.2f}, below {MIN_FIDELITY_FOR_STANDARD}.")
     critical = next(filter(is_critical_evidence, evidence_refs), None)
     if critical is not None:
         yield FetchRule("critical_evidence", f"The evidence names a secret or credential: {critical}")

@@ -30,6 +30,11 @@ def print_reasoning(found: dict[str, Any]) -> None:
     click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
     print_verdict(found["verdict"])
     print_import(found)
+    print_steps(memory)
+
+
+def print_steps(memory: Mapping[str, Any]) -> None:
+    """Print a graph step by step, then what it comes to."""
     dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
     for one in memory["steps"]:
         rests_on = dependencies.get(one["step_number"], [])

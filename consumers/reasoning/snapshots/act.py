@@ -15,7 +15,9 @@ Rules this module keeps:
 - what was only imported is never acted on by the prompt alone (``imported``), whatever its fidelity;
 - of each independent validator the newest report counts (``validations.latest``), and one voice against is enough: who
   is right is for a human to decide. A report that could not check all of it, or that is old, vouches for nothing;
-- a request's id is made of who asks, what about, and on which grounds: asking again finds the request that is there;
+- a receiver's own validation that fails fires a rule, and one that passes is told: it is no other's, and no voucher;
+- a request's id is made of who asks, what about and for which task, of the names of its reasons and of the reports that
+  were weighed: asking again, at another level or with other numbers, finds the request that is there;
 - a human's answer is shown and never turned into ``act_on_full``: that needs a validation. ``may_act`` counts both.
 """
 
@@ -38,6 +40,7 @@ from ledger.errors import Refused
 from ledger.events.review import ReviewRequested
 from projections.briefs.gates import (
     HIGH_RISK_DOMAINS,
+    LOW_FIDELITY,
     FetchAnswer,
     FetchRule,
     GateAnswer,
@@ -62,6 +65,7 @@ _reason_chars_max: Final = 2000
 _task_chars_max: Final = 4000
 _id_digits: Final = 16
 _ids_max: Final = 8
+_OWN: Final = "own_validation"
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -79,11 +83,19 @@ class Review(msgspec.Struct, frozen=True):
     answered_by: str | None = None
 
 
+class OwnRun(msgspec.Struct, frozen=True):
+    """What the receiver found himself, in the tree that he brought."""
+
+    passed: bool
+    text: str
+    problems: list[str]
+
+
 class Decision(msgspec.Struct, frozen=True):
     """What the receiver may do, and why: the rule that fired (None for ``act``), the level sent and its gate.
 
     ``graph`` is the full reasoning where it was fetched, ``verdict`` what its validators say last (None where it is not
-    in this ledger), ``validation`` the report that ``act_on_full`` rests on,
+    in this ledger), ``validation`` the report that ``act_on_full`` rests on, ``own`` the receiver's own run,
     ``review`` the human's request; None there with ``human_review_required`` means that nobody signed one.
     ``is_imported``: only importers have this reasoning, and nobody here vouches for it.
     """
@@ -100,6 +112,7 @@ class Decision(msgspec.Struct, frozen=True):
     graph: ReasoningMemory | None = None
     validation: Voice | None = None
     review: Review | None = None
+    own: OwnRun | None = None
     is_imported: bool = False
 
     @property
@@ -144,26 +157,30 @@ def act_on(
         is_imported=is_imported,
         verdict=verdict,
     )
+    own = None if tree is None or verdict is None else _run_own(view, verdict.reasoning_ref, tree)
+    rule = answer.rule
+    if rule is None and own is not None and not own.passed:
+        rule = FetchRule(_OWN, "The receiver's own validation failed.")
     prompt = to_context_prompt(snapshot, sent)
-    decided = Decision(
-        "act", answer.rule, sent.value, gate, [], answer, prompt, snapshot, verdict, is_imported=is_imported
-    )
-    if answer.rule is None:
-        return decided
-    passing, fetched, problems = _validate(view, snapshot, verdict, tree)
+    decided = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
+    decided = replace(decided, is_imported=is_imported, reasons=[] if own is None else [own.text])
+    return decided if rule is None else _held_up(view, decided, rule, author, task)
+
+
+def _held_up(view: Ask, decided: Decision, rule: FetchRule, author: Author | None, task: str | None) -> Decision:
+    """Return the decision where a rule fired: on the graph if it was validated, else a human's."""
+    verdict, own, found = decided.verdict, decided.own, decided.reasons
+    passing, fetched, problems = _validate(view, decided.snapshot, verdict)
     decided = replace(decided, graph=None if fetched is None else fetched.memory)
-    if not problems and passing is not None:
-        reasons = [
-            answer.rule.reason,
-            f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}.",
-        ]
-        return replace(decided, action="act_on_full", reasons=reasons, validation=passing)
-    reasons = [answer.rule.reason, *problems]
+    if not problems and passing is not None and (own is None or own.passed):
+        said = f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}."
+        return replace(decided, action="act_on_full", reasons=[rule.reason, said, *found], validation=passing)
+    reasons = [rule.reason, *problems, *found, *([] if own is None else own.problems)]
     request = _request(decided, reasons, verdict, task)
     review = None
     if author is not None:
-        causes = [event_id for event_id in (snapshot.event_id, *request.validations) if event_id]
-        review = _ask_human(author, view, request, causes)
+        causes = [event_id for event_id in (decided.snapshot.event_id, *request.validations) if event_id]
+        review = _ask_human(author, view, request, _grounds(decided), causes)
         if review.verdict is not None:
             comment = f": {review.comment}" if review.comment else "."
             reasons.append(f"{review.answered_by}, a human, has answered: {review.verdict}{comment}")
@@ -173,6 +190,7 @@ def act_on(
 def describe(decision: Decision) -> dict[str, Any]:
     """Return what a receiver wants to know of a decision, as plain values."""
     snapshot, report = decision.snapshot, decision.validation
+    graph = decision.graph if decision.may_act else None
     plain: dict[str, Any] = msgspec.to_builtins(decision.prompt)
     return plain | {
         "snapshot_id": snapshot.snapshot_id,
@@ -189,6 +207,8 @@ def describe(decision: Decision) -> dict[str, Any]:
         "rejected": msgspec.to_builtins(snapshot.rejected),
         "gate": msgspec.to_builtins(decision.gate),
         "reasons": decision.reasons,
+        "own_validation": msgspec.to_builtins(decision.own),
+        "graph": None if graph is None else msgspec.to_builtins(graph.to_dict(), str_keys=True),
         "verdict": msgspec.to_builtins(decision.verdict),
         "validation": None
         if report is None
@@ -237,7 +257,7 @@ def _evidence_of(snapshot: EnhancedEpistemicSnapshot) -> list[str]:
 
 
 def _validate(
-    view: Ask, snapshot: EnhancedEpistemicSnapshot, verdict: LatestVerdict | None, tree: Tree | None
+    view: Ask, snapshot: EnhancedEpistemicSnapshot, verdict: LatestVerdict | None
 ) -> tuple[Voice | None, Fetched | None, list[str]]:
     """Fetch the graph, and return who validated it and what speaks against acting on it (nothing: it holds)."""
     if snapshot.reasoning_ref is None:
@@ -249,16 +269,30 @@ def _validate(
             raise
         return None, None, [f"The full reasoning {short_ref(snapshot.reasoning_ref)} is not in this ledger."]
     passing, problems = check_verdict(verdict)
-    if tree is not None:
-        from consumers.reasoning.validator.validator import ReasoningValidator  # noqa: PLC0415 - only who brings a tree needs it
-
-        report = ReasoningValidator(tree).validate(fetched.memory)
-        problems += [f"The receiver's own validation: {issue.message}" for issue in report.issues]
     return passing, fetched, problems
 
 
+def _run_own(view: Ask, ref: str, tree: Tree) -> OwnRun:
+    from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only who brings a tree needs it
+
+    report = validate_ref(view, ref, tree=tree).report
+    counts = report.counts()
+    stand = f"{counts.evidence_ok} of {counts.evidence} references stand"
+    problems = [f"The receiver's own validation: {issue.message}" for issue in report.issues]
+    word = "passed" if report.passed else "failed"
+    return OwnRun(report.passed, f"The receiver's own validation {word}: {stand}.", problems)
+
+
+def _grounds(decided: Decision) -> list[str]:
+    """Return the names of what speaks against acting; a low fidelity counts alone, because each level has its own."""
+    names = {rule.name for rule in decided.answer.all_rules}
+    if decided.own is not None and not decided.own.passed:
+        names.add(_OWN)
+    return sorted(names - {LOW_FIDELITY} or names)
+
+
 def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None) -> ReviewRequested:
-    snapshot, rule = decided.snapshot, decided.answer.rule
+    snapshot, rule = decided.snapshot, decided.rule
     assert rule is not None  # noqa: S101 - without a rule nobody is asked
     ref = snapshot.reasoning_ref
     about = f"snapshot {snapshot.snapshot_id}" if ref is None else f"reasoning {short_ref(ref)}"
@@ -276,14 +310,14 @@ def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | Non
     )
 
 
-def _ask_human(author: Author, view: Ask, asked: ReviewRequested, causes: list[str]) -> Review:
+def _ask_human(author: Author, view: Ask, asked: ReviewRequested, grounds: list[str], causes: list[str]) -> Review:
     """Return the review of a question: the one that stands, or one appended now and signed by ``author``.
 
     If we crash after the request was appended, the next call finds it by its id. Anybody may take any id: where
     somebody else opened the stream under ours, the next number is tried.
     """
     for number in range(_ids_max):
-        name = review_id(author.name, asked, number)
+        name = review_id(author.name, asked, grounds, number)
         review = find_answer(view, "reviews.show", {"id": name}, Review)
         if review is None:
             try:
@@ -298,7 +332,7 @@ def _ask_human(author: Author, view: Ask, asked: ReviewRequested, causes: list[s
     raise Refused("TRANSITION_NOT_ALLOWED", f"somebody else took every id for the review of {asked.question}")
 
 
-def review_id(name: str, asked: ReviewRequested, number: int = 0) -> str:
+def review_id(name: str, asked: ReviewRequested, grounds: list[str], number: int = 0) -> str:
     """Return the id of ``name``'s request on these grounds."""
-    grounds = [name, asked.reasoning_ref, asked.snapshot_id, asked.rule, asked.reasons, asked.validations, number]
-    return f"{name}-{hashlib.sha256(encode_canonical(grounds)).hexdigest()[:_id_digits]}"
+    same = [name, asked.reasoning_ref, asked.snapshot_id, asked.task, grounds, asked.validations, number]
+    return f"{name}-{hashlib.sha256(encode_canonical(same)).hexdigest()[:_id_digits]}"

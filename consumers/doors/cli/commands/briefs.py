@@ -22,7 +22,7 @@ from consumers.sdk.text import clean, told
 from ledger.errors import Corrupted, Refused, Unavailable
 from projections.briefs.critical import critical_numbers
 from projections.briefs.fidelity import measure
-from projections.briefs.prompt import TransferLevel
+from projections.briefs.prompt import TransferLevel, short_ref
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, llm: bool) -> N
         if data["imported"]:
             click.echo(f"-- {clean(said_of_import(data['imported']))}", err=True)
         if data["rule_fired"]:
-            click.echo(f"-- fetch the whole graph before acting: {data['rule_fired']['reason']}", err=True)
+            why = clean(data["rule_fired"]["reason"])
+            click.echo(f"-- fetch the whole graph before acting: {why}", err=True)
+        click.echo(f"-- the whole graph: `baton reasoning fetch {short_ref(data['reasoning_ref'])}`", err=True)
 
     app.show("brief", data, text)
 

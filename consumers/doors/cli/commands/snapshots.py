@@ -15,7 +15,7 @@ from consumers.doors.cli.commands.assessment import parse_vectors
 from consumers.doors.cli.commands.briefs import print_rejected
 from consumers.doors.cli.output import fields_of, page_options, print_table, show_page, when
 from consumers.doors.cli.program import Group
-from consumers.doors.cli.reasoning_text import print_verdict
+from consumers.doors.cli.reasoning_text import print_steps, print_verdict
 from consumers.reasoning.compressor.transfer import find_answer
 from consumers.reasoning.snapshots.act import act_on, describe
 from consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
@@ -23,7 +23,7 @@ from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.review import ReviewAnswered, Verdict
-from projections.briefs.prompt import TransferLevel
+from projections.briefs.prompt import TransferLevel, short_ref
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
 from projections.snapshots.vectors import read_vectors
 from projections.validations.queries import LatestVerdict
@@ -97,7 +97,7 @@ def list_(app: App, author: str | None, session: str | None, limit: int, cursor:
 @click.option("--level", type=click.Choice(LEVELS), help="Send this level (default: the lowest that passes its gate).")
 @click.option("--task", help="What you are about to do: reasoning about just that is fetched whole.")
 @click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="Replace the snapshot's vectors.")
-@click.option("--tree", type=click.Path(path_type=Path), help="Validate a fetched graph against this folder, too.")
+@click.option("--tree", type=click.Path(path_type=Path), help="Validate the graph against this folder, too.")
 def receive(
     app: App, ref: str, *, level: str | None, task: str | None, vectors: tuple[str, ...], tree: Path | None
 ) -> None:
@@ -155,20 +155,34 @@ def print_decision(data: dict[str, Any]) -> None:
         gate += f" ({data['gate']['reason']}{passing})"
     click.echo(f"-- {data['tokens']} tokens of {data['budget']}, level {data['level']}, {fidelity}, {gate}")
     print_verdict(data["verdict"], err=True)
-    rule = data["rule_fired"]
-    click.secho(f"-- {data['action']}: {'no rule fired' if rule is None else rule['name']}", bold=True)
+    if data["reasoning_ref"] is not None:
+        click.echo(f"-- {data['reasoning_ref']}: `baton reasoning fetch {short_ref(data['reasoning_ref'])}`")
+    click.secho(f"-- {decided(data)}", bold=True)
     for reason in data["reasons"]:
         click.echo(f"   {clean(reason)}")
     if data["not_assessed"]:
         click.echo(f"   not assessed: {', '.join(data['not_assessed'])}")
     if data["not_compared"]:
         click.echo(f"   not compared: {clean(data['not_compared'])}")
+    if data["graph"] is not None:
+        click.echo("-- the whole graph:")
+        print_steps(data["graph"])
     if data["action"] != "human_review_required":
         return
     if data["review"] is None:
         click.echo("   nobody was asked: add --as NAME to sign the request")
     elif data["review"]["verdict"] is None:
         click.echo(f"   a human answers with: baton review answer {data['review']['id']} --approve|--reject --as NAME")
+
+
+def decided(data: dict[str, Any]) -> str:
+    """Return in a line what may be done: by the gate, or by the human whom it asked."""
+    rule, answered = data["rule_fired"], data["review"]
+    word = f"{data['action']}: {'no rule fired' if rule is None else rule['name']}"
+    if answered is None or answered["verdict"] is None:
+        return word
+    may = "may act" if data["may_act"] else "may not act"
+    return f"{may}: {answered['answered_by']}, a human, {answered['verdict']} it ({word})"
 
 
 @click.group(cls=Group, aliases={"next": "list", "close": "answer"})

@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from calling import Baton
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def record(baton: Baton, name: str, domain: str) -> str:
     """Record a reasoning of two steps; return its ref."""
     who = ["--as", "a"]
-    baton("reasoning", "start", "--id", name, "--task", "Why is the disk full?", "--domain", domain, *who)
+    baton("reasoning", "start", "--id", name, "--task", f"Why is the disk of {name} full?", "--domain", domain, *who)
     step = ["reasoning", "step", name, *who, "--content"]
     baton(*step, "The disk is at 98 %", "--type", "observation", "--evidence", "logs/disk.log:14")
     baton(*step, "Backups fill the disk", "--rests-on", 1)
@@ -82,6 +83,70 @@ def test_security_reasoning_waits_for_a_human_who_answers(baton: Baton, fresh: F
     assert "approved by rita: I looked" in baton("review", "show", review)
     again = baton.data("snapshot", "receive", id_, "--as", "b")
     assert (again["action"], again["may_act"], again["review"]["id"]) == ("human_review_required", True, review)
+
+
+def test_one_request_stands_for_a_set_of_reasons_whatever_the_level_and_the_numbers(baton: Baton, fresh: Fresh) -> None:
+    record(baton, name := fresh("doubtful"), "")
+
+    def asked(*more: object) -> str:
+        return str(baton.data("snapshot", "receive", name, "--as", "b", *more)["review"]["id"])
+
+    ids = {asked("--vector", f"uncertainty={value}") for value in (0.6, 0.7, 0.8)}
+    ids |= {asked("--vector", "uncertainty=0.6", "--level", level) for level in ("minimal", "standard", "full")}
+    assert len(ids) == 1
+    assert asked("--vector", "uncertainty=0.6", "--vector", "impact=0.9") not in ids
+    assert asked("--vector", "uncertainty=0.6", "--task", "Delete the disk") not in ids
+
+
+def test_who_brings_a_tree_is_told_what_he_found_in_it_himself(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    record(baton, name := fresh("own"), "operations")
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "disk.log"
+    log.write_text("full\n" * 14)
+    quiet = ["snapshot", "receive", name, "--vector", "uncertainty=0", "--vector", "impact=0", "--tree", tmp_path]
+    passed = baton.data(*quiet)
+    assert (passed["action"], passed["own_validation"]["passed"]) == ("act", True)
+    assert "The receiver's own validation passed: 1 of 1 references stand." in baton(*quiet)
+    log.write_text("")
+    failed = baton.data(*quiet)
+    assert (failed["action"], failed["rule_fired"]["name"]) == ("human_review_required", "own_validation")
+    assert any("logs/disk.log:14" in reason for reason in failed["reasons"])
+
+
+def test_graph_that_may_be_acted_on_comes_along_with_its_ref_and_command(
+    baton: Baton, fresh: Fresh, tmp_path: Path
+) -> None:
+    ref = record(baton, name := fresh("whole"), "security")
+    fetch = f"-- {ref}: `baton reasoning fetch {ref[7:19]}`"
+    said = baton("snapshot", "receive", name)
+    assert fetch in said
+    assert "the whole graph:" not in said
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "disk.log").write_text("full\n" * 14)
+    baton("reasoning", "validate", name, "--tree", tmp_path, "--as", "rita")
+    said, data = baton("snapshot", "receive", name), baton.data("snapshot", "receive", name)
+    assert data["action"] == "act_on_full"
+    assert [one["content"] for one in data["graph"]["steps"]][:2] == ["The disk is at 98 %", "Backups fill the disk"]
+    assert fetch in said
+    assert "-- the whole graph:\n  1. observation (1.00)\n     The disk is at 98 %\n" in said
+
+
+@pytest.mark.parametrize(
+    ("flag", "header", "has_graph"),
+    [
+        ("--approve", "-- may act: rita, a human, approved it (human_review_required: high_risk_domain)", True),
+        ("--reject", "-- may not act: rita, a human, rejected it (human_review_required: high_risk_domain)", False),
+    ],
+)
+def test_header_follows_what_a_human_answered(
+    baton: Baton, fresh: Fresh, flag: str, header: str, has_graph: bool
+) -> None:
+    record(baton, name := fresh("asked"), "security")
+    receive = ["snapshot", "receive", name, "--as", "b"]
+    review = baton.data(*receive)["review"]["id"]
+    baton("review", "answer", review, flag, "--as", "rita")
+    assert header in baton(*receive)
+    assert (baton.data(*receive)["graph"] is not None) == has_graph
 
 
 def test_session_gives_context_and_vectors(baton: Baton, fresh: Fresh) -> None:

@@ -356,7 +356,7 @@ def test_id_that_a_stranger_took_before_does_not_silence_the_request(
         reasons=grounds.reasons,
         reasoning_ref=grounds.snapshot.reasoning_ref,
     )
-    squatted = review_id("bob", asked)
+    squatted = review_id("bob", asked, sorted(rule.name for rule in grounds.answer.all_rules))
     lunch = ReviewRequested(question="Lunch?", rule="hunger", reasoning_ref=asked.reasoning_ref)
     ledger.emit("alice", f"review/{squatted}", lunch)
     review = act_on(reader.answer, "audit", author=bob).review
