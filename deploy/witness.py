@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import contextlib
 import hashlib
 import json
@@ -47,7 +46,6 @@ request_wait_max_s: Final = 10
 cosignatures_per_s_max: Final = 10
 evidence_max: Final = 1000
 size_max: Final = 2**63 - 1
-
 LOG: Final = 1
 WITNESS: Final = 4
 EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
@@ -134,10 +132,8 @@ def parse_request(body: bytes) -> tuple[int, list[bytes], Checkpoint]:
 
 def is_grown(old_size: int, old_root: bytes, size: int, root: bytes, proof: list[bytes]) -> bool:
     """Tell whether a proof shows that the tree of ``size`` begins with the old one (RFC 9162 §2.1.4.2)."""
-    if old_size in {0, size}:
-        return not proof and (old_size == 0 or old_root == root)
-    if not proof:
-        return False
+    if not proof or old_size in {0, size}:
+        return not proof and (old_size == 0 or (old_size, old_root) == (size, root))
     path = [old_root, *proof] if old_size & (old_size - 1) == 0 else proof
     first, last = old_size - 1, size - 1
     while first & 1:
@@ -165,7 +161,7 @@ class Witness:
         content = json.loads((state / "witness.key").read_text("ascii"))
         self.name: str = content["name"]
         self.key = SigningKey(bytes.fromhex(content["seed"]))
-        self._database = state / "witness.db"
+        self._database = f"{(state / 'witness.db').absolute().as_uri()}?mode=rw"
         self._spent: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
         with self.opened() as database:
@@ -179,20 +175,17 @@ class Witness:
     @contextlib.contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection whose writes are synced when they commit."""
-        place = f"{self._database.absolute().as_uri()}?mode=rw"
-        with contextlib.closing(sqlite3.connect(place, uri=True, timeout=10, isolation_level=None)) as database:
+        with contextlib.closing(
+            sqlite3.connect(self._database, uri=True, timeout=10, isolation_level=None)
+        ) as database:
             database.execute("PRAGMA synchronous = EXTRA")  # FULL leaves the journal's folder unsynced
             yield database
 
     def add_checkpoint(self, body: bytes) -> str:
-        """Return the cosignature's line for a request.
-
-        Raises:
-            Answer: what is answered instead (C2SP tlog-witness, add-checkpoint).
-        """
+        """Return the cosignature's line for a request, or raise what is answered instead (C2SP tlog-witness)."""
         try:
             old_size, proof, checkpoint = parse_request(body)
-        except (ValueError, binascii.Error) as error:
+        except ValueError as error:
             raise Answer(400, f"no add-checkpoint request: {error}\n") from error
         with self.opened() as database:
             self._check_log(database, checkpoint)
@@ -202,37 +195,35 @@ class Witness:
             # What if we crash: before the commit nothing was signed that anybody saw; after it the client asks again.
             database.execute("BEGIN IMMEDIATE")
             try:
-                line = self._cosign(database, old_size, proof, checkpoint)
+                return self._cosign(database, old_size, proof, checkpoint)
             except Answer as answer:
-                if answer.status == 422:
-                    self._keep_evidence(database, checkpoint, body, str(answer))
-                database.execute("COMMIT")
+                (kept,) = database.execute("SELECT count(*) FROM evidence").fetchone()
+                if answer.status == 422 and kept < evidence_max:
+                    values = (int(time.time()), checkpoint.origin, str(answer).strip(), body.decode())
+                    database.execute("INSERT INTO evidence VALUES (?, ?, ?, ?)", values)
                 raise
-            database.execute("COMMIT")
-        return line
+            finally:
+                database.execute("COMMIT")
 
     def _check_log(self, database: sqlite3.Connection, checkpoint: Checkpoint) -> None:
-        rows = database.execute("SELECT key FROM logs WHERE origin = ?", (checkpoint.origin,)).fetchall()
-        if not rows:
+        origin = checkpoint.origin
+        rows = database.execute("SELECT key FROM logs WHERE origin = ?", (origin,))
+        known = {(origin, key_id(origin, LOG, key)): key for (key,) in rows}
+        if not known:
             raise Answer(404, "this witness does not know the log\n")
-        known = {(checkpoint.origin, key_id(checkpoint.origin, LOG, key)): key for (key,) in rows}
-        is_signed = False
-        for name, blob in checkpoint.signatures:
-            key = known.get((name, blob[:4]))
-            if key is not None:
-                try:
-                    VerifyKey(key).verify(checkpoint.text.encode(), blob[4:])
-                except (BadSignatureError, ValueError) as error:
-                    raise Answer(403, "a signature of the log does not fit\n") from error
-                is_signed = True
-        if not is_signed:
+        ours = [(known[name, blob[:4]], blob[4:]) for name, blob in checkpoint.signatures if (name, blob[:4]) in known]
+        if not ours:
             raise Answer(403, "no signature of a key that is trusted for this log\n")
+        try:
+            for key, signature in ours:
+                VerifyKey(key).verify(checkpoint.text.encode(), signature)
+        except (BadSignatureError, ValueError) as error:
+            raise Answer(403, "a signature of the log does not fit\n") from error
 
     def _check_rate(self, origin: str) -> None:
         """Let each log have so many answers a second; what asks has passed its signature, so it is the log's own."""
         with self._lock:
-            at, tokens = self._spent.get(origin, (0.0, float(cosignatures_per_s_max)))
-            now = time.monotonic()
+            now, (at, tokens) = time.monotonic(), self._spent.get(origin, (0.0, float(cosignatures_per_s_max)))
             tokens = min(cosignatures_per_s_max, tokens + (now - at) * cosignatures_per_s_max)
             if tokens < 1:
                 raise Answer(429, "too many checkpoints: ask again in a second\n")
@@ -249,27 +240,16 @@ class Witness:
             raise Answer(422, "the proof does not show that the log has only grown\n")
         time_s = max(int(time.time()), last_s)  # a clock that was put back does not take a word back
         signed = f"cosignature/v1\ntime {time_s}\n{checkpoint.text}".encode()
-        blob = time_s.to_bytes(8, "big") + self.key.sign(signed).signature
-        id_ = key_id(self.name, WITNESS, bytes(self.key.verify_key))
-        line = f"— {self.name} {base64.b64encode(id_ + blob).decode()}\n"
+        id_, signature = key_id(self.name, WITNESS, bytes(self.key.verify_key)), self.key.sign(signed).signature
+        line = f"— {self.name} {base64.b64encode(id_ + time_s.to_bytes(8, 'big') + signature).decode()}\n"
         ours = [one for one in checkpoint.signatures if one[0] == checkpoint.origin]
         note = checkpoint.text + "\n" + "".join(f"— {name} {base64.b64encode(one).decode()}\n" for name, one in ours)
         values = (checkpoint.origin, checkpoint.size, checkpoint.root, time_s, note + line)
         database.execute("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)", values)
         return line
 
-    @staticmethod
-    def _keep_evidence(database: sqlite3.Connection, checkpoint: Checkpoint, body: bytes, reason: str) -> None:
-        if database.execute("SELECT count(*) FROM evidence").fetchone()[0] < evidence_max:
-            values = (int(time.time()), checkpoint.origin, reason.strip(), body.decode())
-            database.execute("INSERT INTO evidence VALUES (?, ?, ?, ?)", values)
-
     def checkpoint(self, origin_hash: str) -> str:
-        """Return the last note that was cosigned of the log whose origin has this SHA-256.
-
-        Raises:
-            Answer: 404.
-        """
+        """Return the last note that was cosigned of the log whose origin has this SHA-256, or raise a 404."""
         with self.opened() as database:
             for origin, note in database.execute("SELECT origin, note FROM heads"):
                 if hashlib.sha256(origin.encode()).hexdigest() == origin_hash:
@@ -306,8 +286,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.witness.add_checkpoint(body)
 
     def _show(self) -> str:
-        match = re.fullmatch(r"/([0-9a-f]{64})/checkpoint", self.path)
-        if match is None:
+        if (match := re.fullmatch(r"/([0-9a-f]{64})/checkpoint", self.path)) is None:
             raise Answer(404, "there is /ORIGIN-HASH/checkpoint\n")
         return self.witness.checkpoint(match[1])
 
@@ -337,10 +316,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = requests_max
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._free = threading.BoundedSemaphore(requests_max)
-        super().__init__(address, Handler)
+    _free = threading.BoundedSemaphore(requests_max)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread, if one is free."""
@@ -366,15 +342,12 @@ def init(state: Path, name: str) -> str:
     if not name or re.search(r"[\s+\x00-\x1f]", name):
         raise ValueError("a name has no spaces and no plus, as witness.example/one")
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    seed = SigningKey.generate()
     # The database first, and never over another: a key without it is no witness, and serve refuses it.
-    with open(state / "witness.db", "xb"):  # noqa: PTH123 - Path has no exclusive open for a touch that fails
-        pass
+    (state / "witness.db").touch(exist_ok=False)
     with contextlib.closing(sqlite3.connect(state / "witness.db")) as database:
         database.executescript(TABLES)
-    descriptor = os.open(state / "witness.key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump({"name": name, "seed": bytes(seed).hex()}, file)
+    with os.fdopen(os.open(state / "witness.key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump({"name": name, "seed": bytes(SigningKey.generate()).hex()}, file)
         file.flush()
         os.fsync(file.fileno())
     return Witness(state).vkey
@@ -395,18 +368,18 @@ def main(arguments: list[str]) -> int:
             sys.stdout.write(f"{init(given.state, given.name)}\n")
             return 0
         witness = Witness(given.state)
-        if given.verb == "add":
-            with witness.opened() as database:
-                database.executemany("INSERT OR IGNORE INTO logs VALUES (?, ?)", [*map(parse_vkey, given.vkeys)])
-        elif given.verb == "logs":
-            with witness.opened() as database:
-                for origin, size in database.execute(
-                    "SELECT DISTINCT origin, coalesce(size, 0) FROM logs LEFT JOIN heads USING (origin) ORDER BY origin"
-                ):
-                    sys.stdout.write(f"{size}\t{origin}\n")
-        else:
+        if given.verb == "serve":
             serve(witness, given.listen)
-    except (OSError, ValueError, KeyError, sqlite3.Error, binascii.Error) as error:
+            return 0
+        with witness.opened() as database:
+            if given.verb == "add":
+                database.executemany("INSERT OR IGNORE INTO logs VALUES (?, ?)", [*map(parse_vkey, given.vkeys)])
+            else:
+                sizes = (
+                    "SELECT DISTINCT coalesce(size, 0), origin FROM logs LEFT JOIN heads USING (origin) ORDER BY origin"
+                )
+                sys.stdout.writelines(f"{size}\t{origin}\n" for size, origin in database.execute(sizes))
+    except (OSError, ValueError, KeyError, sqlite3.Error) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1
     return 0
@@ -416,9 +389,9 @@ def serve(witness: Witness, listen: str) -> None:
     """Answer until the process is ended, which is safe at any moment."""
     Handler.witness = witness
     host, _, port = listen.rpartition(":")
-    with Server((host or "127.0.0.1", int(port))) as server:
-        sys.stdout.write(f"{witness.vkey}\nhttp://{host or '127.0.0.1'}:{server.server_address[1]}\n")
-        sys.stdout.flush()
+    with Server((host or "127.0.0.1", int(port)), Handler) as server:
+        place = f"http://{host or '127.0.0.1'}:{server.server_address[1]}"
+        print(witness.vkey, place, sep="\n", flush=True)  # noqa: T201
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
 
