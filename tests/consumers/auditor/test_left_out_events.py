@@ -10,8 +10,8 @@ import pytest
 from bundle_mutations import members_of, packed
 from event_examples import EXAMPLES
 from forge import SESSION, Forge, _Client
+from forged_steps import ended, finding, rotated
 from judges import alone, ours, program
-from wrong_logs import ended, finding, rotated
 
 from ledger.author import Draft
 from ledger.bundle import export

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from bundle_mutations import members_of, packed
 from forge import SESSION, Forge
+from forged_steps import WrongLog
 from judges import alone, ours
 from test_left_out_events import stream_of
-from wrong_logs import WRONG_LOGS, WrongLog
+from wrong_logs import WRONG_LOGS
 
 from ledger.envelope import decode_entry
 

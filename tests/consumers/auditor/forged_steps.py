@@ -1,0 +1,343 @@
+"""What somebody does who forges a log: one step each, signed, and kept as a gate would keep it.
+
+A ``WrongLog`` is a case made of such steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+from event_examples import EXAMPLES
+from forge import SESSION, Forge
+
+from ledger.author import Draft
+from ledger.envelope import pae
+from ledger.events.authority import (
+    AgentRegistered,
+    AgentRemoved,
+    CheckpointKeyRotated,
+    ClockSet,
+    KeyCompromised,
+    KeyDelegated,
+    KeyRevoked,
+    KeyRotated,
+    LedgerCreated,
+    RoleGranted,
+)
+from ledger.events.handoff import (
+    HandoffAmended,
+    HandoffApproved,
+    HandoffCreated,
+    HandoffReady,
+)
+from ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
+from ledger.events.review import ReviewRequested
+from ledger.events.session import FindingLogged
+from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+from ledger.lifecycle.handoff import compute_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.events import EventData
+    from ledger.identity import Key
+
+DAY_S: Final = 86_400
+NKEY: Final = "U" + "A" * 55
+FINDING: Final = FindingLogged(finding="the cache is cold")
+ASKED: Final = ReviewRequested(question="is it safe?", rule="risk")
+
+
+class WrongLog(NamedTuple):
+    """One case: the rule that is broken, the code of its refusal, and how it is made."""
+
+    rule: str
+    code: str
+    make: Callable[[Forge], Any]
+    replayed: bool = True
+    index: int | None = -1
+    is_begun: bool = True
+
+
+def registered(forge: Forge, author: str, name: str, *, stream: str = "", key: Key | None = None, **data: Any) -> None:
+    """Register a name, by default with a good proof of a new key."""
+    key = key or forge.new_key(name)
+    fields: dict[str, Any] = {"name": name, "key": key.public.hex(), "proof": key.prove_possession(forge.id, name)}
+    made = AgentRegistered(**(fields | {"roles": ["agent"]} | data))
+    forge.emit(author, stream or f"agent/{name}", made)
+    forge.keys.setdefault(name, key)
+
+
+def rotated(forge: Forge, author: str, name: str, *, key: Key | None = None, **data: Any) -> Key:
+    """Replace the key of a name; return the new one."""
+    key = key or forge.new_key(f"{name}'s second")
+    fields: dict[str, Any] = {"agent": name, "key": key.public.hex(), "proof": key.prove_possession(forge.id, name)}
+    forge.emit(author, f"agent/{name}", KeyRotated(**(fields | data)))
+    return key
+
+
+def checkpoint_rotated(forge: Forge, author: str = ROOT, *, name: str = CHECKPOINT) -> Key:
+    """Replace the key of checkpoints; return the new one."""
+    key = forge.new_key("checkpoint")
+    proof = key.prove_possession(forge.id, name)
+    forge.emit(author, "ledger", CheckpointKeyRotated(key=key.public.hex(), proof=proof))
+    return key
+
+
+def amended(data: HandoffCreated, reviewer: str, *, hands_over: bool = True) -> HandoffAmended:
+    """Return the amendment that names another reviewer and leaves everything else."""
+    return HandoffAmended(**msgspec.structs.asdict(data) | {"reviewer": reviewer}, hands_over=hands_over)
+
+
+def session(forge: Forge, name: str = "alice", **scope: Any) -> Key:
+    """Delegate a session key and return it."""
+    return forge.delegate(name, forge.new_key("session"), **scope)
+
+
+def ended(forge: Forge, author: str, name: str, of: str | None = None, how: type[EventData] = KeyRevoked) -> None:
+    """Revoke the key of a name, or call it compromised."""
+    data: dict[str, Any] = {"key": forge.keys[name].public.hex()} | ({"since": 1} if how is KeyCompromised else {})
+    forge.emit(author, f"agent/{of or name}", how(**data))
+
+
+def removed(forge: Forge, name: str = "bob", author: str = "ada") -> None:
+    """Remove an agent."""
+    forge.emit(author, f"agent/{name}", AgentRemoved(agent=name))
+
+
+def role(forge: Forge, author: str, name: str, *, stream: str = "") -> None:
+    """Grant the role of a reviewer."""
+    forge.emit(author, stream or f"agent/{name}", RoleGranted(agent=name, role="reviewer"))
+
+
+def finding(
+    forge: Forge, author: str = "alice", *, key: Key | None = None, stream: str = SESSION, **draft: Any
+) -> None:
+    """Log a finding, by default where it may be."""
+    forge.emit(author, stream, FINDING, key=key, **draft)
+
+
+def example(forge: Forge, author: str, stream: str, kind: str) -> None:
+    """Append the published example of a kind."""
+    forge.submit(forge.sign(author, Draft(stream=stream, kind=kind, data=EXAMPLES[kind])))
+
+
+def compromised(forge: Forge, author: str, name: str, since: int) -> None:
+    """Call the key of a name compromised since an entry."""
+    data = KeyCompromised(key=forge.keys[name].public.hex(), since=since)
+    forge.emit(author, f"agent/{name}", data)
+
+
+def delegated(forge: Forge, author: str, stream: str, *, key: Key, proof: str, seconds: float = 60) -> None:
+    """Delegate a key as it should not be."""
+    data = KeyDelegated(key=key.public.hex(), proof=proof, expires_at=forge.clock.text(seconds))
+    forge.emit(author, stream, data)
+
+
+def created(forge: Forge, *, author: str = ROOT, key: str = ROOT, **changes: Any) -> None:
+    """Append what a ledger begins with, changed."""
+    fields: dict[str, str] = {
+        "origin": forge.checkpoint_key.origin,
+        "root": forge.keys[ROOT].public.hex(),
+        "checkpoint_key": forge.keys[CHECKPOINT].public.hex(),
+        "node_key": forge.keys[NODE].public.hex(),
+    }
+    forge.emit(author, "ledger", LedgerCreated(**(fields | changes)), key=forge.keys[key])
+
+
+def then(*steps: Callable[[Forge], Any]) -> Callable[[Forge], Any]:
+    """Do several things in order."""
+
+    def make(forge: Forge) -> None:
+        for step in steps:
+            step(forge)
+
+    return make
+
+
+def forged_approval(forge: Forge) -> None:
+    """Register a second key for rita as mallory, who is a mere agent, and approve with it."""
+    forge.register("mallory")
+    registered(forge, "mallory", "rita", key=forge.new_key("mallory's"), roles=["human", "reviewer"])
+    data = forge.hand_over("evil", sender="mallory")
+    version = compute_version("mallory", data)
+    forge.emit("rita", "handoff/evil", HandoffApproved(version=version), key=forge.new_key("mallory's"))
+
+
+def signed_late(forge: Forge) -> None:
+    """Sign with a session key after it has expired."""
+    key = session(forge, seconds=60)
+    forge.clock.advance(61)
+    finding(forge, key=key)
+
+
+def signed_before_it_was_granted(forge: Forge) -> None:
+    """Sign with a session key that was granted under a clock which the root set back since."""
+    forge.clock.advance(DAY_S)
+    key = session(forge, seconds=DAY_S)
+    forge.clock.advance(-DAY_S)
+    forge.emit(ROOT, "ledger", ClockSet(time=forge.clock.text(), reason="it stood wrong"))
+    finding(forge, key=key)
+
+
+def signed_by_session_of_ended(forge: Forge, end: Callable[[Forge], Any]) -> None:
+    """Sign with a session key after the identity key that delegated it has ended."""
+    key = session(forge)
+    end(forge)
+    finding(forge, key=key)
+
+
+def jumped(forge: Forge) -> None:
+    """Let the clock jump ahead."""
+    forge.clock.advance(31 * DAY_S)
+    finding(forge)
+
+
+def went_back(forge: Forge) -> None:
+    """Let the clock go back."""
+    forge.clock.advance(-1)
+    finding(forge)
+    finding(forge, "alice", corr="again")
+
+
+def batch_of_two_times(forge: Forge) -> None:
+    """Keep two events of one batch at two times."""
+    bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]
+    for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)):
+        forge.store(body, key, sig, (place, 2), accepted_ms=forge.clock.now_ms + place)
+
+
+def batch_cut_short(forge: Forge) -> None:
+    """Keep the first two events of a batch of three."""
+    bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "abc"]
+    for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)[:2]):
+        forge.store(body, key, sig, (place, 3))
+
+
+def twice(forge: Forge) -> None:
+    """Keep the very same event twice."""
+    body = forge.body("alice", SESSION, FINDING)
+    forge.raw("alice", body)
+    forge.raw("alice", body)
+
+
+def ready(forge: Forge) -> None:
+    """Let an agent say what only the router says."""
+    data = forge.hand_over("x")
+    forge.approve("x", data)
+    forge.emit("alice", "handoff/x", HandoffReady(to="bob", version=compute_version("alice", data)))
+
+
+def stored(**changes: Any) -> Callable[[Forge], Any]:
+    """Store a finding as an entry with other fields than a gate would write."""
+    return lambda forge: forge.raw("alice", forge.body("alice", SESSION, FINDING), **changes)
+
+
+def counted(**more: int) -> Callable[[Forge], Any]:
+    """Store a finding whose counts are by so many more than they are."""
+
+    def make(forge: Forge) -> None:
+        counts = {"stream_version": forge.streams[SESSION] + 1, "authority_version": forge.authority}
+        stored(**{name: counts[name] + more[name] for name in more})(forge)
+
+    return make
+
+
+def spelled(old: bytes, new: bytes) -> Callable[[Forge], Any]:
+    """Store a finding whose entry is the same in another spelling of msgpack."""
+
+    def make(forge: Forge) -> None:
+        finding(forge)
+        assert forge.entries[-1].startswith(old)
+        forge.entries[-1] = new + forge.entries[-1].removeprefix(old)
+
+    return make
+
+
+def ended_with(more: bytes) -> Callable[[Forge], Any]:
+    """Store a finding with bytes behind its entry."""
+
+    def make(forge: Forge) -> None:
+        finding(forge)
+        forge.entries[-1] += more
+
+    return make
+
+
+def batch_swapped(forge: Forge) -> None:
+    """Keep the events of a batch in another order than was signed."""
+    bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]
+    for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)[::-1]):
+        forge.store(body, key, sig, (place, 2))
+
+
+def malleable(forge: Forge) -> None:
+    """Sign with the same signature plus the order of the group (RFC 8032 §5.1.7)."""
+    body = forge.body("alice", SESSION, FINDING)
+    sig = forge.keys["alice"].sign(pae(body))
+    other = int.from_bytes(sig[32:], "little") + 2**252 + 27742317777372353535851937790883648493
+    forge.store(body, forge.keys["alice"].public, sig[:32] + other.to_bytes(32, "little"))
+
+
+def checkpoint_signed_with(key: str) -> Callable[[Forge], Any]:
+    """Let another key sign the checkpoint."""
+
+    def make(forge: Forge) -> None:
+        forge.checkpoint_with = forge.keys[key]
+
+    return make
+
+
+def deep(forge: Forge) -> None:
+    """Nest an imported record deeper than anything may be."""
+    forge.edited(
+        "alice", "record/x", imported(), '"format":"x"', '"claims":{"a":' + "[" * 31 + "]" * 31 + '},"format":"x"'
+    )
+
+
+def imported(**fields: Any) -> EventData:
+    """Return a record of another tool."""
+    from ledger.events.imported import RecordImported
+
+    return RecordImported(**({"original": "blake3:" + "1" * 64, "source": "x", "format": "x"} | fields))
+
+
+def odd(rule: str, code: str, old: str, new: str) -> WrongLog:
+    """Return the case of a finding with a piece of its text exchanged before it was signed."""
+    return WrongLog(
+        rule, code, lambda forge: forge.edited("alice", SESSION, FindingLogged(finding="x", impact=0.5), old, new)
+    )
+
+
+def free(rule: str, code: str, value: str) -> WrongLog:
+    """Return the case of a value that stands where a kind allows any."""
+
+    def make(forge: Forge) -> None:
+        data = EXAMPLES["tot.nodes_added"]
+        body = forge.body("alice", "tot/tot-20260212-100000-abcdef", data, kind="tot.nodes_added")
+        forge.raw("alice", body.replace(b'"depth"', b'"metadata":{"x":%b},"depth"' % value.encode(), 1))
+
+    return WrongLog(rule, code, make)
+
+
+def of_kind(rule: str, code: str, make: Callable[[Forge], Any]) -> WrongLog:
+    """Return the case of a rule that a kind's own machine has."""
+    return WrongLog(rule, code, make, replayed=False)
+
+
+def reasoning(*steps: int, author: str = "alice") -> Callable[[Forge], Any]:
+    """Begin a reasoning and add steps to it."""
+
+    def make(forge: Forge) -> None:
+        forge.emit("alice", "reasoning/r", ReasoningStarted(task="why"))
+        for number in steps:
+            step = Step(step_number=number, type="assumption", content="because")
+            forge.emit(author, "reasoning/r", ReasoningExtended(steps=[step]))
+
+    return make
+
+
+def handed(name: str, sender: str = "alice", **fields: Any) -> Callable[[Forge], Any]:
+    """Hand work over."""
+    return lambda forge: forge.hand_over(name, sender=sender, **fields)
