@@ -104,7 +104,7 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
         findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
     for index, refusal in sorted((part.notes | part.doubtful).items()):
         findings.note(index, refusal.code, f"entry {index}: {refusal.message}")
-    findings.note(None, "VERIFICATION_FAILED", _WHOLE_LOG_ONLY)
+    findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
     replay = Replayed(
         size=manifest.size,
         roots={manifest.size: root},

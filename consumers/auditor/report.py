@@ -51,7 +51,8 @@ class Problem(msgspec.Struct, frozen=True):
 class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an audit.
 
-    ``tree_head`` is the Merkle root (hex) of the entries, None when an entry could not be read; ``signatures``
+    ``tree_head`` is the Merkle root (hex) of the entries, of a bundle of one stream that which its proofs lead to, None
+    when an entry could not be read; ``signatures``
     the number of events whose signature was verified; ``problems`` holds at most ``problems_listed_max``, in the
     order of indexes, of ``problems_total``. ``suspects`` are the first entries, of ``suspects_total``, by a key
     that was called compromised since. Of a bundle of one ``stream``, ``missing`` is what it lacks.
@@ -217,7 +218,8 @@ class Anchor:
         """Compare the expectations with a finished replay and return the report."""
         created = replay.created
         findings, frontier = self._findings, replay.frontier
-        head = None if frontier is None else frontier.root().hex()
+        root = replay.roots.get(replay.size) if frontier is None else frontier.root()
+        head = None if root is None else root.hex()
         is_root_right = self._check_root(None if created is None else created.root, head)
         is_checkpoint_right = self._check_checkpoint(replay)
         return AuditReport(

@@ -21,7 +21,7 @@ from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from consumers.sdk.quotation import words_of
-from consumers.sdk.text import json_text
+from consumers.sdk.text import json_text, visible
 from consumers.sdk.tokens import Budget, cut_to_tokens
 from ledger.errors import BatonError, Refused
 from projections.briefs.tokens import count_tokens
@@ -43,6 +43,19 @@ _CODES: Final = {
 def compact(value: Any) -> str:
     """Return a value as the JSON text that a client's model reads."""
     return json_text(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a structured answer in which what misleads is written as escapes: clients show its texts as they are."""
+    match value:
+        case str():
+            return visible(value)
+        case dict():
+            return {name: plain(one) for name, one in value.items()}
+        case list():
+            return [plain(one) for one in value]
+        case _:  # numbers, booleans and null
+            return value
 
 
 def tokens_of(value: Any) -> int:

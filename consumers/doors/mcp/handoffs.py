@@ -263,7 +263,7 @@ def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, A
     """Return a handoff within an answer's tokens: texts cut at words, the newest of its log, and what was left out."""
     left_out: list[str] = []
     listed = {"why", "log", "skeleton", "tasks", "criteria"}
-    whole = {name: value for name, value in shown.items() if name not in listed}
+    whole = {name: value for name, value in shown.items() if name not in listed and value is not None}
     told = shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
     left_out += [f"the rest of {name}" for name in told.pop("shortened", [])]
     told |= {"tasks": [], "criteria": [], "log": []}

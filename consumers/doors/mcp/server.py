@@ -26,7 +26,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
-from consumers.doors.mcp.answers import check_arguments, compact, error_dict, failed, fault_of
+from consumers.doors.mcp.answers import check_arguments, compact, error_dict, failed, fault_of, plain
 from consumers.doors.mcp.handoffs import HandoffTools
 from consumers.doors.mcp.lookup import LookupTools
 from consumers.doors.mcp.record import RecordTool
@@ -147,8 +147,9 @@ class BatonServer(MCPServer[Any]):
         except ToolError as error:
             return _refused(name, fault_of(error, name))
         if isinstance(result, types.CallToolResult):
-            content = types.TextContent(type="text", text=compact(result.structured_content))
-            return result.model_copy(update={"content": [content]})
+            answer = plain(result.structured_content)
+            content = types.TextContent(type="text", text=compact(answer))
+            return result.model_copy(update={"content": [content], "structured_content": answer})
         return result
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> NoReturn:

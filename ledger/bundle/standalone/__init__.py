@@ -12,7 +12,7 @@ The verdict is the last line, the exit code beside it:
 
     VALID         0  everything fits
     SUSPECT_KEY   0  everything fits, and some of it was signed with a key that was called compromised later
-    PARTIAL       6  what is here fits, but events are missing, which are named (with --partial: 0)
+    PARTIAL       6  what is here fits, but events or files are missing, which are named (with --partial: 0)
     INVALID       6  something does not fit: the index, or the file
                   2  this is no bundle
 

@@ -86,13 +86,19 @@ class Members:
             end = 1024 + -(at + 1024) % 10240
             need(total == at + end and file.read() == bytes(end - 512), "the end of the tar is damaged")
 
-    def check_names(self, manifest: dict[str, Any]) -> None:
-        """Check that the files are those that the manifest calls for, in a tar in this order."""
+    def check_names(self, manifest: dict[str, Any]) -> list[str]:
+        """Check that the files are those that the manifest calls for, in a tar in this order.
+
+        Return which a folder has lost that the others do not need: a blob, an entry of a stream, a proof.
+        """
         wanted = list(names_of(manifest, len(self.spans)))
         names = list(self.spans)
-        other = [name for name in wanted if name not in self.spans] or sorted(set(names) - set(wanted))
+        absent = [name for name in wanted if name not in self.spans]
+        lost = [] if self.is_tar else [name for name in absent if name.startswith(("blobs/", "entries/"))]
+        other = [name for name in absent if name not in lost] or sorted(set(names) - set(wanted))
         need(not other, f"{', '.join(other[:3])}: missing, or not of the bundle")
         need(not self.is_tar or names == wanted, "the files are in another order")
+        return lost
 
 
 def names_of(manifest: dict[str, Any], most: int) -> Iterator[str]:

@@ -125,7 +125,10 @@ def test_stream_bundle_proves_inclusion_and_says_what_it_cannot(partial: Path, s
     assert f"VALID: {SESSION} and authority as of head {source.head()[0]}, " in report.verdict
     assert report.signatures == report.kinds["finding.logged"] + 1 + 4
     assert report.checkpoint_size == source.head()[0]
-    assert any("only the whole log shows" in one.message for one in report.notes)
+    (note,) = report.notes
+    assert (note.code, "only the whole log shows" in note.message) == ("NOT_FOUND", True)
+    with source.log.snapshot() as snapshot:
+        assert report.tree_head == snapshot.root().hex()
 
 
 def test_stream_that_does_not_exist_is_refused(source: Ledger, tmp_path: Path) -> None:

@@ -65,6 +65,28 @@ def test_program_finds_a_flipped_byte_in_an_unpacked_bundle(
             assert not entry_range(name) or verdict.index is not None, (name, verdict.text)
 
 
+@pytest.mark.parametrize("bundle", ["whole", "partial"])
+def test_program_names_a_file_that_an_unpacked_bundle_has_lost(
+    bundle: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    path: Path = request.getfixturevalue(bundle)
+    folder = unpacked(path, tmp_path / "unpacked")
+    words = set()
+    for name in members(path):
+        if re.match(r"entries/0{17}(0[2-9]|1[2-9]|2)", name):
+            continue  # many alike
+        content = (folder / name).read_bytes()
+        (folder / name).unlink()
+        verdict = alone(folder)
+        (folder / name).write_bytes(content)
+        is_needed = not name.startswith(("blobs/", "entries/")) or name.startswith(f"entries/{0:020d}.")
+        assert verdict.word == ("INVALID" if is_needed else "PARTIAL"), (name, verdict.text)
+        assert name in verdict.text or name.startswith(f"entries/{0:020d}."), (name, verdict.text)
+        words.add(verdict.word)
+    assert words == {"INVALID", "PARTIAL"}
+    assert alone(folder).word == "VALID"
+
+
 def test_program_in_the_bundle_says_with_its_exit_code_what_it_found(whole: Path, tmp_path: Path) -> None:
     folder = unpacked(whole, tmp_path / "unpacked")
     with flipped(folder / "tile/entries/000", [1000], 1):

@@ -168,7 +168,7 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
 @click.option("--since", required=True, metavar="INDEX|TIME", help="The first entry that may be the thief's.")
 @click.option("--reason", default="no reason given", show_default=True)
 def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
-    """Say that somebody else may hold a key (of an agent: its identity key) since an entry or a time.
+    """Say that somebody else may hold a key (of an agent: each identity key it had since) since an entry or a time.
 
     The key signs nothing any more, and what it signed since, or a session key that it delegated since, is shown as
     suspect everywhere; nothing is deleted. An approval among it does not count for a later claim. Signed by its own
@@ -177,14 +177,18 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     found = _key_of(app, key_or_agent)
     index = index_of(app.client(), since)
     data = KeyCompromised(key=found["key"], since=index, reason=reason)
+    earlier = _earlier_keys(app, found, index) if key_or_agent == found["agent"] else []
     author = app.author(app.settings().agent or ROOT)
-    accepted = author.emit(Draft(stream=f"agent/{found['agent']}", data=data))[0]
+    # The present key last, which may be the one that signs this.
+    said = [*(KeyCompromised(key=old, since=index, reason=reason) for old in earlier), data]
+    accepted = author.emit(*(Draft(stream=f"agent/{found['agent']}", data=each) for each in said))[-1]
     introduced = _introduced(app, data)
     answer = {
         "key": data.key,
         "agent": found["agent"],
         "since": index,
         "index": accepted.index,
+        "earlier": earlier,
         "introduced": introduced,
     }
 
@@ -192,6 +196,8 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
         click.echo(
             f"{short_key(data.key)} of {found['agent']} is compromised since entry {index}, says {accepted.index}"
         )
+        for old in earlier:
+            click.echo(f"So is {short_key(old)}, which was its key then")
         for one in introduced:
             short, at = short_key(one["key"]), one["since_index"]
             click.echo(f"It brought in {short} of {one['agent']} at entry {at}, which is valid:")
@@ -199,6 +205,17 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
         click.echo(f"Next: baton key rotate --as {found['agent']} --lost, if the agent shall go on")
 
     app.show("key", answer, text)
+
+
+def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
+    """Return the identity keys that were replaced by the present one since then, and are not suspect since then."""
+    keys = app.query("agents.keys", agent=present["agent"])["keys"]
+    return [
+        one["key"]
+        for one in keys
+        if one["sort"] == "identity" and one["key"] != present["key"]
+        if one["ended_index"] > since and (one["suspect_since"] is None or one["suspect_since"] > since)
+    ]
 
 
 def _introduced(app: App, said: KeyCompromised) -> list[dict[str, Any]]:

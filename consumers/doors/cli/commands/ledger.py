@@ -166,7 +166,7 @@ def ledger_checks(app: App, home: Home) -> Iterator[Check]:
         yield Check("folder", ok=False, found=error.code, fix=error.message)
         return
     if settings.server is not None:
-        yield _remote_check(settings)
+        yield from _remote_checks(settings)
         yield _trust_check(settings)
         yield from _key_checks(home)
     if settings.server is None or home.is_local():
@@ -288,15 +288,21 @@ def _gate_check(home: Home, client: LocalClient) -> Check:
     return Check("gate", ok=True, found=state + reason)
 
 
-def _remote_check(settings: Settings) -> Check:
-    """Ask the server as the agent would: its address, its keys here, and what the server makes of them."""
+def _remote_checks(settings: Settings) -> Iterator[Check]:
+    """Ask the server as the agent would: its address, its keys here, what it makes of them, and whose ledger it has."""
+    from ledger.checked import pinned_root  # noqa: PLC0415 - loads the rules
+
     asking = f"{settings.server} as {settings.agent or 'nobody'}"
     try:
         with open_client(settings) as client:
             head = client.head()
+            root = pinned_root(settings.home, head.ledger)
     except BatonError as error:
-        return Check("server", ok=False, found=f"{asking}: {error.code}", fix=error.message)
-    return Check("server", ok=True, found=f"{asking}: ledger {head.ledger}, {head.size} entries")
+        yield Check("server", ok=False, found=f"{asking}: {error.code}", fix=error.message)
+        return
+    yield Check("server", ok=True, found=f"{asking}: ledger {head.ledger}, {head.size} entries")
+    none = "none is pinned here, so this ledger vouches for itself: `baton trust --root FINGERPRINT` pins it"
+    yield Check("root", ok=True, found=none if root is None else f"pinned: {root}")
 
 
 def _trust_check(settings: Settings, client: Client | None = None) -> Check:

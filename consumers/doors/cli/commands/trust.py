@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -22,6 +22,8 @@ from ledger.files import replaceable_by
 from ledger.home import Home
 from ledger.log.log import Log
 from ledger.trust import Folder, Record
+
+fingerprint_digits: Final = 64
 
 
 class Act(NamedTuple):
@@ -46,8 +48,11 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
     fingerprint is the one that `baton trust --show` prints beside the ledger: have it told by whoever runs it.
     """
     named = app.home or named_home()
-    if pinned is not None and (action is not None or re.fullmatch("[0-9a-f]{64}", pinned) is None):
-        raise Refused("USAGE", "--root takes the 64 hex digits of a root's fingerprint, and no other option but --yes")
+    if pinned is not None and (action is not None or re.fullmatch("[0-9a-f]{32,64}", pinned) is None):
+        message = (
+            "--root takes the 64 hex digits of a root's fingerprint, or its first 32, and no other option but --yes"
+        )
+        raise Refused("USAGE", message)
     if yes and action is not None:
         raise Refused("USAGE", "--yes answers a question that --show and --remove do not ask")
     if action == "remove":
@@ -57,14 +62,18 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
     if not home.is_dir():
         raise Unavailable("NO_LEDGER", f"there is no folder {trusting.shown(home)}", folder=str(home))
     folder, here = trusting.read_folder(home), root_in(home)
-    if here and pinned not in (None, here):
+    if here and not here.startswith(pinned or ""):
         message = f"the ledger in {trusting.shown(home)} has the root {here}, and not {pinned}: do not use it"
         raise Corrupted("VERIFICATION_FAILED", message, root=here)
+    if pinned is not None and not here and len(pinned) < fingerprint_digits:
+        raise Refused("USAGE", "pin a ledger that is elsewhere by all 64 digits: the first 32 are no more than its id")
     record = _record(folder, here or pinned or "", is_shown=action == "show")
     root = here or pinned or ("" if record is None else record.root)
     data = described(folder, root, record)
     if action == "show":
-        data["homes"] = [one.path for one in trusting.read_records()]
+        homes = [one.path for one in trusting.read_records()]
+        data["homes"] = [path for path in homes if Path(path).is_dir()]
+        data["gone"] = [path for path in homes if path not in data["homes"]]
         app.show("trust", data, lambda: _print(data))
         return
     reason = replaceable_by(home)
@@ -202,6 +211,8 @@ def _print(data: dict[str, Any]) -> None:
         click.echo("  no setting of it runs or sends anything; trusting it lets its keys sign")
     for path in data.get("homes", []):
         click.echo(f"trusted  {visible(path)}")
+    for path in data.get("gone", []):
+        click.echo(f"gone     {visible(path)} (`baton trust --remove --home {trusting.shown(Path(path))}` forgets it)")
 
 
 def _print_trusted(data: dict[str, Any], *, is_shown: bool) -> None:

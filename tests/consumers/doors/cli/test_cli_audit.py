@@ -37,11 +37,28 @@ def test_verify_of_a_server_holds_it_against_the_root_that_is_pinned(
     baton("trust", "--yes")
     assert baton.data("verify", "--as", "a")["trust"] == "self-asserted"
     root = baton.data("verify", "--as", "a")["root_fingerprint"]
+    assert "none is pinned here" in baton.run("doctor", "--as", "a").out
+    assert "by all 64 digits" in baton.refuses("USAGE", "trust", "--yes", "--root", root[:32])["message"]
     baton("trust", "--yes", "--root", root)
     assert baton.data("verify", "--as", "a")["trust"] == "anchored"
+    assert f"pinned: {root}" in baton.run("doctor", "--as", "a").out
     baton("trust", "--yes", "--root", "0" * 64)
     assert "is pinned" in baton.refuses("VERIFICATION_FAILED", "verify", "--as", "a")["message"]
     assert f"--yes --root {root} " in baton.refuses("USAGE", "trust", "--root", root)["message"]
+
+
+def test_root_of_a_ledger_here_is_pinned_by_half_its_digits_and_folders_that_are_gone_are_told(
+    alone: Baton, tmp_path: Path
+) -> None:
+    root = alone.data("verify")["root_fingerprint"]
+    assert alone.data("trust", "--yes", "--root", root[:32])["root_fingerprint"] == root
+    assert "do not use it" in alone.refuses("VERIFICATION_FAILED", "trust", "--yes", "--root", "0" * 32)["message"]
+    other = tmp_path / "other"
+    assert inside.baton("--home", other, "init").code == 0
+    shutil.rmtree(other)
+    shown = alone.data("trust", "--show")
+    assert (str(alone.home) in shown["homes"], shown["gone"]) == (True, [str(other)])
+    assert f"gone     {other}" in alone("trust", "--show")
 
 
 def test_verify_holds_the_log_against_an_earlier_checkpoint(alone: Baton, tmp_path: Path) -> None:

@@ -161,6 +161,17 @@ def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_sus
     assert "views equal" in mine("verify", "--views")
 
 
+def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Baton) -> None:
+    mine("session", "start", "--as", "a", "--task", "hers or the thief's", "s1")
+    stolen = mine.data("log", "--limit", "500")["events"][-1]["event_index"]
+    mine("key", "rotate", "--as", "a")
+    mine("session", "start", "--as", "a", "--task", "under the new key", "s2")
+    said = mine.data("key", "compromised", "a", "--since", str(stolen), "--as", "a")
+    keys = {one["key"]: one["suspect_since"] for one in mine.data("key", "list", "--agent", "a")["keys"]}
+    assert keys == {said["key"]: stolen, said["earlier"][0]: stolen}
+    assert all(mine("session", "show", one).startswith("SUSPECT") for one in ("s1", "s2"))
+
+
 def test_approval_by_a_stolen_key_is_asked_for_again(mine: Baton) -> None:
     mine("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", "h1")
     version = mine.data("handoff", "show", "h1")["version"]
