@@ -154,7 +154,7 @@ def converted(value: Any, kind: type[T], root: str = "$") -> T:
         Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
     """
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, str_keys=True)  # as JSON writes them: dependencies are by step number
     except msgspec.ValidationError as error:
         raise schema_error(error, root) from error
 

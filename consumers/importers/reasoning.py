@@ -207,13 +207,22 @@ def extensions_of(memory: ReasoningMemory, *, domain: str = "", session: str = "
         raise Refused("INVALID_FIELD", "a graph without a step cannot be recorded", field="steps")
     started = {name: getattr(memory, name) for name in ("task", "ai_id", "reasoning_strategy")}
     started |= {"domain": domain, "session": session}
-    events: list[EventData] = [_event(ReasoningStarted, started, "task"), *_extensions(memory)]
-    if memory.conclusion:
-        names = ("conclusion", "confidence_in_reasoning", "known_limitations")
-        concluded = {name: getattr(memory, name) for name in names}
-        events.append(_event(ReasoningConcluded, concluded, "conclusion"))
+    events = [_event(ReasoningStarted, started, "task"), *continuation_of(memory)]
     _check_ref(events, memory)
     return events
+
+
+def continuation_of(memory: ReasoningMemory) -> Iterator[EventData]:
+    """Yield the events that add steps and conclusion to what stands; they may rest on steps that do.
+
+    Raises:
+        Refused: as ``extensions_of``.
+    """
+    if memory.steps:
+        yield from _extensions(memory)
+    if memory.conclusion:
+        names = ("conclusion", "confidence_in_reasoning", "known_limitations")
+        yield _event(ReasoningConcluded, {name: getattr(memory, name) for name in names}, "conclusion")
 
 
 def submissions_of(events: Sequence[EventData]) -> list[list[EventData]]:
@@ -247,7 +256,7 @@ def _bound_steps(memory: ReasoningMemory) -> Iterator[list[ReasoningStep]]:
     until = 0
     for position, step in enumerate(memory.steps):
         rests_on = memory.dependencies.get(step.step_number, ())
-        until = max(until, position, *(positions[number] for number in rests_on))
+        until = max(until, position, *(positions.get(number, 0) for number in rests_on))
         bound.append(step)
         if position == until:
             yield bound

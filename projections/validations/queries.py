@@ -125,7 +125,7 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     data = msgspec.json.decode(row["data"], type=ReasoningValidated)
     counts = data.counts
     missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted - counts.assumptions_settled
-    is_whole = counts.evidence_ok == counts.evidence and not missing
+    is_whole = 0 < counts.evidence == counts.evidence_ok and not missing  # who saw nothing vouches for nothing
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_whole else "unchecked"
     stand = f"{counts.evidence_ok} of {counts.evidence} stand" if counts.evidence else "no evidence"
     if missing:

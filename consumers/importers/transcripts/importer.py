@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from consumers.importers.reasoning import extensions_of
+from consumers.importers.reasoning import continuation_of
 from consumers.importers.records import Aside, Counts, Record, kept_aside
 from consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from consumers.importers.transcripts.mapping import (
@@ -35,15 +35,14 @@ from consumers.sdk.text import shorten
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.imported import DirtyValue
-from ledger.events.reasoning import ReasoningConcluded, ReasoningStarted
 from ledger.secrets import scan
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
 if TYPE_CHECKING:
     from ledger.client import Ask
-    from ledger.events import EventData
 
 Put: TypeAlias = Callable[[bytes], str]
+FaultsOf: TypeAlias = Callable[[ReasoningMemory], set[str]]
 Append: TypeAlias = Callable[[Sequence[Record]], Counts]
 
 responses_at_once_max: Final = 64
@@ -129,7 +128,10 @@ def is_beginning(first: ReasoningMemory, whole: ReasoningMemory) -> bool:
 def rest_of(whole: ReasoningMemory, there: ReasoningMemory) -> ReasoningMemory:
     """Return the part of a graph that is still missing: further steps, and the conclusion if it is another."""
     conclusion = "" if whole.conclusion == there.conclusion else whole.conclusion
-    return msgspec.structs.replace(whole, steps=whole.steps[len(there.steps) :], conclusion=conclusion)
+    steps = whole.steps[len(there.steps) :]
+    new = {step.step_number for step in steps}
+    dependencies = {number: rests_on for number, rests_on in whole.dependencies.items() if number in new}
+    return msgspec.structs.replace(whole, steps=steps, dependencies=dependencies, conclusion=conclusion)
 
 
 @dataclass
@@ -140,6 +142,8 @@ class Tally:
     mapped: int = 0
     kept_aside: int = 0
     added: int = 0
+    sound: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
     aside: list[Aside] = field(default_factory=list)
     codes: Counter[str] = field(default_factory=Counter)
 
@@ -159,6 +163,8 @@ class Tally:
             "kept_aside": self.kept_aside,
             "lost": self.read - self.mapped - self.kept_aside,
             "added": self.added,
+            "sound": self.sound,
+            "unsound_by_issue": dict(self.faults.most_common()),
             "aside": [aside.answer() for aside in self.aside],
             "aside_not_shown": self.kept_aside - len(self.aside),
             "aside_by_reason": dict(self.codes.most_common()),
@@ -169,17 +175,21 @@ class TranscriptImport:
     """Takes what a reader finds, and appends it when enough has come together."""
 
     def __init__(
-        self, me: str, answer: Ask, put_blob: Put, append: Append, progress: Progress, *, is_dry: bool = False
-    ) -> None:
+        self, me: str, answer: Ask, put_blob: Put, append: Append, progress: Progress, *,
+        faults_of: FaultsOf = lambda _: set(), task: str = "", is_dry: bool = False,
+    ) -> None:  # fmt: skip
         """Import as ``me``: ask ``answer``, store originals by ``put_blob``, and append records by ``append``.
 
-        ``is_dry``: neither of these two writes anything.
+        ``faults_of`` says why a graph does not hold together, by codes. ``task`` is that of responses which state none.
+        ``is_dry``: nothing is written.
         """
         self.tally = Tally()
         self._me = me
         self._put_blob = put_blob
         self._append = append
         self._progress = progress
+        self._faults_of = faults_of
+        self._task = task
         self._existing = ExistingReasoning(answer, is_dry=is_dry)
         self._waiting: list[Thought | Hidden | Unread] = []
         self._names: set[str] = set()
@@ -191,7 +201,7 @@ class TranscriptImport:
         Raises:
             Refused: the author may not import at all. Unavailable: see ``Client.submit``.
         """
-        item = thought_in(response) if isinstance(response, Answered) else response
+        item = thought_in(response, self._task) if isinstance(response, Answered) else response
         if item is None:
             assert isinstance(response, Answered)  # noqa: S101 - whatever is unread is handed on
             self._progress.skipped += response.lines
@@ -235,6 +245,7 @@ class TranscriptImport:
         existing = self._existing.of(thought)
         if existing.rest is None:
             self.tally.mapped += 1
+            self._check(thought)
             return None
         if not existing.is_new and existing.owner not in ("", self._me):
             reason = f"NOT_AUTHORIZED: {existing.owner} imported its beginning, and can import the rest"
@@ -244,7 +255,14 @@ class TranscriptImport:
         except Refused as refusal:
             return self._aside(left_of(Hidden(answered, f"{refusal.code}: {refusal.message}")))
         self._existing.plan(existing.name, thought.memory)
+        self._check(thought)
         return record
+
+    def _check(self, thought: Thought) -> None:
+        """Count whether what a response thought holds together, and why not."""
+        faults = self._faults_of(thought.memory)
+        self.tally.sound += not faults
+        self.tally.faults.update(faults)
 
     def _record(self, thought: Thought, existing: Existing, task: DirtyValue | None) -> Record:
         original = self._put_blob(thought.answered.original)
@@ -252,7 +270,7 @@ class TranscriptImport:
             prompt = None if thought.is_task_whole or task is not None else self._prompt(thought.answered)
             return record_of(thought, existing.name, original, prompt, task)
         assert existing.rest is not None  # noqa: S101 - else there is nothing to record
-        first, *more = records_of(thought, continued(existing.rest), original)
+        first, *more = records_of(thought, list(continuation_of(existing.rest)), original)
         aside = aside_stream(thought.answered)
         return Record(f"reasoning/{existing.name}", first, more=tuple(more), aside=aside)
 
@@ -313,11 +331,3 @@ def left_of(item: Hidden | Unread) -> _Left:
         ids, original, size = {}, item.original, item.size
     source = shorten(str(answered.place).strip(), source_max_chars) or "—"
     return _Left(source, aside_stream(answered), item.reason, original, size, ids)
-
-
-def continued(rest: ReasoningMemory) -> list[EventData]:
-    """Return the events that add the rest of a graph to its beginning."""
-    if rest.steps:
-        return [event for event in extensions_of(rest) if not isinstance(event, ReasoningStarted)]
-    # A graph without a step cannot be recorded by itself; its conclusion follows from what stands.
-    return [ReasoningConcluded(conclusion=rest.conclusion)]

@@ -77,10 +77,13 @@ class Hidden(NamedTuple):
     reason: str
 
 
-def thought_in(answered: Answered) -> Thought | Hidden | None:
-    """Return what a response thought; None where it holds no thinking at all."""
+def thought_in(answered: Answered, task: str = "") -> Thought | Hidden | None:
+    """Return what a response thought; None where it holds no thinking at all.
+
+    ``task`` stands in place of one that is not stated; the ids are made without it.
+    """
     try:
-        return _thought_in(answered)
+        return _thought_in(answered, task)
     except Refused as refusal:
         if refusal.code != "INVALID_FORMAT" or refusal.details.get("redacted"):
             return Hidden(answered, f"{refusal.code}: {refusal.message}")
@@ -88,18 +91,20 @@ def thought_in(answered: Answered) -> Thought | Hidden | None:
         return Hidden(answered, reason) if reason else None
 
 
-def _thought_in(answered: Answered) -> Thought | None:
+def _thought_in(answered: Answered, task: str) -> Thought | None:
     extraction = extract_reasoning(answered.response, task=answered.prompt.text if answered.prompt else "")
     if answered.is_session and not _is_thinking_of_a_session(extraction):
         return None
+    own = extraction.memory.task
     memory = msgspec.structs.replace(
         extraction.memory,
         ai_id=shorten(extraction.memory.ai_id.strip(), name_max_chars),
-        task=shorten(extraction.memory.task.strip(), task_max_chars) or TASK_NOT_STATED,
+        task=shorten((task if "task" in extraction.absent and task else own).strip(), task_max_chars)
+        or TASK_NOT_STATED,
         conclusion=shorten(answer_of(extraction).strip(), conclusion_max_chars),
         reasoning_id="",
     )
-    is_whole = extraction.memory.task == memory.task
+    is_whole = memory.task in (own, task)
     return Thought(answered, extraction, memory, names_of(answered, extraction), is_whole)
 
 
@@ -193,12 +198,20 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
         f"inferred_{name}": ranges([number for number, names in extraction.inferred.items() if name in names])
         for name in ("type", "reasoning_type")
     }
+    links = [(number, step, way) for number, ways in extraction.ways.items() for step, way in ways.items()]
+    for way in dict.fromkeys(way for _, _, way in links):
+        edges = (f"{number}←{step}" for number, step, found in links if found == way)
+        guessed[f"inferred_dependencies_by_{way}"] = ", ".join(edges)
     said = guessed | {
         "session": answered.session,
         "message": answered.message,
         "prompt": prompt or "",
         "conclusion_from": "answer" if thought.memory.conclusion else "absent",
-        "task_from": "prompt" if extraction.memory.task != TASK_NOT_STATED else "absent",
+        "task_from": "prompt"
+        if "task" not in extraction.absent
+        else "absent"
+        if thought.memory.task == TASK_NOT_STATED
+        else "importer",
     }
     dirty = dirty + [DirtyValue(path=note.path[:name_max_chars] or "$", value=note.kind, why=_WHY[note.kind])
                      for note in extraction.notes]  # fmt: skip
@@ -214,6 +227,12 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
         said={name: shorten(value.strip(), said_max_chars) for name, value in said.items() if value.strip()},
         dirty=dirty,
     )
+
+
+def _task_from(thought: Thought) -> str:
+    if "task" not in thought.extraction.absent:
+        return "prompt"
+    return "absent" if thought.memory.task == TASK_NOT_STATED else "importer"
 
 
 def _is_thinking_of_a_session(extraction: Extraction) -> bool:

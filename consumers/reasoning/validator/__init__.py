@@ -5,10 +5,10 @@
     >>> steps = [{"step": 1, "type": "assumption", "content": "Logs are kept for 30 days"},
     ...          {"step": 2, "type": "conclusion", "content": "Rotate the secret", "confidence": 0.8}]
     >>> memory, _ = memory_from_dict({"task": "t", "conclusion": "Rotate the secret", "steps": steps,
-    ...                               "dependencies": {"2": [1]}})
+    ...                               "dependencies": {"1": [], "2": []}})
     >>> report = ReasoningValidator().validate(memory)
     >>> report.passed, [issue.code for issue in report.issues]
-    (False, ['CONCLUSION_UNREACHABLE'])
+    (False, ['CONCLUSION_UNREACHABLE', 'INFERENCE_UNSOUND'])
 
 Evidence is looked up in a ``Tree``: ``open_tree(folder)`` is the folder as it is now, ``open_tree(folder, commit)``
 what a git commit holds. A report says which. The words used here: a *reference* is evidence as the author wrote it; a

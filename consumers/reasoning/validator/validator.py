@@ -16,7 +16,8 @@ report that leaves something open (``projections.validations``).
 - it is no surer than its least sure premise, within ``confidence_tolerance``: the figures are an agent's estimates, and
   evidence of its own may add a little; the whole graph is no surer than its concluding steps, within the same, unless
   its confidence was left at its default of 1;
-- a graph has a conclusion, and going back from it one comes to a step with evidence.
+- a graph has a conclusion, and going back from it one comes to a step with evidence; where none at all is cited (a sum,
+  a thought aloud), to another step, and nobody acts on a report that saw nothing (``projections.validations``).
 
 A graph built by hand or by an older ledger can break even the first two, so nothing here relies on them.
 
@@ -296,9 +297,12 @@ def _conclusion_issues(memory: ReasoningMemory) -> list[Issue]:
             f"The confidence in the whole is {memory.confidence_in_reasoning:g}, that of its conclusion {surest:g}"
         )
         issues.append(Issue("CONFIDENCE_ABOVE_PREMISES", cut(message)))
+    concluded = [step.step_number for step in concluding]
     with_evidence = {step.step_number for step in memory.steps if references_of(step)}
-    reached = ancestors(memory.dependencies, [step.step_number for step in concluding])
-    if not reached & with_evidence:
-        message = "Going back from the conclusion, one comes to no step with evidence"
+    grounds = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
+    if not ancestors(memory.dependencies, concluded) & grounds:
+        message = (
+            f"Going back from the conclusion, one comes to no {'step with evidence' if with_evidence else 'other step'}"
+        )
         issues.append(Issue("CONCLUSION_UNREACHABLE", message))
     return issues

@@ -13,6 +13,6 @@
 The words used here: a *source* is one string of the response; a *region* is a part of it that is thinking or answer;
 a *span* is where a step stands in its source; a *gap* is what stands between spans (tags, list marks, white space).
 
-What is inferred is kept beside the graph, never in it: whether somebody guessed a step's type does not change what the
-step says, so it must not change the graph's ref. Dependencies are left empty, because thinking does not state them.
+That something was inferred is kept beside the graph, never in it: whether somebody guessed a step's type, or found by
+its words what it rests on, does not change what the graph says, so it must not change its ref.
 """

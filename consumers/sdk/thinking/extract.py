@@ -6,9 +6,9 @@ the gaps between them give each source back whole. What the graph's shape has no
 - ``inferred`` says which fields of which step were guessed from the wording;
 - ``conclusion_from`` says where the conclusion was found: the last concluding step, else the answer beside the
   thinking (whole when it is short, else its first part), else nowhere: then it is empty and named in ``absent``;
+- ``ways`` says how each dependency was found (``links``): thinking seldom states them, and without any no inference
+  could be checked and every brief would be a list;
 - ``notes`` names redacted blocks, other choices and tags that were not balanced.
-
-Refused: guessing dependencies from the order of steps: briefs of a graph with wrong ones drop the right steps.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from consumers.sdk.thinking.links import Way, label_in, link_steps
 from consumers.sdk.thinking.response import Format, Note, Region, Response, Source, read_response
 from consumers.sdk.thinking.steps import (
     classify_step_type,
@@ -53,6 +54,7 @@ class Extraction(msgspec.Struct, frozen=True):
     sources: list[Source]
     spans: dict[int, Span]
     inferred: dict[int, list[str]]
+    ways: dict[int, dict[int, Way]]
     conclusion_from: ConclusionFrom
     conclusion_span: Span | None
     absent: list[str]
@@ -72,7 +74,11 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
     if len(spans) > steps_max:
         raise Refused("TOO_LARGE", f"the thinking has {len(spans)} steps; a graph has at most {steps_max}")
     texts = {number: _words(read, span) for number, span in spans.items()}
-    steps, inferred = _steps(texts)
+    types = {number: classify_step_type(text) for number, text in texts.items()}
+    if types and types[1] == "inference" and not stated_step_type(texts[1]):
+        types[1] = "observation"  # nothing stands before it that it could follow from
+    ways = link_steps(texts, types, _labels(read, spans))
+    steps, inferred = _steps(texts, types, ways)
     conclusion_from, conclusion_span = _find_conclusion(read, steps, spans)
     task = task or read.task
     memory = ReasoningMemory(
@@ -81,6 +87,7 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
         task=task or TASK_NOT_STATED,
         conclusion=_words(read, conclusion_span) if conclusion_span else "",
         steps=steps,
+        dependencies={number: list(rests_on) for number, rests_on in ways.items()},
     )
     absent = [name for name, is_there in (("task", task), ("conclusion", memory.conclusion)) if not is_there]
     return Extraction(
@@ -89,6 +96,7 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
         sources=read.sources,
         spans=spans,
         inferred=inferred,
+        ways=ways,
         conclusion_from=conclusion_from,
         conclusion_span=conclusion_span,
         absent=absent,
@@ -122,16 +130,32 @@ def _words(read: Response, span: Span) -> str:
     return read.sources[span.source].text[span.start : span.end]
 
 
-def _steps(texts: dict[int, str]) -> tuple[list[ReasoningStep], dict[int, list[str]]]:
+def _labels(read: Response, spans: dict[int, Span]) -> dict[int, int]:
+    """Return the numbers that list marks give to steps."""
+    labels: dict[int, int] = {}
+    before = Span(-1, 0, 0)
+    for number, span in spans.items():
+        start = before.end if before.source == span.source else 0
+        label = label_in(read.sources[span.source].text[start : span.start])
+        labels |= {} if label is None else {number: label}
+        before = span
+    return labels
+
+
+def _steps(
+    texts: dict[int, str], types: dict[int, str], ways: dict[int, dict[int, Way]]
+) -> tuple[list[ReasoningStep], dict[int, list[str]]]:
     steps: list[ReasoningStep] = []
     inferred: dict[int, list[str]] = {}
     for number, text in texts.items():
-        type_ = classify_step_type(text)
+        is_stated = stated_step_type(text) is not None
+        # What names earlier steps or computes with their names was not seen.
+        is_inferred = not is_stated and types[number] == "observation" and number in ways
+        type_ = "inference" if is_inferred else types[number]
         reasoning_type = infer_reasoning_type(text) if type_ in _INFERRING else ""
         steps.append(ReasoningStep(step_number=number, type=type_, content=text, reasoning_type=reasoning_type))
-        guessed = [] if stated_step_type(text) else ["type"]
-        guessed += ["reasoning_type"] if reasoning_type else []
-        if guessed:
+        names = (("type", not is_stated), ("reasoning_type", reasoning_type), ("dependencies", number in ways))
+        if guessed := [name for name, is_guessed in names if is_guessed]:
             inferred[number] = guessed
     return steps, inferred
 

@@ -4,8 +4,9 @@ A step is never rewritten, so splitting is only choosing spans. Between them sta
 nothing else: what is left out of every step can be told from the source.
 
 - A blank line and a list mark begin a new piece; fenced code is a piece of its own.
-- A paragraph is divided where the kind of its sentences changes (what was seen, what follows from it), and where a
-  group of them would exceed ``step_goal_bytes``. A list item is divided only by its size.
+- A paragraph is divided where the kind of its sentences changes (what was seen, what follows from it), where a line
+  ends that was not wrapped, and where a group of them would exceed ``step_goal_bytes``. A list item is divided only by
+  its size.
 - A sentence longer than ``cut_chars`` is cut at white space, or inside the word if there is none.
 
 What kind a step is, is guessed by its wording alone, and says so: whoever uses it marks the value as inferred. Only a
@@ -40,11 +41,11 @@ _MARK: Final = re.compile(
     r")[ \t]*",
     re.IGNORECASE,
 )
-_SENTENCE_END: Final = re.compile(
-    r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？；]++[”’」』）\"')\]]*+|\n(?=\s*+[^a-z\s])"
-)
+_SENTENCE_END: Final = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？；]++[”’」』）\"')\]]*+|\n(?=\s*+\S)")
 _ABBREVIATION: Final = re.compile(r"(?:^|[\s(])(?:e\.g|i\.e|cf|vs|dr|mr|ms|fig|eq|approx)$", re.IGNORECASE)
 _abbreviation_max_chars: Final = 8
+_wrapped_min_chars: Final = 60
+_indent_max_chars: Final = 80
 _FULL_STOP: Final = "."
 _LABELS: Final = {
     "observation": "observation|fact|观察|事实|现象",
@@ -171,7 +172,8 @@ def _divided(text: str, piece: _Piece) -> list[Region]:
     for sentence in _sentences(text, whole):
         type_ = classify_step_type(text[slice(*sentence)]) if piece.kind == "paragraph" else piece.kind
         joined = (groups[-1][0], sentence[1]) if groups else sentence
-        if groups and type_ == group_type and _width(text, joined) <= step_goal_bytes:
+        is_line = bool(groups) and "\n" in text[groups[-1][1] : sentence[0]] and text[sentence[0]].isalpha()
+        if groups and not is_line and type_ == group_type and _width(text, joined) <= step_goal_bytes:
             groups[-1] = joined
         else:
             groups.append(sentence)
@@ -185,11 +187,21 @@ def _sentences(text: str, region: Region) -> Iterator[Region]:
         before = text[max(start, end.start() - _abbreviation_max_chars) : end.start()]
         if end[0] == _FULL_STOP and _ABBREVIATION.search(before):
             continue
+        if end[0] == "\n" and _is_wrapped(text, end.start()):
+            continue
         if sentence := trimmed(text, (start, end.end())):
             yield sentence
         start = end.end()
     if rest := trimmed(text, (start, region[1])):
         yield rest
+
+
+def _is_wrapped(text: str, end: int) -> bool:
+    """Tell whether a line goes on in the next one: that begins small, and this one is long or that one is indented."""
+    following = text[end + 1 : end + 1 + _indent_max_chars].lstrip()
+    is_small = following[:1].islower() and following[:1].isascii()
+    is_long = end - text.rfind("\n", 0, end) > _wrapped_min_chars
+    return is_small and (is_long or text[end + 1].isspace())
 
 
 def _cut(text: str, span: Region) -> Iterator[Region]:

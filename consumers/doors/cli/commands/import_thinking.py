@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,28 +17,34 @@ from consumers.importers.records import Aside, import_records, rehearsed
 from consumers.importers.transcripts.conversation import Progress
 from consumers.importers.transcripts.files import find_transcripts, read_transcript
 from consumers.importers.transcripts.importer import TranscriptImport
+from consumers.reasoning.validator.validator import ReasoningValidator
 from consumers.sdk.text import clean
 from ledger.errors import Unavailable
 from ledger.secrets import check_text
 
 if TYPE_CHECKING:
     from consumers.importers.transcripts.conversation import Answered, Unread
+    from projections.reasoning.memory import ReasoningMemory
 
 
 @click.command(cls=Command)
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
+@click.option("--task", default="", help="What the thinking was about, where a transcript does not say.")
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, and write nothing.")
-def thinking(app: App, path: Path, *, dry_run: bool) -> None:
+def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
     """Import the thinking in transcripts: Claude Code sessions, API messages and responses, texts with thinking tags.
 
     Each response becomes a reasoning of its own, owned by whoever imports it, shown as imported, and validated by
     nobody; its lines are kept byte for byte. Importing again adds nothing, also after the file grew. What is encrypted,
     broken or holds a secret is kept aside with the reason. Of a folder, *.jsonl and *.json files are read, and *.md and
     *.txt files with thinking tags.
+
+    What a step rests on is found by its words, and marked with how: by a step that it names, a name or figure that it
+    uses again, "therefore", shared words, or only because it follows. The last line says how many hold together.
     """
     files = find_transcripts(path)
     seen = Progress(total_bytes=sum(file.stat().st_size for file in files))
-    importing = importer(app, seen, is_dry=dry_run)
+    importing = importer(app, seen, task=task, is_dry=dry_run)
     unread: list[Aside] = []
     with progress("importing", shown=not app.as_json) as step:
         for found in read_files(files, path, seen, unread):
@@ -52,15 +59,18 @@ def thinking(app: App, path: Path, *, dry_run: bool) -> None:
     app.show("imported", answer, lambda: print_answer(answer))
 
 
-def importer(app: App, seen: Progress, *, is_dry: bool) -> TranscriptImport:
+def faults_of(memory: ReasoningMemory) -> set[str]:
+    """Return the codes of what speaks against a graph before anybody looked at evidence."""
+    return {issue.code for issue in ReasoningValidator().validate(memory).issues}
+
+
+def importer(app: App, seen: Progress, *, task: str = "", is_dry: bool) -> TranscriptImport:
     """Return what imports as the acting agent, or, dry, what only counts."""
+    make = partial(TranscriptImport, faults_of=faults_of, task=task, is_dry=is_dry)
     if is_dry:
-        me = app.settings().agent or ""
-        return TranscriptImport(me, app.query_with, named_only, rehearsed, seen, is_dry=True)
+        return make(app.settings().agent or "", app.query_with, named_only, rehearsed, seen)
     author = app.author()
-    return TranscriptImport(
-        author.name, app.query_with, author.put_blob, lambda records: import_records(author, records), seen
-    )
+    return make(author.name, app.query_with, author.put_blob, partial(import_records, author), seen)
 
 
 def read_files(files: Sequence[Path], root: Path, seen: Progress, unread: list[Aside]) -> Iterator[Answered | Unread]:
@@ -93,5 +103,8 @@ def print_answer(answer: dict[str, Any]) -> None:
         f"{answer['added']} {'would be added' if answer['dry_run'] else 'added'} "
         f"({answer['lines']} lines in {answer['files']} files, {answer['skipped']} without thinking)"
     )
+    if answer["mapped"]:
+        why = ", ".join(f"{code} {count}" for code, count in answer["unsound_by_issue"].items())
+        click.echo(f"{answer['sound']} of {answer['mapped']} hold together" + (f"; the others: {why}" if why else ""))
     if not answer["read"]:
         click.echo("no thinking was found: name a session's .jsonl file, or a text with thinking tags", err=True)

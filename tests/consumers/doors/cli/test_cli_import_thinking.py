@@ -88,6 +88,26 @@ def test_people_see_what_was_kept_aside_and_why(baton: Baton, fresh: Callable[[s
     assert "kept aside: s.jsonl:7: INVALID_FORMAT: no reasoning can be read" in told.err
 
 
+def test_people_see_how_many_hold_together_and_how_links_were_found(
+    baton: Baton, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    session = fresh("session")
+    told = baton("import", "thinking", transcript(tmp_path / "s.jsonl", session), "--as", "a")
+    assert "\n2 of 2 hold together\n" in told
+    (one, _) = imported(baton, session)
+    shown = baton.run("reasoning", "show", one["id"])
+    assert "inferred dependencies by connective: 2←1" in (shown.out + shown.err).replace("_", " ")
+    assert "← 1" in shown.out
+    answer = baton.data("reasoning", "validate", one["id"], "--no-publish")
+    assert (answer["passed"], answer["counts"]["evidence"]) == (True, 0)
+    unsound = tmp_path / "r.json"
+    unsound.write_text(json.dumps({"thinking": f"I see {session}.\n\nHm.", "content": "Stop."}))
+    said = baton("import", "thinking", unsound, "--as", "a", "--task", f"What of {session}?")
+    assert "0 of 1 hold together; the others: CONCLUSION_UNREACHABLE 1" in said
+    tasks = [one["task"] for one in baton.data("reasoning", "list", "--limit", 500)["reasonings"]]
+    assert f"What of {session}?" in tasks
+
+
 def test_imported_reasoning_is_marked_wherever_it_is_shown(
     baton: Baton, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -156,7 +176,7 @@ def test_validation_by_another_than_the_importer_counts(
 
 def passing(ref: str) -> dict[str, Any]:
     """Return a validation that passed."""
-    zero = dict.fromkeys(Counts.__struct_fields__, 0)
+    counts = dict.fromkeys(Counts.__struct_fields__, 0) | {"evidence": 1, "evidence_ok": 1}
     return {
         "reasoning_ref": ref,
         "passed": True,
@@ -165,7 +185,7 @@ def passing(ref: str) -> dict[str, Any]:
         "assumptions": [],
         "inferences": [],
         "tree": {"sort": "none"},
-        "counts": zero,
+        "counts": counts,
         "validator_name": "baton-validator",
         "validator_version": "1",
     }

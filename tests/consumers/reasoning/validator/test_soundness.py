@@ -64,7 +64,11 @@ def test_sound_graph_has_no_issue_though_its_evidence_was_not_looked_up() -> Non
         (replace(SOUND, steps=[SEEN, step(2, confidence=0.5), END]), {"INFERENCE_UNSOUND"}),
         (replace(SOUND, steps=[SEEN, step(2), step(3, "conclusion", 0.7)]), {"CONFIDENCE_ABOVE_PREMISES"}),
         (replace(SOUND, conclusion=" "), {"CONCLUSION_MISSING"}),
-        (replace(SOUND, steps=[replace(SEEN, evidence=[]), step(2), END]), {"CONCLUSION_UNREACHABLE"}),
+        (replace(SOUND, steps=[replace(SEEN, evidence=[]), step(2), END]), set()),
+        (
+            replace(SOUND, steps=[replace(SEEN, evidence=[]), END], dependencies={}, conclusion="no step says it"),
+            {"CONCLUSION_UNREACHABLE", "INFERENCE_UNSOUND"},
+        ),
         (replace(SOUND, dependencies={2: [1]}), {"CONCLUSION_UNREACHABLE", "INFERENCE_UNSOUND"}),
         (replace(SOUND, dependencies={3: [2]}), {"CONCLUSION_UNREACHABLE", "INFERENCE_UNSOUND"}),
     ],

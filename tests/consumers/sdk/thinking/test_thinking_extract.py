@@ -55,7 +55,8 @@ def test_thinking_becomes_steps_with_types_and_a_conclusion() -> None:
     assert (found.memory.task, found.memory.ai_id) == ("Audit the login", "MiniMax-M2")
     assert found.memory.conclusion == "In conclusion, rotate the secret immediately."
     assert found.conclusion_from == "step"
-    assert found.memory.dependencies == {}
+    assert found.memory.dependencies == {2: [1], 6: [5], 8: [2, 5]}
+    assert found.ways == {2: {1: "connective"}, 6: {5: "adjacent"}, 8: {2: "connective", 5: "word"}}
 
 
 def test_chinese_thinking_becomes_steps() -> None:
@@ -155,7 +156,8 @@ def test_reasoning_type_follows_wording_or_is_empty(text: str, reasoning_type: s
 def test_what_was_guessed_is_marked_beside_the_graph_and_not_in_its_ref() -> None:
     thinking = "Observation: the disk is full.\n\nTherefore the backup stops.\n\nConclusion: move the backup."
     found = extract_reasoning({"thinking": thinking})
-    assert found.inferred == {2: ["type", "reasoning_type"]}  # the others say themselves what they are
+    # The others say themselves what they are; what they rest on nobody says.
+    assert found.inferred == {2: ["type", "reasoning_type", "dependencies"], 3: ["dependencies"]}
     values = found.memory.to_dict()
     assert not {"inferred", "marks"} & (values.keys() | values["steps"][1].keys())
     assert compute_reasoning_ref(found.memory) == compute_reasoning_ref(
