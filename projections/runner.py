@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -69,7 +68,7 @@ class Runner:
             Corrupted: the store is damaged, or holds views of entries that the log does not have.
         """
         while True:
-            position = self._step(0.0, progress)
+            position = self._step(progress)
             if position is not None:
                 return position
 
@@ -84,16 +83,6 @@ class Runner:
                 raise Refused("NOT_FOUND", f"there is no view {name}: there are {', '.join(self._views)}", view=name)
         self._prepare(names)
         return self.catch_up(progress=progress)
-
-    def run(self, stop: threading.Event, *, wait_s: float = 1.0) -> None:
-        """Keep the views up to date until ``stop`` is set; look for ``stop`` at least every ``wait_s`` seconds."""
-        while not stop.is_set():
-            self._step(wait_s, None)
-
-    def position(self) -> int:
-        """Return the index up to which every view is folded."""
-        with self._store.reading() as reading:
-            return min((slot.position for slot in self._mine(reading.slots())), default=0)
 
     def digest(self, name: str) -> str:
         """Return the BLAKE3 (hex) over a view's tables: equal for equal rows, whatever batches they came in.
@@ -134,7 +123,7 @@ class Runner:
         """Return the slots this software can fold: a live one of an older version waits to be replaced."""
         return [slot for slot in slots if slot.view in self._views and slot.version == self._views[slot.view].version]
 
-    def _step(self, wait_s: float, progress: Callable[[Progress], None] | None) -> int | None:
+    def _step(self, progress: Callable[[Progress], None] | None) -> int | None:
         """Fold one batch; return the position when there was nothing more to fold, else None."""
         with self._store.reading() as reading:
             slots = self._mine(reading.slots())
@@ -142,8 +131,6 @@ class Runner:
             self._prepare(())  # the store was deleted or replaced meanwhile
             return None
         start = min((slot.position for slot in slots), default=0)
-        if wait_s > 0:
-            self._client.entries(start, limit=1, wait_s=wait_s)
         batch = self._read(start)
         end = batch.size if self._until is None else min(self._until, batch.size)
         if _is_of_another_past(slots, batch, start):

@@ -36,6 +36,7 @@ from ledger.identity import Key, ledger_id, write_key
 from ledger.lifecycle.authority import NODE, ROOT
 from ledger.lifecycle.handoff import HandoffState, compute_version
 from ledger.local import LocalClient
+from ledger.log.blobs import Blobs, Usage, read_usage
 from ledger.log.log import Log
 from ledger.log.tables import stream_key
 from ledger.trust import read_folder, record_of, remember, root_in
@@ -303,3 +304,19 @@ class Ledger(Actors):
         self.write_keys()
         settings = msgspec.structs.replace(self.settings(), only_looks=only_looks)
         return LocalClient(settings, log=self.log)
+
+
+def refs_of(blobs: Blobs) -> list[str]:
+    """Return the ids of all blobs that a ledger holds."""
+    if (store := blobs.environment()) is None:
+        return []
+    with store.reading() as txn:
+        return ["blake3:" + key.hex() for key, _ in store.items(txn, store.tables["records"], b"")]
+
+
+def usage_of(blobs: Blobs, author: str) -> Usage:
+    """Return what an author stores, as quotas count it."""
+    if (store := blobs.environment()) is None:
+        return Usage()
+    with store.reading() as txn:
+        return read_usage(store, txn, author)

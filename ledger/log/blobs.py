@@ -191,19 +191,6 @@ class Blobs:
         with store.reading() as txn:
             return find_record(store, txn, ref)
 
-    def chunks(self, ref: str) -> Iterator[bytes]:
-        """Yield the content of a blob in order, each chunk read in its own transaction.
-
-        Raises:
-            Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none.
-            Corrupted: a chunk is missing.
-        """
-        record = self.find(ref)
-        if record is None:
-            raise no_blob(ref)
-        for number in range(record.chunk_count):
-            yield self.chunk(record, number)
-
     def chunk(self, record: BlobRecord, number: int) -> bytes:
         """Return one chunk of a blob.
 
@@ -223,25 +210,14 @@ class Blobs:
 
         Raises:
             Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none.
-            Corrupted: what is stored is not what was put.
+            Corrupted: a chunk is missing, or what is stored is not what was put.
         """
-        content = b"".join(self.chunks(ref))
+        record = self.find(ref)
+        if record is None:
+            raise no_blob(ref)
+        content = b"".join(self.chunk(record, number) for number in range(record.chunk_count))
         check_blob(ref, content)
         return content
-
-    def refs(self) -> list[str]:
-        """Return the ids of all blobs."""
-        if (store := self.environment()) is None:
-            return []
-        with store.reading() as txn:
-            return ["blake3:" + key.hex() for key, _ in store.items(txn, store.tables["records"], b"")]
-
-    def usage(self, author: str) -> Usage:
-        """Return what an author stores, as quotas count it."""
-        if (store := self.environment()) is None:
-            return Usage()
-        with store.reading() as txn:
-            return read_usage(store, txn, author)
 
     def intent(self, author: str, digest: bytes) -> Intent | None:
         """Return the intent with which ``author`` stores a blob, or None."""

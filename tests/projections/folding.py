@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from given import fact
 
+from projections import VIEWS
 from projections.projection import Logged, Row
 
 if TYPE_CHECKING:
     from ledger.events import EventData
     from ledger.events.body import Event
     from projections.projection import Projection
+    from projections.sqlite import SqliteStore
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -38,3 +40,9 @@ def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
     for row in made:
         found[names[type(row)]].append(msgspec.structs.asdict(row))
     return found
+
+
+def digests_of(store: SqliteStore) -> dict[str, dict[str, str]]:
+    """Return the digest of every table, by view: equal for equal rows, whatever batches they came in."""
+    with store.reading() as reading:
+        return {view.name: reading.table_digests(view) for view in VIEWS}

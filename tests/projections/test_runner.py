@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import sqlite3
-import threading
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from folding import digests_of
 from view_ledger import ViewLedger
 
 from ledger.errors import Refused, Unavailable
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from ledger.config import Settings
 
 
-def digests(runner: Runner) -> dict[str, str]:
-    """Return the digest of every view."""
-    return {view.name: runner.digest(view.name) for view in VIEWS}
+def slots_of(store: SqliteStore) -> object:
+    """Return where every view stands."""
+    with store.reading() as reading:
+        return reading.slots()
 
 
 def check_store(store: SqliteStore, size: int) -> None:
@@ -60,7 +61,7 @@ def test_rows_do_not_depend_on_the_batches_they_came_in(
     runner = Runner(ledger.reads, store, VIEWS)
     assert runner.catch_up() == ledger.size
     check_store(store, ledger.size)
-    assert digests(runner) == digests(whole)
+    assert digests_of(runner._store) == digests_of(whole._store)
 
 
 def test_following_event_by_event_equals_a_rebuild(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
@@ -71,10 +72,10 @@ def test_following_event_by_event_equals_a_rebuild(ledger: ViewLedger, open_stor
         runner.catch_up()
         ledger.reason(name)
         runner.catch_up()
-    live = digests(runner)
+    live = digests_of(runner._store)
     runner.rebuild([view.name for view in VIEWS])
     check_store(store, ledger.size)
-    assert digests(runner) == live
+    assert digests_of(runner._store) == live
     assert verify_views(ledger.reads, store, VIEWS) == []
 
 
@@ -97,7 +98,7 @@ def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
     store = open_store()
     runner = Runner(ledger.reads, store, VIEWS)
     runner.catch_up()
-    before, position = digests(runner), runner.position()
+    before = digests_of(store), slots_of(store)
     ledger.finish("late")
     real = Work.fold
 
@@ -109,7 +110,7 @@ def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
     monkeypatch.setattr(Work, "fold", failing)
     with pytest.raises(KeyboardInterrupt):
         runner.catch_up()
-    assert (digests(runner), runner.position()) == (before, position)
+    assert (digests_of(store), slots_of(store)) == before
     monkeypatch.undo()
     runner.catch_up()  # the states that the failed batch left in memory must not be used
     assert verify_views(ledger.reads, store, VIEWS) == []
@@ -177,7 +178,7 @@ def test_views_that_are_further_on_skip_what_they_have_folded(
     check_store(store, ledger.size)
     whole = Runner(ledger.reads, open_store(ledger.home.path / "whole.db"), views)
     whole.catch_up()
-    assert digests(runner) == digests(whole)
+    assert digests_of(runner._store) == digests_of(whole._store)
 
 
 def _fold_in_process(settings: Settings, path: Path, rounds: int) -> None:
@@ -323,18 +324,3 @@ def test_verify_names_the_table_that_was_changed(ledger: ViewLedger, open_store:
     db.close()
     found = verify_views(ledger.reads, store, VIEWS)
     assert [(one.view, one.table) for one in found] == [("handoffs", "handoffs")]
-
-
-def test_run_follows_until_it_is_stopped(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
-    store = open_store()
-    stop = threading.Event()
-    runner = Runner(ledger.reads, store, VIEWS)
-    thread = threading.Thread(target=runner.run, args=(stop,), kwargs={"wait_s": 0.05})
-    thread.start()
-    ledger.fill()
-    while thread.is_alive() and runner.position() < ledger.size:
-        stop.wait(0.01)
-    stop.set()
-    thread.join(30)
-    assert not thread.is_alive()
-    assert verify_views(ledger.reads, store, VIEWS) == []

@@ -7,7 +7,7 @@ import json
 import pytest
 import tot_story as told
 from building import key_named
-from folding import rows_of
+from folding import digests_of, rows_of
 from tot_story import BEST, NODES, STORY, TASK
 
 from ledger.errors import Refused
@@ -85,10 +85,10 @@ def test_view_folded_entry_by_entry_and_rebuilt_is_the_same(ledger, reader):
     live = {
         query: reader.answer(query, {"id": TASK}) for query in ("tot.show", "tot.tree", "tot.timeline", "tot.prove")
     }
-    digest = reader.runner.digest("thoughts")
+    digest = digests_of(reader.store)["thoughts"]
     assert verify_views(ledger.reads, reader.store, VIEWS) == []
     reader.rebuild(["thoughts"])
-    assert reader.runner.digest("thoughts") == digest
+    assert digests_of(reader.store)["thoughts"] == digest
     assert live == {query: reader.answer(query, {"id": TASK}) for query in live}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from blake3 import blake3
-from building import MAP_SIZE, Ledger, key_named
+from building import MAP_SIZE, Ledger, key_named, refs_of, usage_of
 from faults import times
 
 from ledger.client import read_event
@@ -107,7 +107,7 @@ def test_other_content_than_announced_is_refused_and_forgotten(ledger: Ledger) -
         begin(client, ledger.intent("alice", content))
         client.uploads.add("alice", digest, 0, content[:CHUNK])
         assert code_of(lambda: client.uploads.add("alice", digest, 1, b"0123456789")) == "VERIFICATION_FAILED"
-        assert ledger.log.blobs.usage("alice") == Usage()
+        assert usage_of(ledger.log.blobs, "alice") == Usage()
         assert code_of(lambda: client.put_blob(b"x", ledger.intent("alice", content))) == "INVALID_FIELD"
         wrong = ledger.intent("alice", content, size=5)
         assert code_of(lambda: client.put_blob(content, wrong)) == "INVALID_FIELD"
@@ -151,7 +151,7 @@ def test_intent_is_checked_as_an_event_is(ledger: Ledger, case: str) -> None:
             assert code_of(lambda: client.submit(intent)) == "TRANSITION_NOT_ALLOWED"
             return
         assert code_of(lambda: client.put_blob(content, intent)) == code
-    assert ledger.log.blobs.refs() == []
+    assert refs_of(ledger.log.blobs) == []
 
 
 def ledger_drafts() -> list[Any]:
@@ -171,7 +171,7 @@ def test_quota_ends_one_agents_uploads_and_nobody_elses(ledger: Ledger) -> None:
         client.put_blob(bytes([1]) * 1000, ledger.intent("alice", bytes([1]) * 1000))  # counted already
         refer(ledger, refs[0])
         assert read_references(ledger.log) == ledger.head()[0]
-        assert ledger.log.blobs.usage("alice") == Usage(2, 2 * cost, cost)
+        assert usage_of(ledger.log.blobs, "alice") == Usage(2, 2 * cost, cost)
         client.put_blob(third, ledger.intent("alice", third))
         refer_again = [one for one in refs if one != refs[0]]
         ledger.emit("alice", "session/s1", FindingLogged(finding="more", evidence=refer_again))
@@ -196,10 +196,10 @@ def test_what_no_entry_refers_to_is_dropped_after_a_day(ledger: Ledger) -> None:
         client.uploads.add("bob", blake3(unfinished).digest(), 0, unfinished[:CHUNK])
         assert drop_unreferenced(ledger.log) == Dropped(0, 0)
         assert drop_unreferenced(ledger.log, now_ms=later_ms()) == Dropped(2, 200_000 + CHUNK)
-        assert sorted(ledger.log.blobs.refs()) == sorted([kept, kept_by_sha])
+        assert sorted(refs_of(ledger.log.blobs)) == sorted([kept, kept_by_sha])
         assert code_of(lambda: client.get_blob(lost)) == "NOT_FOUND"
-        assert ledger.log.blobs.usage("bob") == Usage()
-        assert ledger.log.blobs.usage("alice").unreferenced == 0
+        assert usage_of(ledger.log.blobs, "bob") == Usage()
+        assert usage_of(ledger.log.blobs, "alice").unreferenced == 0
     store = ledger.log.blobs.made()
     with store.reading() as txn:
         assert len(list(store.items(txn, store.tables["chunks"], b""))) == 2
@@ -218,7 +218,7 @@ def test_blob_that_somebody_else_stored_since_stays(ledger: Ledger) -> None:
     with ledger.client() as client:
         assert [one.author for one in client.stat_blob(ref).stored] == ["bob"]
         assert client.get_blob(ref) == b"shared"
-    assert ledger.log.blobs.usage("alice") == Usage()
+    assert usage_of(ledger.log.blobs, "alice") == Usage()
 
 
 def test_references_are_read_anew_from_another_log(ledger: Ledger) -> None:
@@ -231,7 +231,7 @@ def test_references_are_read_anew_from_another_log(ledger: Ledger) -> None:
         txn.put(b"b" + bytes(32), bytes(8), db=store.tables["references"])
     with ledger.client() as client:
         assert client.stat_blob(ref).referenced_by == ledger.head()[0] - 1
-    assert ledger.log.blobs.usage("alice").unreferenced == 0
+    assert usage_of(ledger.log.blobs, "alice").unreferenced == 0
 
 
 def test_event_whose_blob_is_gone_is_refused_by_the_gate(ledger: Ledger) -> None:
@@ -287,11 +287,11 @@ def test_writer_that_is_killed_leaves_no_half_blob_and_the_next_goes_on(home: Pa
         process.kill()
     content = b"k" * (4 * CHUNK)
     with Ledger(home) as ledger, ledger.client() as client:
-        assert ledger.log.blobs.refs() == []
+        assert refs_of(ledger.log.blobs) == []
         assert begin(client, ledger.intent("alice", content)) == (2 * CHUNK, None)
         ref = client.put_blob(content, ledger.intent("alice", content))
         assert client.get_blob(ref) == content
-        assert ledger.log.blobs.usage("alice").blobs == 1
+        assert usage_of(ledger.log.blobs, "alice").blobs == 1
 
 
 APPEND = """
@@ -348,7 +348,7 @@ def test_events_and_dropping_in_two_processes_leave_no_entry_without_its_blob(ho
             with log.snapshot() as snapshot:
                 last = read_event(snapshot.size - 1, snapshot.entry(snapshot.size - 1))
             is_accepted = isinstance(last.data, ReportGenerated) and last.data.long_texts[0].ref == ref
-            assert (ref in log.blobs.refs()) == is_accepted, number
+            assert (ref in refs_of(log.blobs)) == is_accepted, number
     assert process.returncode == 0
 
 

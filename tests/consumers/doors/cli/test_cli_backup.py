@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from building import refs_of
 from calling import Baton, Place, Running, Serving, call, emit_finding, environment, start_session, wait_until
 from faults import times
 
@@ -120,8 +121,8 @@ def test_restored_ledger_has_blobs_and_settings_and_is_only_its_owners(
     assert (elsewhere.home / "config.toml").read_bytes() == (full.home / "config.toml").read_bytes()
     assert elsewhere("fsck").startswith("VALID: ")
     with LocalClient(Settings(home=full.home)) as before, LocalClient(Settings(home=elsewhere.home)) as after:
-        assert set(after.log.blobs.refs()) == set(before.log.blobs.refs()) != set()
-        (ref,) = after.log.blobs.refs()
+        assert set(refs_of(after.log.blobs)) == set(refs_of(before.log.blobs)) != set()
+        (ref,) = refs_of(after.log.blobs)
         assert after.get_blob(ref) == before.get_blob(ref)
     assert elsewhere.home.stat().st_mode & 0o777 == 0o700
     assert not elsewhere.home.joinpath("keys").exists()
