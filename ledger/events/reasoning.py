@@ -21,23 +21,9 @@ from ledger.events.fields import Count, EventData, Label, OptionalId, OptionalTe
 StepType = Literal["observation", "inference", "assumption", "hypothesis", "conclusion"]
 ReasoningType = Literal["", "deductive", "inductive", "abductive", "analogical"]
 EvidenceStatus: TypeAlias = Literal[
-    "ok",
-    "file_changed_line_same",
-    "file_changed",
-    "line_changed",
-    "moved",
-    "no_such_line",
-    "gone",
-    "unreadable",
-    "outside",
-    "private",
-    "symlink",
-    "directory",
-    "not_a_file",
-    "too_large",
-    "malformed",
-    "not_checked",
-]
+    "ok", "file_changed_line_same", "file_changed", "line_changed", "moved", "no_such_line", "gone", "unreadable",
+    "outside", "private", "symlink", "directory", "not_a_file", "too_large", "malformed", "not_checked",
+]  # fmt: skip
 AssumptionStatus: TypeAlias = Literal["held", "refuted", "settled", "not_checked"]
 Opinion: TypeAlias = Literal["follows", "does_not_follow", "unsure"]
 TreeSort: TypeAlias = Literal["none", "folder", "commit"]
