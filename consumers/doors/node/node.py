@@ -15,14 +15,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
-from consumers.doors.node.blob_expiry import drop_now_and_then
 from consumers.doors.node.publication import Publishing
 from consumers.doors.node.users import current_users
 from consumers.doors.node.witnesses import Witnessing, configured_witnesses
@@ -47,17 +46,18 @@ from ledger.bus.server import EmbeddedServer
 from ledger.bus.service import News, Service
 from ledger.config import CHAINS_FILE, Settings, beside, read_file
 from ledger.errors import BatonError, Unavailable, message_of
+from ledger.files import as_unavailable
 from ledger.home import Home
 from ledger.lifecycle.authority import NODE
 from ledger.local import LocalClient
+from ledger.log.expiry import drop_unreferenced
+from ledger.log.log import Log
 from ledger.resource import AsyncResource
 from ledger.trust import actions_of, check_chains, server_program
 from projections.reader import Reader
 
 Work = Callable[[threading.Event], None]
 """What runs in a thread of its own until the event is set; what it raises is logged, and it is started again."""
-
-Failed = Callable[[str, BatonError], None]
 
 FATAL: Final = frozenset({"HISTORY_CHANGED", "STORE_STOPPED"})
 """What ends a node: the log is another one, or can no more be used by this process; a new start looks again."""
@@ -71,6 +71,7 @@ connect_wait_max_s: Final = 10.0
 close_wait_max_s: Final = 2.0
 cancel_again_s: Final = 0.1
 publish_left_max_s: Final = 30.0
+blobs_interval_s: Final = 600.0
 
 
 class Node(AsyncResource):
@@ -147,14 +148,17 @@ class Node(AsyncResource):
         workers = workers_of(self.client, reader)
         await self._let_in()
         publishing = self._publishing
-        self._start_tasks(self._news.run, publishing.run, publishing.scrub, self._publish_checkpoints)
+        self._start_tasks({
+            "news": self._news.run, "publish": publishing.run, "scrub": publishing.scrub,
+            "checkpoints": self._publish_checkpoints,
+        })  # fmt: skip
         self._start_threads(workers)
         committer = Committer(Gate(self.client.log, quota=self._settings.config.quota))
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
         self._service = Service(self.client, committer, self._news, reader.answer)
         self._parts.push_async_callback(self._service.stop)
         await self._service.start(self._nats, self._users.agents)
-        self._start_tasks(self._follow_users, self._watch_bus)  # They tell the service.
+        self._start_tasks({"users": self._follow_users, "bus": self._watch_bus})  # They tell the service.
         self._announce_url()
 
     async def _let_in(self) -> None:
@@ -164,40 +168,39 @@ class Node(AsyncResource):
             await self._on_server(self._server.reload, users)
             self._users = users
 
-    def _start_tasks(self, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        tasks = [asyncio.create_task(_keep_running(work, self._failed), name=work.__qualname__) for work in works]
-
+    def _start_tasks(self, works: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
+        tasks = [asyncio.create_task(self._keep_running(name, work), name=name) for name, work in works.items()]
         self._parts.push_async_callback(_end, tasks)
 
-    def _start_threads(self, works: dict[str, Work]) -> None:
+    def _start_threads(self, works: Mapping[str, Work]) -> None:
         # One event for all: they end side by side, each within its own wait for news.
-        stop, loop = threading.Event(), asyncio.get_running_loop()
+        stop, threads = threading.Event(), ThreadPoolExecutor(len(works), thread_name_prefix="baton-worker")
 
-        def failed(who: str, error: BatonError) -> None:
-            loop.call_soon_threadsafe(self._failed, who, error)
-
-        threads = [
-            threading.Thread(target=_keep_running_in_thread, args=(work, stop, failed), name=f"baton-{name}")
-            for name, work in works.items()
-        ]
-
-        async def join() -> None:
+        async def end() -> None:
             stop.set()
-            for thread in threads:
-                await asyncio.to_thread(thread.join)
+            await asyncio.to_thread(threads.shutdown)
 
-        for thread in threads:
-            thread.start()
-        self._parts.push_async_callback(join)
+        self._parts.push_async_callback(end)
+        run = partial(asyncio.get_running_loop().run_in_executor, threads)
+        self._start_tasks({name: partial(run, work, stop) for name, work in works.items()})
+
+    async def _keep_running(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a task for ever: log what it raises, pause, and start it again; only cancelling ends it."""
+        while True:
+            try:
+                await work()
+            except BatonError as error:
+                self._failed(name, error)
+            except Exception:
+                log.exception("task failed", task=name)
+            await asyncio.sleep(watch_interval_s)
 
     def _announce_url(self) -> None:
         # Only now, and so taken away only by the node that wrote it: a second `serve` never came so far.
         file = self._home.bus / "url"
         self._parts.callback(file.unlink, missing_ok=True)
-        try:
+        with as_unavailable(file):
             file.write_text(self.url + "\n", "ascii")
-        except OSError as error:
-            raise Unavailable("STORE_UNAVAILABLE", f"{file} cannot be written: {error}") from error
 
     async def _on_server(self, call: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._server_thread, call, *arguments)
@@ -298,32 +301,17 @@ async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _keep_running(work: Callable[[], Coroutine[Any, Any, None]], failed: Failed) -> None:
-    """Run a task for ever: log what it raises, pause, and start it again; only cancelling ends it."""
-    while True:
-        try:
-            await work()
-        except BatonError as error:
-            failed(work.__qualname__, error)
-        except Exception:
-            log.exception("task failed", task=work.__qualname__)
-        await asyncio.sleep(watch_interval_s)
-
-
-def _keep_running_in_thread(work: Work, stop: threading.Event, failed: Failed) -> None:
-    """Do the same in a thread, until ``stop`` is set."""
-    while not stop.is_set():
-        try:
-            work(stop)
-        except BatonError as error:
-            failed(threading.current_thread().name, error)
-        except Exception:
-            log.exception("thread failed", thread=threading.current_thread().name)
-        stop.wait(watch_interval_s)
-
-
 async def _log_error(error: Exception) -> None:
     log.warning("bus", error=str(error) or type(error).__name__)
+
+
+def _drop_blobs(entries: Log, stop: threading.Event) -> None:
+    """Drop what no entry has referred to for a day, now and then; in short transactions, so that others may write."""
+    while not stop.is_set():
+        dropped = drop_unreferenced(entries)
+        if dropped.blobs:
+            log.info("blobs dropped that no entry refers to", blobs=dropped.blobs, size_bytes=dropped.size)
+        stop.wait(blobs_interval_s)
 
 
 def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
@@ -340,7 +328,7 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
     router = service_author(client, ROUTER)
     workers: dict[str, Work] = {
         "compressor": CompressorWorker(author, reader, path / "compressor.db", wants_prose=llm is not None).run,
-        "blobs": partial(drop_now_and_then, client.log),
+        "blobs": partial(_drop_blobs, client.log),
         "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
     }
     if llm is not None:
