@@ -44,7 +44,7 @@ from ledger.config import resolved
 from ledger.ends import open_ends
 from ledger.envelope import Entry
 from ledger.errors import BatonError, Corrupted, Refused
-from ledger.files import read_own, replacing
+from ledger.files import read_regular, replacing
 from ledger.history import Growth, Proven, StreamAsked, Trusted, is_continued, root_digits_shown
 from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
@@ -222,7 +222,7 @@ class StreamReader:
     def _loaded(self) -> Authority:
         """Return what the file keeps; nothing when it is not there, or not as it was written."""
         try:
-            content = None if self._file is None else read_own(self._file, size_max_bytes=authority_file_max_bytes)
+            content = self._file and read_regular(self._file, size_max_bytes=authority_file_max_bytes, is_own=True)
             digest, packed = (content or b"")[:_DIGEST_SIZE], (content or b"")[_DIGEST_SIZE:]
             if digest != sha256(packed).digest():  # else the ledger would be blamed for one damaged bit in it
                 return self._nobody()

@@ -27,6 +27,19 @@ _OF_NO_FILE: Final = frozenset({errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EI
 
 
 @contextmanager
+def as_unavailable(path: Path, what: str = "cannot be written") -> Iterator[None]:
+    """Raise what the system refuses within the block as an error of ours, which says it of ``path``.
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE``.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable("STORE_UNAVAILABLE", f"{path} {what}: {error.strerror or error}", path=str(path)) from error
+
+
+@contextmanager
 def open_regular(path: Path, *, follow: bool = False, flags: int = os.O_RDONLY) -> Iterator[int]:
     """Yield a descriptor of a regular file; whatever else has this name is refused at once, and never waited for.
 
@@ -63,21 +76,31 @@ def check_regular(path: Path) -> None:
         raise _no_file(path, mode)
 
 
-def read_regular(path: Path, *, size_max_bytes: int, follow: bool = False) -> bytes | None:
+def read_regular(path: Path, *, size_max_bytes: int, follow: bool = False, is_own: bool = False) -> bytes | None:
     """Return the bytes of a regular file; None when there is nothing of this name.
 
+    ``is_own``: one that this user alone can have written and can read.
+
     Raises:
-        Refused: ``INVALID_FORMAT`` for a pipe, device, socket, folder or (unless ``follow``) link; ``TOO_LARGE``.
+        Refused: ``INVALID_FORMAT`` for a pipe, device, socket, folder, (unless ``follow``) link, or (``is_own``) what
+            is another user's or open to others; ``TOO_LARGE``.
         Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
     """
-    try:
-        with open_regular(path, follow=follow) as descriptor:
-            return read_all(descriptor, path, size_max_bytes)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        raise Unavailable("STORE_UNAVAILABLE", message, path=str(path)) from error
+    cannot = as_unavailable(path, "cannot be read")
+    with cannot, suppress(FileNotFoundError), open_regular(path, follow=follow) as descriptor:
+        if is_own:
+            _check_own(path, os.fstat(descriptor))  # of what was opened, whatever lies at the path by now
+        return read_all(descriptor, path, size_max_bytes)
+    return None
+
+
+def _check_own(path: Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        message = f"{path} belongs to another user (uid {status.st_uid}): remove it"
+        raise Refused("INVALID_FORMAT", message, path=str(path))
+    if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
+        message = f"{path} has mode {mode:04o}, so others may have written it: look at it, then `chmod 600` it"
+        raise Refused("INVALID_FORMAT", message, path=str(path))
 
 
 def read_all(descriptor: int, path: Path, size_max_bytes: int) -> bytes:
@@ -132,6 +155,31 @@ def replacing(path: Path, *, mode: int = 0o600, is_durable: bool = True, label: 
         return
     # Else the old file could come back after a power failure, and would read as somebody's edit.
     sync_folder(path.parent)
+
+
+def write_whole(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Put a file of this content in the place of ``path`` (``replacing``).
+
+    Raises:
+        Unavailable: ``STORE_UNAVAILABLE``; then the old file stays.
+    """
+    with as_unavailable(path), replacing(path, mode=mode) as file:
+        file.write(content)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder: one process at a time, and a killed one's lock is free at once.
+
+    Raises:
+        OSError: there is no such folder, or it cannot be locked.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _temporary(folder: Path, label: str) -> IO[bytes]:
@@ -192,30 +240,6 @@ def _no_file(path: Path, mode: int) -> Refused:
         stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     }.get(stat.S_IFMT(mode), "something else")  # fmt: skip
     return Refused("INVALID_FORMAT", f"{path} is {what} and no regular file: remove it", path=str(path))
-
-
-def read_own(path: Path, *, size_max_bytes: int) -> bytes | None:
-    """Return the bytes of a file that this user alone can have written and can read; None when there is none.
-
-    Raises:
-        Refused: as ``read_regular``; ``INVALID_FORMAT`` for one that is another user's or open to others.
-        Unavailable: as ``read_regular``.
-    """
-    try:
-        with open_regular(path) as descriptor:
-            status = os.fstat(descriptor)  # of what was opened, whatever lies at the path by now
-            if status.st_uid != os.geteuid():
-                message = f"{path} belongs to another user (uid {status.st_uid}): remove it"
-                raise Refused("INVALID_FORMAT", message, path=str(path))
-            if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
-                message = f"{path} has mode {mode:04o}, so others may have written it: look at it, then `chmod 600` it"
-                raise Refused("INVALID_FORMAT", message, path=str(path))
-            return read_all(descriptor, path, size_max_bytes)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        raise Unavailable("STORE_UNAVAILABLE", message, path=str(path)) from error
 
 
 def replaceable_by(folder: Path) -> str | None:

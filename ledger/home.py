@@ -32,9 +32,9 @@ from ledger.admission.gate import Gate
 from ledger.author import Draft, draft_and_sign, now
 from ledger.checkpoint import CheckpointKey
 from ledger.config import VIEWS_FILE
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Refused
 from ledger.events.authority import LedgerCreated
-from ledger.files import sync_folder
+from ledger.files import as_unavailable, sync_folder
 from ledger.identity import Key, ledger_id, open_key, read_key_file, read_private, write_key, write_private
 from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, covers, is_delegable, to_ms
 from ledger.log.data_file import check_data_file
@@ -220,12 +220,10 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
     """
     CheckpointKey(origin, bytes(32))  # an origin that cannot name a key is refused before anything is written
     check_is_new(home)
-    try:
+    with as_unavailable(home.path):
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (home.path / ".gitignore").write_text("*\n", "ascii")
         (home.path / "log").mkdir(exist_ok=True)
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{home.path} cannot be written: {error}") from error
     with Log(home.path, map_size=map_size, create=True) as log:
         with log.snapshot() as snapshot:
             if snapshot.size:

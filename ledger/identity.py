@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +19,8 @@ from nacl import bindings, exceptions, pwhash, secret, utils
 from nacl.signing import SigningKey
 
 from ledger.codec import UNREADABLE, decode_strict
-from ledger.errors import Refused, Unavailable
-from ledger.files import created, open_regular, read_all, replacing
+from ledger.errors import Refused
+from ledger.files import as_unavailable, created, open_regular, read_all, write_whole
 from ledger.limits import config_size_max_bytes
 
 POSSESSION_TYPE = "application/vnd.baton.possession.v1"
@@ -121,12 +122,9 @@ def write_session_key(path: Path, content: KeyFile) -> None:
     Raises:
         Unavailable: ``STORE_UNAVAILABLE``.
     """
-    try:
+    with as_unavailable(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(msgspec.json.encode(content) + b"\n")
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error
+    write_whole(path, msgspec.json.encode(content) + b"\n")
 
 
 def read_key_file(path: Path) -> KeyFile:
@@ -210,14 +208,13 @@ def write_private(path: Path, content: bytes) -> None:
         Refused: ``KEY_EXISTS``.
         Unavailable: ``STORE_UNAVAILABLE``.
     """
-    try:
+    with as_unavailable(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with created(path) as file:
-            file.write(content)
-    except FileExistsError as error:
-        raise Refused("KEY_EXISTS", f"there is a key file {path} already", path=str(path)) from error
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error
+        try:
+            with created(path) as file:
+                file.write(content)
+        except FileExistsError as error:
+            raise Refused("KEY_EXISTS", f"there is a key file {path} already", path=str(path)) from error
 
 
 def read_private(path: Path) -> bytes:
@@ -227,18 +224,14 @@ def read_private(path: Path) -> bytes:
         Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``; ``INVALID_FORMAT`` for what is no regular file; ``TOO_LARGE``.
         Unavailable: ``STORE_UNAVAILABLE``.
     """
-    try:
-        with open_regular(path, follow=True) as descriptor:
-            mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-            if mode & 0o077:
-                message = f"{path} has mode {mode:04o}: run `chmod 600 {path}`"
-                raise Refused("KEY_FILE_MODE", message, path=str(path))
-            return read_all(descriptor, path, config_size_max_bytes)
-    except FileNotFoundError as error:
-        message = f"there is no key file {path}: copy it here from where it was made, or register a new agent"
-        raise Refused("KEY_FILE_MISSING", message, path=str(path)) from error
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be read: {error}", path=str(path)) from error
+    cannot = as_unavailable(path, "cannot be read")
+    with cannot, suppress(FileNotFoundError), open_regular(path, follow=True) as descriptor:
+        if (mode := stat.S_IMODE(os.fstat(descriptor).st_mode)) & 0o077:
+            message = f"{path} has mode {mode:04o}: run `chmod 600 {path}`"
+            raise Refused("KEY_FILE_MODE", message, path=str(path))
+        return read_all(descriptor, path, config_size_max_bytes)
+    message = f"there is no key file {path}: copy it here from where it was made, or register a new agent"
+    raise Refused("KEY_FILE_MISSING", message, path=str(path))
 
 
 def _matching(key: Key, content: KeyFile, path: Path) -> Key:

@@ -21,7 +21,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -32,9 +31,9 @@ import msgspec
 
 from ledger.codec import UNREADABLE
 from ledger.config import state_folder
-from ledger.errors import BatonError, Corrupted, Unavailable
-from ledger.files import replacing
-from ledger.history import Growth, GrowthSince, ReadEpoch, Trusted, is_continued, shown, tell, trust
+from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.files import read_regular, replacing
+from ledger.history import GrowthSince, ReadEpoch, Trusted, is_continued, shown, tell, trust
 
 SERVER: Final = "server"
 """The place of whoever reads over the bus: every node of a ledger tells one history, whatever its address."""
@@ -216,12 +215,6 @@ class Memory:
         except OSError as error:
             self._cannot_be_kept(error)
 
-    def accept(self, growth: Growth) -> None:
-        """Remember this head, whatever was remembered before: for whoever has said so in words of their own."""
-        with self._locked() as is_locked:
-            if is_locked:
-                self._write(growth.head, None)
-
     def forget(self) -> None:
         """Remember nothing, as of a ledger that is thrown away."""
         with contextlib.suppress(OSError):
@@ -247,21 +240,12 @@ class Memory:
 
     def _read(self, path: Path) -> bytes:
         try:
-            # Not blocking: whoever put a pipe there shall not hold up every verb.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
+            return read_regular(path, size_max_bytes=memory_size_max_bytes, follow=True) or b""
+        except Unavailable as error:
+            self.problem = error.message
             return b""
-        except OSError as error:
-            self.problem = f"{path} cannot be read: {error.strerror}"
-            return b""
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise _garbage(path, "it is no file")
-            try:
-                return file.read(memory_size_max_bytes)
-            except OSError as error:
-                self.problem = f"{path} cannot be read: {error.strerror}"
-                return b""
+        except Refused as error:
+            raise _garbage(path, error.message) from error
 
     def _decode(self, path: Path, content: bytes) -> Remembered:
         try:
@@ -272,21 +256,18 @@ class Memory:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[bool]:
         """Hold the lock beside the file; false where that cannot be, and then nothing is remembered."""
-        lock = None
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError as error:
-            self._cannot_be_kept(error)
-            if lock is not None:
-                os.close(lock)
-                lock = None
-        try:
-            yield lock is not None
-        finally:
-            if lock is not None:
-                os.close(lock)
+        with contextlib.ExitStack() as opened:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            is_locked = False
+            try:
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                lock = os.open(self.path.with_suffix(".lock"), flags, 0o600)
+                opened.callback(os.close, lock)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                is_locked = True
+            except OSError as error:
+                self._cannot_be_kept(error)
+            yield is_locked
 
     def _write(self, trusted: Trusted, before: Remembered | None) -> None:
         now_ms = time.time_ns() // 1_000_000

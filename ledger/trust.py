@@ -38,7 +38,7 @@ from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import decode_body
-from ledger.files import open_regular, read_own, replacing
+from ledger.files import open_regular, read_regular, write_whole
 
 if TYPE_CHECKING:
     from ledger.config import Settings
@@ -198,7 +198,7 @@ def read_records(environment: Mapping[str, str] = os.environ) -> list[Record]:
     """
     try:
         file = config_folder(environment) / TRUST_FILE
-        return _decoded(read_own(file, size_max_bytes=limits.trust_size_max_bytes) or b"", file)
+        return _decoded(read_regular(file, size_max_bytes=limits.trust_size_max_bytes, is_own=True) or b"", file)
     except BatonError as error:
         message = f"nobody is trusted, because the file of trust cannot be believed: {error.message}"
         raise Refused("NOT_TRUSTED", message, **error.details) from error
@@ -339,11 +339,7 @@ def _write(file: Path, records: list[Record]) -> None:
     content = "\n".join(lines).encode() + b"\n"
     if len(content) > limits.trust_size_max_bytes:
         raise Refused("TOO_LARGE", f"{shown(file)} is full: `baton trust --remove --home PATH` makes room")
-    try:
-        with replacing(file) as writing:
-            writing.write(content)
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{shown(file)} cannot be written: {error}") from error
+    write_whole(file, content)
 
 
 def _quoted(text: str) -> str:

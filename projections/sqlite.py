@@ -34,12 +34,12 @@ import msgspec
 from blake3 import blake3
 
 from ledger.errors import BatonError, Corrupted, Unavailable
+from ledger.files import as_unavailable, locked
 from projections.projection import Projection, Row, Table
 from projections.store import ADVICE, Changes, Damaged, Slot, Value, Writing, quarantine_table, states_table
 from projections.views_file import (
     APPLICATION_ID,
     FileId,
-    alone,
     file_id,
     foreign,
     journals_of,
@@ -179,27 +179,27 @@ def _make(path: Path, ledger: str) -> None:
     """
     import tempfile  # noqa: PLC0415 - loads the archivers, which only a new file needs
 
-    try:
-        with tempfile.TemporaryDirectory(prefix=".views-", dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            made.touch(mode=0o600)
-            db = _connect(made)
-            try:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.executescript(_BOOKKEEPING)
-                db.execute("INSERT INTO baton_ledger VALUES (?)", (ledger,))
-                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                db.execute(f"PRAGMA user_version = {FORMAT}")
-            finally:
-                db.close()
-            with alone(path.parent), contextlib.suppress(FileExistsError):
-                if not os.path.lexists(path):
-                    # Journals of a file that was deleted would be read into this one.
-                    for journal in journals_of(path):
-                        journal.unlink(missing_ok=True)
-                path.hardlink_to(made)
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be made: {error}", path=str(path)) from error
+    with (
+        as_unavailable(path, "cannot be made"),
+        tempfile.TemporaryDirectory(prefix=".views-", dir=path.parent) as folder,
+    ):
+        made = Path(folder) / path.name
+        made.touch(mode=0o600)
+        db = _connect(made)
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.executescript(_BOOKKEEPING)
+            db.execute("INSERT INTO baton_ledger VALUES (?)", (ledger,))
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {FORMAT}")
+        finally:
+            db.close()
+        with locked(path.parent), contextlib.suppress(FileExistsError):
+            if not os.path.lexists(path):
+                # Journals of a file that was deleted would be read into this one.
+                for journal in journals_of(path):
+                    journal.unlink(missing_ok=True)
+            path.hardlink_to(made)
 
 
 def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:

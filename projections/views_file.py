@@ -7,16 +7,14 @@ journal of another program's database; so it is asked first what lies there.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ledger.errors import Corrupted, Unavailable
-from ledger.files import check_regular, open_regular
+from ledger.errors import Corrupted
+from ledger.files import as_unavailable, check_regular, locked, open_regular
 from projections.store import ADVICE, Damaged
 
 FileId: TypeAlias = tuple[int, int]
@@ -72,16 +70,14 @@ def look(path: Path) -> bool:
     for place in (path, *journals_of(path)):
         with contextlib.suppress(FileNotFoundError):
             check_regular(place)
-    try:
-        if open_files.holds(file_id(path.lstat())):
-            return True
-        with open_regular(path) as descriptor:
-            header = os.pread(descriptor, _HEADER_BYTES, 0)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        message = f"the views in {path} cannot be used: {error.strerror}"
-        raise Unavailable("STORE_UNAVAILABLE", message, path=str(path)) from error
+    with as_unavailable(path, "cannot be used"):
+        try:
+            if open_files.holds(file_id(path.lstat())):
+                return True
+            with open_regular(path) as descriptor:
+                header = os.pread(descriptor, _HEADER_BYTES, 0)
+        except FileNotFoundError:
+            return False
     if len(header) < _HEADER_BYTES or not header.startswith(_HEADER):
         raise Damaged("CORRUPTED", f"the views in {path} are damaged (no database): {ADVICE}", path=str(path))
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
@@ -94,17 +90,6 @@ def journals_of(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
 
 
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold the lock under which views files are made and moved: one process at a time."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def set_aside(path: Path, damaged: FileId | None = None) -> Path:
     """Move a damaged file away and return its new name; one of an earlier time is replaced.
 
@@ -114,17 +99,14 @@ def set_aside(path: Path, damaged: FileId | None = None) -> Path:
         Unavailable: ``STORE_UNAVAILABLE`` when it cannot be moved.
     """
     aside = path.with_name(path.name + ".damaged")
-    try:
-        with alone(path.parent), contextlib.suppress(FileNotFoundError):
-            if damaged in (None, file_id(path.lstat())):
-                # If we crash after the journals went, the damaged file is found again; with them, they would be read
-                # into the file that is made next.
-                for journal in journals_of(path):
-                    journal.unlink(missing_ok=True)
-                path.replace(aside)
-    except OSError as error:
-        message = f"{path} is damaged, and cannot be moved away: {error.strerror}"
-        raise Unavailable("STORE_UNAVAILABLE", message, path=str(path)) from error
+    cannot = as_unavailable(path, "is damaged, and cannot be moved away")
+    with cannot, locked(path.parent), contextlib.suppress(FileNotFoundError):
+        if damaged in (None, file_id(path.lstat())):
+            # If we crash after the journals went, the damaged file is found again; with them, they would be read
+            # into the file that is made next.
+            for journal in journals_of(path):
+                journal.unlink(missing_ok=True)
+            path.replace(aside)
     return aside
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ledger.errors import Unavailable
-from ledger.files import replacing
+from ledger.files import write_whole
 
 
 def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: str, humans: Collection[str]) -> int:
@@ -56,9 +56,5 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
             how = {"baton:via": ref["via"], "baton:ref": ref["ref"]}
             document.wasDerivedFrom(row["id"], source, activity, other_attributes=how)
     text = document.serialize(format="provn" if file.suffix == ".provn" else "json")
-    try:
-        with replacing(file, mode=0o644) as out:
-            out.write(f"{text}\n".encode())
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{file} cannot be written: {error.strerror}", path=str(file)) from error
+    write_whole(file, f"{text}\n".encode(), mode=0o644)
     return len(rows)

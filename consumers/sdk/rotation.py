@@ -18,8 +18,6 @@ made goes again when the ledger refuses it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +25,7 @@ from typing import TYPE_CHECKING
 from ledger.author import Author, Draft
 from ledger.errors import Refused, Unavailable
 from ledger.events.authority import CheckpointKeyRotated, KeyRotated
-from ledger.files import replacing
+from ledger.files import locked, write_whole
 from ledger.home import Home, new_bus_key, pending, public_bus_key
 from ledger.identity import Key, encode_key, open_key, read_key_file, read_private
 from ledger.lifecycle.authority import CHECKPOINT, RESERVED_NAMES
@@ -123,11 +121,7 @@ def _new_key(client: Client, path: Path, name: str, passphrase: str | None) -> K
     if path.exists():
         return open_key(path, passphrase)
     key = Key.generate()
-    try:
-        with replacing(path) as file:
-            file.write(encode_key(key, ledger=client.ledger, name=name, passphrase=passphrase))
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error
+    write_whole(path, encode_key(key, ledger=client.ledger, name=name, passphrase=passphrase))
     return key
 
 
@@ -159,16 +153,9 @@ def _forgotten_when_refused(*paths: Path) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def _alone(home: Home) -> Iterator[None]:
+def _alone(home: Home) -> contextlib.AbstractContextManager[None]:
     """One rotation at a time in a folder: two would each overwrite the key that the other is about to register."""
-    try:
-        descriptor = os.open(home.keys, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
+    if not home.keys.is_dir():
         message = f"there are no keys in {home.path}: rotate where they lie"
-        raise Refused("KEY_FILE_MISSING", message, path=str(home.keys)) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+        raise Refused("KEY_FILE_MISSING", message, path=str(home.keys))
+    return locked(home.keys)

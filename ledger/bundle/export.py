@@ -39,7 +39,7 @@ from ledger.codec import UNREADABLE
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events import EventData
-from ledger.files import TEMPORARY, replacing
+from ledger.files import TEMPORARY, as_unavailable, replacing
 from ledger.log.expiry import REFS
 from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from ledger.merkle import inclusion_proof, leaf_hash, node_hash
@@ -143,15 +143,12 @@ def export_bundle(
         files={name: blake3(content).hexdigest() for name, content in files.items()},
     )
     given |= {home_name(name): content for name, content in files.items()}
-    try:
-        with (_folder if is_folder else _tar)(path) as write:
-            for name, content in _members(client, manifest, survey, given):
-                write(name, content)
-                if name.startswith("tile/entries/"):
-                    done = min(checkpoint.size, entry_range(name)["end"])
-                    tell(checkpoint.size + done, 2 * checkpoint.size)
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error}", path=str(path)) from error
+    with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
+        for name, content in _members(client, manifest, survey, given):
+            write(name, content)
+            if name.startswith("tile/entries/"):
+                done = min(checkpoint.size, entry_range(name)["end"])
+                tell(checkpoint.size + done, 2 * checkpoint.size)
     return manifest
 
 

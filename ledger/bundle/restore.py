@@ -33,7 +33,7 @@ from ledger.config import VIEWS_FILE, read_config
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
-from ledger.files import TEMPORARY
+from ledger.files import TEMPORARY, as_unavailable
 from ledger.home import Home
 from ledger.identity import open_sealed_files, read_key_file, write_private
 from ledger.log.blobs import Blobs, check_blob
@@ -222,24 +222,19 @@ def restore(
         work.check_files()
         work.open_keys(passphrase() if KEYS in bundle.manifest.files else None)
         is_new = not home.path.exists()
-        try:
+        with as_unavailable(home.path):
             home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             _forget_leftovers(home)
             folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=home.path))
-        except OSError as error:
-            raise Unavailable("STORE_UNAVAILABLE", f"{home.path} cannot be written: {error}") from error
-        try:
-            restored = _put_in_place(work, folder, present, root, progress or (lambda _done, _total: None))
-            if is_new:  # else whose the folder was stays as it was decided
-                trust.adopt(home.path, work.fingerprint, now())
-        except OSError as error:
-            raise Unavailable("STORE_UNAVAILABLE", f"{home.path} cannot be written: {error}") from error
-        else:
-            return restored
-        finally:
-            # Also after an error: then a home that was made for this goes away whole.
-            has_failed = not (home.path / "log" / FILE).exists()
-            shutil.rmtree(home.path if is_new and has_failed else folder, ignore_errors=True)
+            try:
+                restored = _put_in_place(work, folder, present, root, progress or (lambda _done, _total: None))
+                if is_new:  # else whose the folder was stays as it was decided
+                    trust.adopt(home.path, work.fingerprint, now())
+            finally:
+                # Also after an error: then a home that was made for this goes away whole.
+                has_failed = not (home.path / "log" / FILE).exists()
+                shutil.rmtree(home.path if is_new and has_failed else folder, ignore_errors=True)
+        return restored
 
 
 class _Present(NamedTuple):

@@ -264,9 +264,9 @@ def test_a_first_fold_has_no_place_to_take_and_makes_what_a_rebuild_makes(
     with store.reading() as reading:
         assert all(slot.is_live and slot.position == 0 for slot in reading.slots())
     runner.catch_up()
-    first, first_digests = made(), digests(runner)
+    first, first_digests = made(), digests_of(store)
     runner.rebuild(first_digests)
-    assert (made(), digests(runner)) == (first, first_digests)
+    assert (made(), digests_of(store)) == (first, first_digests)
 
 
 def test_old_rows_answer_until_the_rebuild_has_caught_up(

@@ -22,7 +22,7 @@ from ledger.bus.service import News
 from ledger.bus.stream import Incarnation, next_incarnation, open_stream
 from ledger.codec import UNREADABLE
 from ledger.errors import BatonError, Unavailable, message_of
-from ledger.files import read_regular, replacing
+from ledger.files import read_regular, write_whole
 from ledger.limits import config_size_max_bytes
 
 log = structlog.get_logger("baton.publisher")
@@ -179,8 +179,4 @@ def _read(record: Path, ledger: str) -> Incarnation:
 
 
 def _write(record: Path, incarnation: Incarnation) -> None:
-    try:
-        with replacing(record) as file:
-            file.write(msgspec.json.encode(incarnation))
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{record} cannot be written: {error}", path=str(record)) from error
+    write_whole(record, msgspec.json.encode(incarnation))

@@ -44,7 +44,7 @@ from ledger.client import Client
 from ledger.codec import converted, decode_decimal, encode_base64
 from ledger.config import WITNESSED_FILE, Settings
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
-from ledger.files import replacing
+from ledger.files import write_whole
 from ledger.history import Growth, Trusted, is_continued, shown
 from ledger.local import LocalClient
 from ledger.policy import Policy, Witness, Witnessed
@@ -220,12 +220,7 @@ class Witnessing:
         note = self._note + "".join(asked.line for asked in self._asked)
         if note == self._kept or not self._policy.judge(note, time.time()).is_met:
             return
-        path = self._client.settings.home / WITNESSED_FILE
-        try:
-            with replacing(path) as file:
-                file.write(note.encode())
-        except OSError as error:
-            raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error.strerror}") from error
+        write_whole(self._client.settings.home / WITNESSED_FILE, note.encode())
         self._kept = note
 
 
