@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 import msgspec
 import pytest
-from building import Ledger
+from building import Ledger, refs_of
 
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.events.session import FindingLogged, SessionStarted
@@ -90,7 +90,7 @@ def test_full_store_of_blobs_takes_no_half_of_one_and_leaves_the_log_its_room(ho
             with pytest.raises(Unavailable, match="blobs_map_size_bytes") as refused:
                 ledger.put_blob("alice", bytes(2 * SMALL))
             assert refused.value.code == "STORE_FULL"
-        assert list(ledger.log.blobs.refs()) == []
+        assert refs_of(ledger.log.blobs) == []
         assert len(fill(ledger)) > 20
 
 
