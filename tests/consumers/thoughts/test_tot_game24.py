@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 from functools import cache
-from itertools import permutations, product
+from itertools import combinations, product
+from typing import TYPE_CHECKING
 
 import pytest
 from tot_driver import solve
@@ -14,33 +15,39 @@ from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.thinkers.game24 import Game24
 from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 CHINESE = "用4、9、10、13得到24"
 CONTEXT = GenerationContext(problem=CHINESE)
 
 
+def halves(numbers: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield every way to put the numbers on two sides of one operator."""
+    places = range(len(numbers))
+    for size in range(1, len(numbers) // 2 + 1):
+        for chosen in combinations(places, size):
+            yield tuple(numbers[at] for at in chosen), tuple(numbers[at] for at in places if at not in chosen)
+
+
 @cache
+def reachable(numbers: tuple[int, ...]) -> frozenset[Fraction]:
+    """Return what all of the numbers can make in any order, with any operators and bracketing."""
+    if len(numbers) == 1:
+        return frozenset({Fraction(numbers[0])})
+    made = set[Fraction]()
+    for left, right in halves(numbers):
+        for a, b in product(reachable(left), reachable(right)):
+            made |= {a + b, a - b, b - a, a * b} | ({a / b} if b else set()) | ({b / a} if a else set())
+    return frozenset(made)
+
+
 def can_make_24(numbers: tuple[int, ...]) -> bool:
-    """Decide by brute force over every order, operator and bracketing: nothing of the thinker's own code."""
-
-    def apply(operation: str, left: Fraction | None, right: Fraction | None) -> Fraction | None:
-        if left is None or right is None or (operation == "/" and right == 0):
-            return None
-        return (
-            {"+": left + right, "-": left - right, "*": left * right}.get(operation)
-            if operation != "/"
-            else (left / right)
-        )
-
-    for a, b, c, d in set(permutations(map(Fraction, numbers))):
-        for x, y, z in product("+-*/", repeat=3):
-            shapes = (
-                apply(z, apply(y, apply(x, a, b), c), d),
-                apply(z, apply(x, a, apply(y, b, c)), d),
-                apply(y, apply(x, a, b), apply(z, c, d)),
-                apply(x, a, apply(z, apply(y, b, c), d)),
-                apply(x, a, apply(y, b, apply(z, c, d))),
-            )
-            if 24 in shapes:
+    """Decide over every order, operator and bracketing: nothing of the thinker's own code."""
+    for left, right in halves(numbers):
+        for a in reachable(left):
+            wanted = {24 - a, a - 24, a + 24} | ({24 / a, a / 24, 24 * a} if a else set())
+            if wanted & reachable(right):
                 return True
     return False
 
