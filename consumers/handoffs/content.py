@@ -84,8 +84,7 @@ def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
 def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | None:
     """Return the version of the stream that an act is of, where nothing else that it signs names what was read.
 
-    An approval and a verification sign the handoff's version. Any other act that was given one signs how many entries
-    the stream had when this version was compared (``expect``): the ledger refuses it, if anything came between.
+    An act that does not sign the version it was given signs how many entries there were when it was the present one.
 
     Raises:
         Refused: ``VERSION_MISMATCH``: the handoff is of another version.

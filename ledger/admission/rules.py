@@ -121,8 +121,7 @@ def _require_approval_missing(before: HandoffState | None, event: Event, state: 
 
 def _require_reviewing_role(state: Layer, name: str) -> None:
     if not known_agent(state, name).roles & _REVIEWING:
-        message = f"{name} is neither reviewer nor human: name one who is (`baton agent list`)"
-        raise Refused("NOT_AUTHORIZED", message, name=name)
+        raise Refused("NOT_AUTHORIZED", f"{name} is neither reviewer nor human: name one who is", name=name)
 
 
 def _require_no_import_of_ones_own(event: Event, after: HandoffState, state: Layer) -> None:
@@ -219,8 +218,7 @@ def _imported(event: Event, state: Layer, life: Life) -> Life:
         return _OF_STREAM[event.stream.partition("/")[0]](event, state, life)
     _require_working_role(event, state)
     if state.stream(event.stream) is not None:
-        message = f"{event.stream} was imported already: there is nothing left to do"
-        raise Refused("TRANSITION_NOT_ALLOWED", message, status="imported")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} was imported: nothing is left", status="imported")
     return None
 
 

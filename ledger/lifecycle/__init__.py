@@ -24,8 +24,7 @@ def require_imported(event: Event, before: tuple[str, bool] | None) -> None:
         return
     owner, is_imported = before
     if not is_imported:
-        message = f"{event.stream} is {owner}'s own, and takes no import: import it under another id"
-        raise Refused("TRANSITION_NOT_ALLOWED", message)
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} is {owner}'s own: import it under another id")
     if owner != event.author:
         raise Refused(
             "NOT_AUTHORIZED", f"{event.stream} was imported by {owner}, who alone imports it again", owner=owner

@@ -50,8 +50,7 @@ def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
 def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
     if isinstance(event.data, kinds.ReasoningStarted):
         if state is not None:
-            message = f"reasoning {event.name} was started already: go on with it, or choose another id"
-            raise Refused("TRANSITION_NOT_ALLOWED", message)
+            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was started already: choose another id")
         return ReasoningState(event.author)
     if state is None:
         raise Refused(
@@ -63,7 +62,7 @@ def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
                 "TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step yet: its author adds one first"
             )
         if isinstance(event.data, kinds.ReasoningValidated) and event.author == state.owner:
-            message = f"{state.owner} cannot validate their own reasoning: a reviewer does, with `--as`"
+            message = f"{state.owner} cannot validate their own reasoning: a reviewer does"
             raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
         return state
     if event.author != state.owner:
@@ -71,8 +70,7 @@ def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
         raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
     if isinstance(event.data, kinds.ReasoningConcluded):
         if not state.steps:
-            message = f"reasoning {event.name} has no step to conclude from: add one first (`baton reasoning step`)"
-            raise Refused("TRANSITION_NOT_ALLOWED", message)
+            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step to conclude from: add one")
         return msgspec.structs.replace(state, is_concluded=True)
     return msgspec.structs.replace(state, steps=_extend(state.steps, event.data))
 

@@ -29,6 +29,5 @@ def transition(state: ReviewState | None, event: Event) -> ReviewState:
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was never requested: see `baton review list`")
     if state.is_answered:
-        message = f"review {event.name} was answered already: see `baton review show {event.name}`"
-        raise Refused("TRANSITION_NOT_ALLOWED", message)
+        raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was answered already: see `baton review show`")
     return ReviewState(state.requester, is_answered=True)

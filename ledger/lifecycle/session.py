@@ -46,6 +46,5 @@ def transition(state: SessionState | None, event: Event) -> SessionState:
     if isinstance(event.data, kinds.ReportGenerated):
         return state
     if state.is_ended:
-        message = f"session {event.name} has ended: go on in another (`baton session start --resumes {event.name}`)"
-        raise Refused("TRANSITION_NOT_ALLOWED", message)
+        raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} has ended: start another that resumes it")
     return SessionState(state.owner, isinstance(event.data, kinds.SessionEnded))

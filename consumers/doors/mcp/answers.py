@@ -47,15 +47,11 @@ def compact(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Return a structured answer in which what misleads is written as escapes: clients show its texts as they are."""
-    match value:
-        case str():
-            return visible(value)
-        case dict():
-            return {name: plain(one) for name, one in value.items()}
-        case list():
-            return [plain(one) for one in value]
-        case _:  # numbers, booleans and null
-            return value
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return visible(value) if isinstance(value, str) else value
 
 
 def tokens_of(value: Any) -> int:

@@ -10,6 +10,7 @@ import re
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
+from msgspec.structs import replace
 from pydantic import Field, StrictBool
 
 from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_max, fitting, quoted, shorten, tokens_of
@@ -174,18 +175,12 @@ class HandoffTools:
             name, events = shown["id"], events_of(action, shown, given, author)
         with of_version(ledger.client, name, given.get("version")):
             place = place_of(action, shown, given.get("version"))
-            expect = place if key is None else None  # else what is sent again would be held against its first effect
-            accepted = author.emit(
-                *(
-                    Draft(
-                        stream=f"handoff/{name}",
-                        data=data,
-                        idem=None if key is None else f"{key}:{at}"[:200],
-                        expect=None if at else expect,
-                    )
-                    for at, data in enumerate(events)
-                )
-            )
+            drafts = [Draft(stream=f"handoff/{name}", data=data) for data in events]
+            if key is None:
+                drafts[0] = replace(drafts[0], expect=place)
+            else:  # what is sent again is not held against what it did at first
+                drafts = [replace(draft, idem=f"{key}:{at}"[:200]) for at, draft in enumerate(drafts)]
+            accepted = author.emit(*drafts)
         rows = [{"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in accepted]
         return self._answer(name, rows, with_handoff=False)
 

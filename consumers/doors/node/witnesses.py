@@ -33,13 +33,7 @@ import structlog
 
 from consumers.sdk.http import NoAnswer, is_loopback, request
 from ledger import limits, trust
-from ledger.checkpoint import (
-    Checkpoint,
-    CheckpointVerifier,
-    note_size_max_bytes,
-    parse_checkpoint,
-    verify_checkpoint,
-)
+from ledger.checkpoint import Checkpoint, CheckpointVerifier, note_size_max_bytes, parse_checkpoint, verify_checkpoint
 from ledger.client import Client
 from ledger.codec import converted, decode_decimal, encode_base64
 from ledger.config import WITNESSED_FILE, Settings
@@ -105,11 +99,11 @@ def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Wi
     if key := client.memory.checkpoint_key:  # of a node that is asked over the bus
         verify_checkpoint(note, CheckpointVerifier.from_vkey(key))
     cosigned = parse_checkpoint(note)
-    heads = sorted([Trusted(size, root), Trusted(cosigned.size, cosigned.root.hex())], key=lambda head: head.size)
-    path = client.consistency(heads[0].size, heads[1].size).path
-    if not is_continued(heads[0], Growth(heads[1].size, heads[1].root, path)):
-        message = f"the witnesses cosigned {shown(cosigned.size, cosigned.root.hex())}, and {shown(size, root)} is of \
-another history: `baton verify --policy` says more"
+    (old, old_root), (new, new_root) = sorted([(size, root), (cosigned.size, cosigned.root.hex())])
+    if not is_continued(Trusted(old, old_root), Growth(new, new_root, client.consistency(old, new).path)):
+        message = (
+            f"the witnesses cosigned another history than {shown(size, root)}: see `baton verify --policy`"
+        )
         raise Corrupted("HISTORY_CHANGED", message, size=size, tree_head=root)
     return configured[0].judge(note, time.time())
 

@@ -180,7 +180,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     earlier = _earlier_keys(app, found, index) if key_or_agent == found["agent"] else []
     author = app.author(app.settings().agent or ROOT)
     # The present key last, which may be the one that signs this.
-    said = [*(KeyCompromised(key=old, since=index, reason=reason) for old in earlier), data]
+    said = [KeyCompromised(key=one, since=index, reason=reason) for one in (*earlier, data.key)]
     accepted = author.emit(*(Draft(stream=f"agent/{found['agent']}", data=each) for each in said))[-1]
     introduced = _introduced(app, data)
     answer = {
