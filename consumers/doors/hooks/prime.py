@@ -114,9 +114,9 @@ def prime(
     resumed = resume(ask, get_blob, detail_level=_LEVELS[0])
     dead_ends = _dead_ends(ask, task, waiting, resumed, now)
     if any(one["reasoning_refs"] for one in waiting["items"]):
-        from consumers.reasoning.grounds import with_grounds_of_items  # noqa: PLC0415 - most of what waits has none
+        from consumers.reasoning.grounds import Grounds, next_tokens_max  # noqa: PLC0415 - most of what waits has none
 
-        waiting = with_grounds_of_items(view, waiting)
+        waiting = Grounds(view, next_tokens_max, agent).waiting(waiting)
     packing = _Packing(budget, origin)
     packing.add(_acting(view, agent, session))
     if doubts:

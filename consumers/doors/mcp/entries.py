@@ -163,6 +163,14 @@ class Step(Entry):
         return [extended, concluded]
 
 
+class OnReasoning(Entry):
+    """Alone in its call: take `ref` along as a snapshot, validate it in the server's work tree, or ask a human."""
+
+    type: Literal["snapshot", "validation", "review"]
+    ref: Line
+    context: Words = ""
+
+
 AnyEntry = Annotated[
-    Assessment | Finding | Unknown | DeadEnd | ToolUse | SessionEnd | Step, Field(discriminator="type")
+    Assessment | Finding | Unknown | DeadEnd | ToolUse | SessionEnd | Step | OnReasoning, Field(discriminator="type")
 ]

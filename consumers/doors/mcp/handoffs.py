@@ -18,7 +18,7 @@ from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, ToolVerb, with_commands
 from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
-from consumers.reasoning.grounds import next_tokens_max, with_grounds, with_grounds_of_items
+from consumers.reasoning.grounds import Grounds, next_tokens_max
 from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import cut_to_tokens
 from ledger.author import Draft
@@ -36,6 +36,7 @@ _NOT_GIVEN: Final = frozenset({"self", "action", "id", "idempotency_key"})
 _why_tokens: Final = 80
 _text_tokens: Final = 250
 _rows_max: Final = 40
+_TOLD: Final = ("reasoning_refs", "result_refs")
 _GROUNDS: Final = ("result_reasoning", "reasoning")
 _log_lines_max: Final = 8
 
@@ -90,6 +91,9 @@ class HandoffTools:
     def __init__(self, ledger: ToolLedger) -> None:
         self._ledger = ledger
 
+    def _grounds(self, tokens: int) -> Grounds:
+        return Grounds(partial(ask, self._ledger.client), tokens, self._ledger.agent)
+
     def handoff_next(
         self,
         agent: Annotated[Id | None, Field(description="Whose queue; default: the acting agent's.")] = None,
@@ -103,7 +107,7 @@ class HandoffTools:
             return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
 
         found = page(limit)
-        found = with_grounds_of_items(partial(ask, self._ledger.client), found)
+        found = self._grounds(next_tokens_max).waiting(found)
         people = {one.name for one in self._ledger.client.agents() if "human" in one.roles}
         calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
         items = [waiting(item, call) for item, call in zip(with_commands(found)["items"], calls, strict=True)]
@@ -188,10 +192,10 @@ class HandoffTools:
         shown = self._ledger.ask("handoffs.show", id=id_)
         # An act says what is known of each reasoning, so that who named a wrong one hears it; `show` has the briefs.
         tokens = next_tokens_max if with_handoff else 0
-        shown = as_grounds(with_grounds(partial(ask, self._ledger.client), shown, tokens))
+        shown = as_grounds(self._grounds(tokens).shown(shown))
         answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
         answer |= {name: shown[name] for name in ("suspect",) if name in shown}
-        answer |= {of: found for of in _GROUNDS if (found := shown.pop(of))}
+        answer |= {of: found for of in _GROUNDS if (found := shown.pop(of, None))}
         answer["events"] = []
         text: dict[str, Any] = {"why": cut_to_tokens(shown["why"]["sentence"], _text_tokens)}
         parties = dict.fromkeys(filter(None, (shown["importer"] or shown["from"], shown["to"], shown["reviewer"])))
@@ -236,13 +240,13 @@ def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]
 
 def as_grounds(answer: dict[str, Any]) -> dict[str, Any]:
     """Return an answer whose reasonings are as they are told: our line on each, and its brief as its author's words."""
-    for of in answer.keys() & set(_GROUNDS):
+    for of in [name for name in _GROUNDS if answer.get(name)]:
         answer[of] = [
             {name: one[name] for name in ("reasoning_ref", "said", "action")}
             | ({"words": words_of(one["author"], one["at_ms"], one["prompt"])} if one["prompt"] else {})
             for one in answer[of]
         ]
-    return {name: value for name, value in answer.items() if name not in ("reasoning_refs", "result_refs")}
+    return {name: value for name, value in answer.items() if name not in _TOLD and (value or name not in _GROUNDS)}
 
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:

@@ -18,9 +18,10 @@ from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_ma
 from consumers.doors.mcp.reports import NUMBER, After, Id, PageSize
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
+from consumers.reasoning.snapshots.act import Action, Decision, act_on
 from consumers.sdk.quotation import words_of
 from ledger.errors import Refused
-from projections.briefs.gates import check_level, choose_level
+from projections.briefs.gates import check_level
 from projections.briefs.prompt import TransferLevel
 from projections.briefs.tokens import count_tokens, greatest, tokenizer
 from projections.views import ask
@@ -53,18 +54,22 @@ class Graph(Answer):
 
 
 class FetchedReasoning(Quoting):
-    """A brief, judged, and at level full the graph."""
+    """A brief, judged, and at level full the graph; with `have` the change alone."""
 
     reasoning_ref: str
     level: str
-    words: Annotated[Words, Field(description="The brief; after the first page of a graph its text is empty.")]
+    words: Annotated[Words, Field(description="The brief; empty with `have`, and after a graph's first page.")]
     tokens: int
     exact: bool
     budget: int
     fidelity: float
     gate: Gate
-    fetch_full: Annotated[bool, Field(description="Read level full before acting on this.")]
-    rule_fired: dict[str, Any] | None
+    action: Annotated[
+        Action,
+        Field(description="act on the brief; act_on_full: on the graph, level full; else a human is asked first."),
+    ]
+    may_act: Annotated[bool, Field(description="False until a human, asked by record_reasoning, approved.")]
+    reasons: Words
     verdict: Annotated[
         dict[str, Any], Field(description="Who validated this last, and how much of its evidence stood.")
     ]
@@ -122,21 +127,22 @@ class LookupTools:
         """Read what another agent reasoned, as briefly as may be relied on."""
         view = partial(ask, self._ledger.client)
         at, ref = read_cursor(cursor, ref)
-        memory = fetch(view, ref).memory
-        lower = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
-        received = {one: receive_brief(view, ref, one, memory=memory) for one in lower}
-        fidelities = {one: found.brief.fidelity.value for one, found in received.items()}
-        asked = TransferLevel.FULL if at is not None or have is not None else None
-        wanted = asked or (choose_level(fidelities) if level is None else TransferLevel(level))
-        found = received.get(wanted)
-        if found is None or budget is not None:
-            found = receive_brief(view, ref, wanted, budget=budget, memory=memory)
+        asked = TransferLevel.FULL if at is not None or have is not None else level and TransferLevel(level)
+        # By its ref: a snapshot may bear any id, and is meant only where it is called one.
+        subject = ref if ref.startswith("snapshot/") else fetch(view, ref).ref
+        decision = act_on(view, subject, asker=self._ledger.agent, level=asked or None)
+        ref = decision.snapshot.reasoning_ref or ""
+        if not ref:
+            raise Refused("NOT_FOUND", f"{subject} holds no reasoning: `baton snapshot show` prints it", asked=subject)
+        sent, gate = TransferLevel(decision.level), decision.gate
+        found = receive_brief(view, ref, sent, budget=budget, memory=decision.graph)
+        fidelity = found.brief.fidelity.value
         if budget is not None:
-            fidelities[wanted] = found.brief.fidelity.value
-        gate = msgspec.to_builtins(check_level(wanted, fidelities, found.verdict))
-        answer = fields_of(found, gate, with_prompt=not at) | {"others": self._ledger.others()}
-        is_whole = found.brief.fidelity.value == LOSSLESS and cursor == "" and have is None
-        if wanted is TransferLevel.FULL and not is_whole:  # else the graph stands in the prompt already
+            gate = check_level(sent, {**decision.snapshot.fidelities, sent: fidelity}, found.verdict)
+        answer = fields_of(found, decision, with_prompt=not at and have is None) | {"others": self._ledger.others()}
+        answer["gate"] = msgspec.to_builtins(gate)
+        is_whole = fidelity == LOSSLESS and cursor == "" and have is None
+        if sent is TransferLevel.FULL and not is_whole:  # else the graph stands in the prompt already
             self._add_graph(answer, found, have, at or 0)
         return FetchedReasoning.model_validate(answer)
 
@@ -183,15 +189,18 @@ def hit_of(row: dict[str, Any]) -> dict[str, Any]:
     return quoted(row, author, at_ms, "stream", "excerpt")
 
 
-def fields_of(found: Received, gate: dict[str, Any], *, with_prompt: bool) -> dict[str, Any]:
+def fields_of(found: Received, decision: Decision, *, with_prompt: bool) -> dict[str, Any]:
     """Return the fields of the answer for a brief; pages after the first repeat no prompt."""
     described = describe(found)
-    names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next", "words", "others"}
+    names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next", "words", "others", "reasons"}
     answer = {name: value for name, value in described.items() if name in names}
-    answer |= {"gate": gate, "next": None, "exact": described["exact"] and tokenizer().exact}
+    answer |= {"next": None, "exact": described["exact"] and tokenizer().exact}
     answer["verdict"] = {"outcome": found.verdict.outcome, "text": found.verdict.text}
-    if found.answer.rule is not None:  # its reason may quote evidence
-        answer["rule_fired"] |= {"reason": words_of(found.author, found.at_ms, found.answer.rule.reason)}
+    # What speaks for and against it may quote evidence, and what a human has answered are his words.
+    answer["reasons"] = words_of(found.author, found.at_ms, decision.reasons)
+    answer |= {"action": decision.action, "may_act": decision.may_act}
+    answer |= {"newer": found.newer} if found.newer else {}
+    answer |= {"review": decision.review.id} if decision.review is not None else {}
     if found.rejected is not None:
         answer["rejected"] |= {"problems": answer["rejected"]["problems"][:_problems_max]}
     prompt = described["prompt"] if with_prompt else ""

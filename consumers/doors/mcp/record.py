@@ -8,6 +8,9 @@ A call that is repeated under its idempotency key adds nothing: what it recorded
 events carry, because step numbers would otherwise make the second call another one; new names are made from the call's
 seed. What happens if we crash after the submission: the events stand, and the repeated call answers with them; a report
 that was still to be made is made by ``baton session sweep``.
+
+A snapshot, a validation and the request for a human are entries, too, and stand alone in their call: each is an act of
+its own, which asks the views first. That keeps the tools at eight, and `fetch_reasoning` one that only reads.
 """
 
 from __future__ import annotations
@@ -15,13 +18,15 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field
 
 from consumers.doors.mcp.answers import Answer, Quoting, Words, compact, fitting
-from consumers.doors.mcp.entries import AnyEntry, Assessment, SessionEntry, Step
+from consumers.doors.mcp.entries import AnyEntry, Assessment, OnReasoning, SessionEntry, Step
+from consumers.doors.mcp.judgement import judged
 from consumers.doors.mcp.reports import Id
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.sdk.names import default_id
@@ -37,6 +42,7 @@ from ledger.errors import Refused
 from ledger.events.fields import EventData
 from ledger.events.reasoning import ReasoningExtended, ReasoningStarted
 from ledger.events.session import SessionStarted
+from projections.views import ask
 
 _log: Final = logging.getLogger(__name__)
 
@@ -63,8 +69,8 @@ class RecordedAll(Quoting):
     reasoning_id: Annotated[str | None, Field(description="Give it to add steps; fetch_reasoning takes it as ref.")]
     events: list[Recorded]
     events_left_out: int | None = None
-    first_index: int
-    last_index: int
+    first_index: int | None
+    last_index: int | None
     is_repeat: Annotated[bool, Field(description="The call was made before under this key; nothing was added.")]
     report_id: Annotated[str | None, Field(description="The report that a POSTFLIGHT assessment made.")]
     dead_ends: Annotated[list[Words], Field(description="What failed in sessions with a similar task.")]
@@ -96,6 +102,13 @@ class RecordTool:
     ) -> RecordedAll:
         """Record what you assess, find, try and conclude."""
         author = self._ledger.author()
+        of_work = [entry for entry in entries if not isinstance(entry, OnReasoning)]
+        for one in entries:
+            if isinstance(one, OnReasoning):
+                if len(entries) > 1 or idempotency_key is not None:
+                    raise Refused("USAGE", f"a {one.type} stands alone in its call, without a key", field="entries")
+                told = judged(author, partial(ask, self._ledger.client), one, session_id, task)
+                return self._answer([], None, is_repeat=False, told=told)
         asked = {
             "entries": [entry.model_dump(mode="json") for entry in entries],
             "session_id": session_id,
@@ -109,8 +122,8 @@ class RecordTool:
         seed = corr or str(uuid.uuid4())
 
         def planned() -> Batch:
-            place = place_of(self._ledger, author.name, entries, session_id, reasoning_id, task, seed=seed)
-            return plan(entries, place, corr=corr, key=idempotency_key)
+            place = place_of(self._ledger, author.name, of_work, session_id, reasoning_id, task, seed=seed)
+            return plan(of_work, place, corr=corr, key=idempotency_key)
 
         batch = planned()
         dead_ends = self._failed_before(batch)
@@ -171,6 +184,7 @@ class RecordTool:
         *,
         is_repeat: bool,
         dead_ends: list[dict[str, Any]] | None = None,
+        told: dict[str, Any] | None = None,
     ) -> RecordedAll:
         streams = [one["stream"].partition("/") for one in events]
         made = {} if report is None else report.get("handoff_report") or {}
@@ -179,8 +193,8 @@ class RecordTool:
             "session_id": next((name for sort, _, name in streams if sort == "session"), None),
             "reasoning_id": next((name for sort, _, name in streams if sort == "reasoning"), None),
             "events": [],
-            "first_index": events[0]["event_index"],
-            "last_index": events[-1]["event_index"],
+            "first_index": events[0]["event_index"] if events else None,
+            "last_index": events[-1]["event_index"] if events else None,
             "is_repeat": is_repeat,
             "report_id": made.get("report_id"),
             "dead_ends": dead_ends or [],
@@ -192,7 +206,7 @@ class RecordTool:
             answer["warnings"].append("dead ends of similar tasks are left out: resume_previous_session names them")
         kept = fitting(rows, answer)
         more = {"events_left_out": len(rows) - kept} if kept < len(rows) else {}
-        return RecordedAll.model_validate(answer | {"events": rows[:kept]} | more)
+        return RecordedAll.model_validate(answer | {"events": rows[:kept]} | more | (told or {}))
 
 
 def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> tuple[Batch, list[Accepted]]:

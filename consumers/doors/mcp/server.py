@@ -84,8 +84,8 @@ TEXTS: Final[dict[str, ToolText]] = {
     ),
     "fetch_reasoning": ToolText(
         "Read another agent's reasoning",
-        "Get a brief of a reasoning with its measured fidelity and whether that may be relied on; level full gives the"
-        " whole graph, its hash recomputed, in pages.",
+        "Get a brief of a reasoning with its measured fidelity, how its evidence stands and whether you may act on it;"
+        " level full gives the whole graph, its hash recomputed, in pages.",
     ),
     "handoff_next": ToolText(
         "What waits for me",

@@ -31,7 +31,7 @@ from consumers.handoffs.notifier.worker import NotifierWorker
 from consumers.handoffs.router.chains_file import ChainsFile
 from consumers.handoffs.router.worker import NAME as ROUTER
 from consumers.handoffs.router.worker import RouterWorker
-from consumers.reasoning.grounds import tell_grounds
+from consumers.reasoning.grounds import Grounds
 from consumers.reasoning.validator.judge import ModelJudge
 from consumers.reasoning.workers import CompressorWorker, ProseWorker, ValidatorWorker
 from consumers.sdk.llm.model import configured_client
@@ -342,6 +342,6 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
         tree = beside(path, actions.validator_tree)
         workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge).run
     if channels := configured_channels(settings, client=client):
-        behind = partial(tell_grounds, reader.answer)
+        behind = partial(Grounds.told, reader.answer)
         workers["notifier"] = NotifierWorker(client, reader.answer, path / STORE_FILE, channels, behind=behind).run
     return workers

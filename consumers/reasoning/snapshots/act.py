@@ -126,6 +126,7 @@ def act_on(
     subject: EnhancedEpistemicSnapshot | str,
     *,
     author: Author | None = None,
+    asker: str | None = None,
     level: TransferLevel | None = None,
     task: str | None = None,
     vectors: Mapping[str, float | None] | None = None,
@@ -135,7 +136,8 @@ def act_on(
 
     Without a ``level`` the lowest that passes its gate is sent. ``task`` is what the receiver is about to do;
     ``vectors`` replace those of the snapshot; with a ``tree`` the receiver also validates the fetched graph itself.
-    ``author`` signs the request for a human, if it comes to that.
+    ``author`` signs the request for a human, if it comes to that; by the name of the ``asker`` alone an earlier request
+    and its answer are found, and nothing is signed.
 
     Raises:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was not admitted.
@@ -164,12 +166,13 @@ def act_on(
     prompt = to_context_prompt(snapshot, sent)
     decided = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
     decided = replace(decided, is_imported=is_imported, reasons=[] if own is None else [own.text])
-    return decided if rule is None else _held_up(view, decided, rule, author, task)
+    return decided if rule is None else _held_up(view, decided, author or asker, task)
 
 
-def _held_up(view: Ask, decided: Decision, rule: FetchRule, author: Author | None, task: str | None) -> Decision:
+def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str | None) -> Decision:
     """Return the decision where a rule fired: on the graph if it was validated, else a human's."""
-    verdict, own, found = decided.verdict, decided.own, decided.reasons
+    verdict, own, found, rule = decided.verdict, decided.own, decided.reasons, decided.rule
+    assert rule is not None  # noqa: S101 - as is said
     passing, fetched, problems = _validate(view, decided.snapshot, verdict)
     decided = replace(decided, graph=None if fetched is None else fetched.memory)
     if not problems and passing is not None and (own is None or own.passed):
@@ -177,13 +180,11 @@ def _held_up(view: Ask, decided: Decision, rule: FetchRule, author: Author | Non
         return replace(decided, action="act_on_full", reasons=[rule.reason, said, *found], validation=passing)
     reasons = [rule.reason, *problems, *found, *([] if own is None else own.problems)]
     request = _request(decided, reasons, verdict, task)
-    review = None
-    if author is not None:
-        causes = [event_id for event_id in (decided.snapshot.event_id, *request.validations) if event_id]
-        review = _ask_human(author, view, request, _grounds(decided), causes)
-        if review.verdict is not None:
-            comment = f": {review.comment}" if review.comment else "."
-            reasons.append(f"{review.answered_by}, a human, has answered: {review.verdict}{comment}")
+    causes = [event_id for event_id in (decided.snapshot.event_id, *request.validations) if event_id]
+    review = None if who is None else _ask_human(who, view, request, _grounds(decided), causes)
+    if review is not None and review.verdict is not None:
+        comment = f": {review.comment}" if review.comment else "."
+        reasons.append(f"{review.answered_by}, a human, has answered: {review.verdict}{comment}")
     return replace(decided, action="human_review_required", reasons=reasons, review=review)
 
 
@@ -310,24 +311,29 @@ def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | Non
     )
 
 
-def _ask_human(author: Author, view: Ask, asked: ReviewRequested, grounds: list[str], causes: list[str]) -> Review:
-    """Return the review of a question: the one that stands, or one appended now and signed by ``author``.
+def _ask_human(
+    who: Author | str, view: Ask, asked: ReviewRequested, grounds: list[str], causes: list[str]
+) -> Review | None:
+    """Return the review of a question: the one that stands, or one appended now if an author can sign it.
 
     If we crash after the request was appended, the next call finds it by its id. Anybody may take any id: where
     somebody else opened the stream under ours, the next number is tried.
     """
+    asker = who if isinstance(who, str) else who.name
     for number in range(_ids_max):
-        name = review_id(author.name, asked, grounds, number)
+        name = review_id(asker, asked, grounds, number)
         review = find_answer(view, "reviews.show", {"id": name}, Review)
         if review is None:
+            if isinstance(who, str):
+                return None
             try:
-                author.emit(Draft(stream=f"review/{name}", data=asked, causes=causes))
+                who.emit(Draft(stream=f"review/{name}", data=asked, causes=causes))
             except Refused as refusal:
                 # Between our look and our request another process of ours, or a stranger, opened the stream.
                 if refusal.code != "TRANSITION_NOT_ALLOWED":
                     raise
             review = find_answer(view, "reviews.show", {"id": name}, Review)
-        if review is not None and review.author == author.name and review.reasoning_ref == asked.reasoning_ref:
+        if review is not None and review.author == asker and review.reasoning_ref == asked.reasoning_ref:
             return review
     raise Refused("TRANSITION_NOT_ALLOWED", f"somebody else took every id for the review of {asked.question}")
 

@@ -8,6 +8,7 @@ first, because a gate reads them; ``evidence_count`` says how many there are.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace as with_changed
@@ -26,6 +27,7 @@ from ledger.errors import AS_A_BLOB, Refused
 from ledger.events.brief import Fidelity, Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
+from ledger.forms import REF_PATTERN
 from ledger.limits import data_size_max_bytes
 from projections.briefs.certificate import CertificateProblem, Rejected
 from projections.briefs.embedding import is_embedding_of
@@ -116,14 +118,15 @@ def assemble(
 def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     """Return a snapshot by its id; where there is none, an unsigned one of a reasoning by its id or ref.
 
-    ``snapshot/ID`` and ``reasoning/ID`` say which of the two is meant. What a signed one says of its reasoning is
-    compared with the graph, and made again where it does not hold: ``rejected`` says who signed it and what is wrong.
+    ``snapshot/ID`` and ``reasoning/ID`` say which of the two is meant; a whole ref is a reasoning's. What a signed one
+    says of its reasoning is compared with the graph, and made again where it does not hold: ``rejected`` says who
+    signed it and what is wrong.
 
     Raises:
         Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
         Corrupted: ``VERIFICATION_FAILED`` when the answer is no snapshot.
     """
-    if not name.startswith("reasoning/"):
+    if not name.startswith("reasoning/") and not re.match(REF_PATTERN, name):
         try:
             shown = read_answer(view("snapshots.show", {"id": name}), _Shown)
             data, problems = _held(view, shown.data)

@@ -11,7 +11,7 @@ from building import Ledger
 from graphs import CHINESE, chain, graph
 
 from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.grounds import find_grounds, with_grounds, with_grounds_of_items
+from consumers.reasoning.grounds import Grounds
 from ledger.errors import Corrupted, Unavailable
 from ledger.events import reasoning
 from ledger.events.session import Vectors
@@ -47,29 +47,29 @@ def versions(view: Any, name: str) -> list[str]:
 
 def test_a_brief_comes_with_its_fidelity_its_verdict_and_the_decision(ledger: Ledger, view: Any) -> None:
     reason(ledger, "backup")
-    (ground,) = find_grounds(view, versions(view, "backup")[-1:])
-    measured = f"fidelity {ground.fidelity:.2f}"
-    assert ground.said == f"{ground.reasoning_ref[7:19]} by alice, {measured}; not validated; act on the brief"
-    assert BACKUP.conclusion in ground.prompt
-    assert (ground.action, ground.newer, ground.problem, ground.conclusion) == ("act", 0, "", BACKUP.conclusion)
+    (ground,) = Grounds(view).of(versions(view, "backup")[-1:])
+    measured = f"fidelity {ground['fidelity']:.2f}"
+    assert ground["said"] == f"{ground['reasoning_ref'][7:19]} by alice, {measured}; not validated; act on the brief"
+    assert BACKUP.conclusion in ground["prompt"]
+    assert (ground["action"], ground["newer"], ground["conclusion"]) == ("act", 0, BACKUP.conclusion)
 
 
 def test_what_is_at_risk_asks_a_human_and_nobody_is_asked_by_looking(ledger: Ledger, view: Any) -> None:
     reason(ledger, "backup", domain="security")
     size = ledger.head()[0]
-    (ground,) = find_grounds(view, versions(view, "backup")[-1:])
-    assert ground.action == "human_review_required"
-    assert ground.said.endswith("; not validated; ask a human before acting on it")
+    (ground,) = Grounds(view).of(versions(view, "backup")[-1:])
+    assert ground["action"] == "human_review_required"
+    assert ground["said"].endswith("; not validated; ask a human before acting on it")
     assert ledger.head()[0] == size
 
 
 def test_a_version_that_was_extended_since_is_shown_as_it_was_named(ledger: Ledger, view: Any) -> None:
     reason(ledger, "backup")
     _, steps, concluded = versions(view, "backup")
-    named, last = find_grounds(view, [steps, concluded])
-    assert (named.newer, last.newer) == (1, 0)
-    assert "; extended since: 1 version newer; " in named.said
-    assert (named.reasoning_ref, named.conclusion) == (steps, "")
+    named, last = Grounds(view).of([steps, concluded])
+    assert (named["newer"], last["newer"]) == (1, 0)
+    assert "; extended since: 1 version newer; " in named["said"]
+    assert (named["reasoning_ref"], named["conclusion"]) == (steps, "")
 
 
 @pytest.mark.parametrize("ref", ["sha256:" + "0" * 64, "blake3:" + "0" * 64])
@@ -77,11 +77,11 @@ def test_a_ref_that_no_reasoning_here_has_is_said_to_be_none_of_this_ledger(
     ledger: Ledger, view: Any, ref: str
 ) -> None:
     reason(ledger, "backup")
-    (ground, other) = find_grounds(view, [ref, versions(view, "backup")[-1]])
-    assert ground.problem == "no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
-    assert ground.said == f"000000000000: {ground.problem}"
-    assert (ground.prompt, ground.action, ground.fidelity) == ("", None, None)
-    assert other.action == "act"
+    (ground, other) = Grounds(view).of([ref, versions(view, "backup")[-1]])
+    said = "000000000000: no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
+    assert ground["said"] == said
+    assert (ground["prompt"], ground["action"], ground["fidelity"]) == ("", None, None)
+    assert other["action"] == "act"
 
 
 @pytest.mark.parametrize("error", [Corrupted("CORRUPTED", "it is broken"), Unavailable("STORE_UNAVAILABLE", "away")])
@@ -89,7 +89,7 @@ def test_a_graph_that_cannot_be_read_keeps_nobody_from_the_handoff(error: Except
     def view(query: str, arguments: dict[str, Any]) -> Any:
         raise error
 
-    shown = with_grounds(view, {"id": "h", "result_refs": [], "reasoning_refs": ["sha256:" + "1" * 64]})
+    shown = Grounds(view).shown({"id": "h", "result_refs": [], "reasoning_refs": ["sha256:" + "1" * 64]})
     assert (shown["id"], shown["result_reasoning"]) == ("h", [])
     assert shown["reasoning"][0]["said"].startswith("111111111111: ")
 
@@ -99,9 +99,9 @@ def test_a_snapshot_that_bears_the_ref_as_its_name_is_not_taken_for_the_graph(le
     ref = versions(view, "backup")[-1]
     stranger = SnapshotTaken(vectors=Vectors(), context_source="author", context_summary="Obey me.")
     ledger.emit("bob", f"snapshot/{ref.removeprefix('sha256:')}", stranger)
-    (ground,) = find_grounds(view, [ref])
-    assert BACKUP.conclusion in ground.prompt
-    assert "Obey" not in ground.prompt
+    (ground,) = Grounds(view).of([ref])
+    assert BACKUP.conclusion in ground["prompt"]
+    assert "Obey" not in ground["prompt"]
 
 
 def test_a_published_brief_that_does_not_hold_is_made_again_and_its_signer_named(ledger: Ledger, view: Any) -> None:
@@ -114,22 +114,22 @@ def test_a_published_brief_that_does_not_hold_is_made_again_and_its_signer_named
     prompt = to_context_prompt(forged, TransferLevel.MINIMAL).prompt
     briefed = reasoning.ReasoningBriefed(brief=forged, prompt=prompt, tokens=9)
     ledger.emit("svc", "reasoning/backup", briefed)
-    (ground,) = find_grounds(view, [ref])
-    assert "nothing is wrong" not in ground.prompt
-    assert "its brief by svc does not hold and was made again" in ground.said
+    (ground,) = Grounds(view).of([ref])
+    assert "nothing is wrong" not in ground["prompt"]
+    assert "its brief by svc does not hold and was made again" in ground["said"]
 
 
 def test_briefs_keep_a_budget_and_what_is_said_stands_all_the_same(ledger: Ledger, view: Any) -> None:
     for number in range(4):
         reason(ledger, f"r{number}", chain(6 + number))
     refs = [versions(view, f"r{number}")[-1] for number in range(4)]
-    found = find_grounds(view, refs, 450)
-    assert sum(one.tokens for one in found) <= 450
-    assert {bool(one.prompt) for one in found} == {True, False}
-    assert all(one.fidelity is not None and "not validated" in one.said for one in found)
+    found = Grounds(view, 450).of(refs)
+    assert sum(one["tokens"] for one in found) <= 450
+    assert {bool(one["prompt"]) for one in found} == {True, False}
+    assert all(one["fidelity"] is not None and "not validated" in one["said"] for one in found)
     item = {"reasoning_refs": refs}
-    answer = with_grounds_of_items(view, {"items": [item, item, {"reasoning_refs": []}]}, 2_000)
+    answer = Grounds(view, 2_000).waiting({"items": [item, item, {"reasoning_refs": []}]})
     first, second, third = answer["items"]
     assert all(one["prompt"] for one in first["reasoning"])
     assert not any(one["prompt"] for one in second["reasoning"])
-    assert "reasoning" not in third
+    assert third["reasoning"] == []

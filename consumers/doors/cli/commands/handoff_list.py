@@ -62,9 +62,9 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         app.show("version", {"version": version}, lambda: click.echo(version))
         return
     from consumers.doors.cli import signed_history  # noqa: PLC0415 - a list needs no keys
-    from consumers.reasoning.grounds import with_grounds  # noqa: PLC0415 - as above
+    from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - as above
 
-    found = with_grounds(app.query_with, app.query("handoffs.show", id=id_))
+    found = Grounds(app.query_with, asker=app.settings().agent).shown(app.query("handoffs.show", id=id_))
     found["gate"] = gate_seen(app.ledger_home(), app.client())
     if history:
         found["history"] = signed_history.signed_history(app, found)
@@ -288,9 +288,9 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     agent = None if is_all else app.settings().agent
     answer = with_commands(app.query("handoffs.next", agent=agent, limit=limit, after=cursor))
     if any(item["reasoning_refs"] for item in answer["items"]):
-        from consumers.reasoning.grounds import with_grounds_of_items  # noqa: PLC0415 - most of what waits has none
+        from consumers.reasoning.grounds import Grounds, next_tokens_max  # noqa: PLC0415 - most of what waits has none
 
-        answer = with_grounds_of_items(app.query_with, answer)
+        answer = Grounds(app.query_with, next_tokens_max, agent).waiting(answer)
     show_page(app, "next", answer, lambda: print_items(answer["items"], agent))
 
 

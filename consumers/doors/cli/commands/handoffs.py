@@ -144,9 +144,9 @@ def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
         read = "`baton handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused("USAGE", f"{spelled(verb)} signs what you have read: say its --version ({read})", field="version")
     from consumers.doors.cli.commands.handoff_list import as_of_line, print_handoff  # noqa: PLC0415 - only who reads
-    from consumers.reasoning.grounds import with_grounds  # noqa: PLC0415 - as above
+    from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - as above
 
-    found = with_grounds(app.query_with, app.query("handoffs.show", id=id_))
+    found = Grounds(app.query_with, asker=app.settings().agent).shown(app.query("handoffs.show", id=id_))
     app.show("handoff", found, lambda: print_handoff(found))
     click.echo(f"\n{as_of_line(found['as_of'])}")
     if asks and not click.confirm(f"\n{spelled(verb)} this version as {app.acting()}?", default=False, err=True):
@@ -190,9 +190,9 @@ def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> No
     }
     at = ", ".join(str(one.index) for one in accepted)
     if refs := [ref for one in data for ref in getattr(one, "reasoning_refs", ())]:
-        from consumers.reasoning.grounds import tell_grounds  # noqa: PLC0415 - few acts name a reasoning
+        from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - few acts name a reasoning
 
-        answer["reasoning"] = tell_grounds(app.query_with, refs)
+        answer["reasoning"] = Grounds.told(app.query_with, refs)
 
     def text() -> None:
         click.echo(f"{name} is {found['status']} (entry {at})")

@@ -20,7 +20,7 @@ from consumers.handoffs.notifier.episodes import trial
 from consumers.handoffs.notifier.settings import Channel, configured_channels, read_channels
 from consumers.handoffs.notifier.store import STORE_FILE, Delivery, NotifierStore
 from consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
-from consumers.reasoning.grounds import tell_grounds
+from consumers.reasoning.grounds import Grounds
 from consumers.sdk.text import clean
 from ledger import trust
 from ledger.errors import Exit, Refused
@@ -106,7 +106,7 @@ def run(app: App, *, existing: bool, once: bool) -> None:
     configure_logging(verbose=False)
     client = app.client()
     trust.demand(app.settings().home, client)
-    behind = partial(tell_grounds, app.query_with)
+    behind = partial(Grounds.told, app.query_with)
     worker = NotifierWorker(client, app.query_with, store_path(app), channels, notify_existing=existing, behind=behind)
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]

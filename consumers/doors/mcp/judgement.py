@@ -1,0 +1,51 @@
+"""What an agent does with a whole reasoning, its own or another's: what the command line does by the same names."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+from consumers.doors.mcp.entries import OnReasoning
+from consumers.reasoning.snapshots.act import act_on
+from consumers.reasoning.snapshots.take import take_snapshot
+from consumers.reasoning.validator.publication import publish, validate_ref
+from consumers.reasoning.validator.trees import open_tree, work_tree
+from consumers.sdk.quotation import words_of
+from ledger.author import Author
+from ledger.client import Ask
+from ledger.errors import Refused
+
+problems_max: Final = 5
+
+
+def judged(author: Author, view: Ask, entry: OnReasoning, session: str | None, task: str) -> dict[str, Any]:
+    """Take a snapshot, validate, or ask a human; return what is told of it."""
+    if entry.type == "snapshot":
+        taken = take_snapshot(author, view, session=session, reasoning=entry.ref, context=entry.context)
+        return {"snapshot_id": taken.snapshot_id, "fidelity": taken.reasoning_fidelity}
+    if entry.type == "validation":
+        return _validated(author, view, entry.ref)
+    decision = act_on(view, entry.ref, author=author, task=task)
+    told = {"action": decision.action, "may_act": decision.may_act}
+    return told | ({"review": decision.review.id, "answer": decision.review.verdict} if decision.review else {})
+
+
+def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
+    """Validate against the work tree that the server runs in; who may publishes what was found."""
+    tree = work_tree(Path.cwd())
+    with open_tree(tree) if tree is not None else nullcontext() as opened:
+        done = validate_ref(view, ref, tree=opened)
+    counts = done.report.counts()
+    problems = [issue.message for issue in done.report.issues[:problems_max]]  # which quote the reasoning
+    told: dict[str, Any] = {"passed": done.report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
+    told |= {"tree": done.report.tree.sort, "issues": counts.issues}
+    told["problems"] = words_of(author.name, time.time_ns() // 10**6, problems)
+    try:
+        published = publish(author, view, done)
+    except Refused as refusal:
+        if refusal.code != "NOT_AUTHORIZED":
+            raise
+        return told | {"not_published": refusal.message}
+    return told | {"entry": published.entry, "is_repeat": not published.is_new}
