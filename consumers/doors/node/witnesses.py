@@ -101,9 +101,7 @@ def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Wi
     cosigned = parse_checkpoint(note)
     (old, old_root), (new, new_root) = sorted([(size, root), (cosigned.size, cosigned.root.hex())])
     if not is_continued(Trusted(old, old_root), Growth(new, new_root, client.consistency(old, new).path)):
-        message = (
-            f"the witnesses cosigned another history than {shown(size, root)}: see `baton verify --policy`"
-        )
+        message = f"the witnesses cosigned another history than {shown(size, root)}: see `baton verify --policy`"
         raise Corrupted("HISTORY_CHANGED", message, size=size, tree_head=root)
     return configured[0].judge(note, time.time())
 
