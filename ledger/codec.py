@@ -1,8 +1,7 @@
 """The only encoders and decoders of Baton: strict JSON for what agents sign, minimal msgpack for what is stored.
 
-Two rules meet here. What an agent signed is a sequence of bytes that nobody re-encodes, so decoding must refuse every
-JSON text that two readers could understand differently: duplicate keys, integers beyond ±(2^53−1), NaN, bytes that are
-not UTF-8, nesting beyond the limit. And what is stored has one form only, so that equal content has equal hashes.
+What an agent signed is never encoded again, so decoding refuses every text that two readers could understand
+differently; and what is stored has one form only, so that equal content has equal hashes.
 
 ``msgspec`` accepts duplicate keys and large integers in float fields. So a decoded value is encoded again in sorted
 form: only when that differs from the bytes does the slower standard parser, with hooks, look at every key and number.

@@ -7,10 +7,6 @@ types of rows:
 - rows of a **state**: ``rows(state)`` stand in tables that have an ``owner`` column, and are replaced whenever the
   state of that key changed;
 - rows of an **event**: ``added(state, logged)`` stand in tables without an owner, and are written once, never changed.
-
-Rules: every function here is a plain function of its arguments. No clock, no disk, no network, no randomness, and no
-iteration over sets (their order differs from process to process). A state is a msgspec struct, kept as msgpack
-beside the rows, so that folding goes on after a restart without reading the log again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a query of a view is: typed arguments in, plain JSON values out, all from one moment of the store.
 
-Queries filter in SQL before any limit. ``total`` counts all that match, a page holds at most ``limit`` of them, and
-``next`` is the cursor of the page after it (None at the end). A query that names one thing, by its id or a beginning of
-it, refuses what is not there with ``NOT_FOUND``, and what fits several with ``REF_AMBIGUOUS`` and up to ten candidates.
+``total`` counts all that match, a page holds at most ``limit`` of them, and ``next`` is the cursor of the page after it
+(None at the end). A query that names one thing, by its id or a beginning of it, refuses what is not there with
+``NOT_FOUND``, and what fits several with ``REF_AMBIGUOUS`` and up to ten candidates.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The runner: follow the log, decode each event once for all views, fold in large batches, commit rows and position.
 
 A batch is read and decoded without any lock, so that a slow log never makes another process wait. Then the store's
-write lock is taken and the positions are read again: if another process folded meanwhile, the batch is dropped and the
-next one starts where that process ended. So no event is applied twice, and none is left out. States that this process
-left in the store are kept in memory for as long as the positions say that nobody else wrote.
+write lock is taken and the positions are read again: if another process folded meanwhile, the batch is dropped. States
+that this process left in the store are kept in memory for as long as the positions say that nobody else wrote.
 """
 
 from __future__ import annotations

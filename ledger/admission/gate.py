@@ -1,8 +1,7 @@
 """The gate over a log: groups of submissions in one write transaction, decided first, written after.
 
-One refused submission must not cost the others: each is decided on its own layer over the group's, and only what
-stands is written. Cached records are used only if the log's size, and for keys and agents its last authority
-entry, are what this process left: any other process may have written in between.
+Each submission is decided on its own layer over the group's, and only what stands is written. Cached records are used
+only if the log's size, and for keys and agents its last authority entry, are what this process left.
 """
 
 from __future__ import annotations

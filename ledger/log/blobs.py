@@ -1,8 +1,6 @@
 """Content-addressed blobs: what is too large for an entry, put and got in chunks.
 
-They lie in an LMDB environment of their own, ``blobs/`` beside ``log/``, with a map of its own: whatever agents store,
-it never takes the room that entries need. It is opened when the first blob is asked for, and made by the first one
-that is put: a ledger without blobs has no such folder.
+The environment is opened when the first blob is asked for, and made by the first one that is put.
 
 | table      | key                                   | value                                                   |
 |------------|---------------------------------------|---------------------------------------------------------|

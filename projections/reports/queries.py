@@ -1,7 +1,7 @@
 """Questions about reports: one whole, lists of the latest, sessions with or without one.
 
-``total_found`` counts all that match, ``next`` is the ``cursor`` of the page after. A list holds the latest version of
-each session, newest first: by the ledger's clock, and of imported ones by the time that they claim.
+A list holds the latest version of each session, newest first: by the ledger's clock, and of imported ones by the time
+that they claim. ``total_found`` counts all that match.
 
 A pattern is RE2's: matching takes time linear in the text, and a pattern that it cannot read (backreferences,
 look-around) is refused, never tried with another engine; so is one that compiles to too many instructions.
