@@ -13,20 +13,22 @@ import contextlib
 import inspect
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
 
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
-from ledger.async_reads import AsyncReads, answers_of
-from ledger.client import Client, follow, poll_wait_s, read_epoch, read_event
+from ledger.client import Client, epoch_in, follow, poll_wait_s, read_epoch, read_event
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events.body import Event
-from ledger.history import Past, answered
+from ledger.history import Epoch, Growth, Past, Question, answered
+
+if TYPE_CHECKING:
+    from ledger.bus.remote import AsyncRemoteClient
 
 # Called with the event and the connection to the subscriber's store; an AsyncReactor awaits what it returns.
 Effect = Callable[[Event, sqlite3.Connection], Any]
@@ -262,13 +264,14 @@ class Reactor(_Subscription[Client]):
         return False
 
 
-class AsyncReactor(_Subscription[AsyncReads]):
+class AsyncReactor(_Subscription[Any]):
     """A ``Reactor`` on an event loop: functions may be coroutines, and cancelling ``run`` ends it.
 
     The store's transactions run on the loop itself: each takes a few milliseconds, and one that ran in a thread could
     begin after its task was cancelled, and stay open.
     """
 
+    _client: AsyncRemoteClient  # or a local client in threads, which has the same calls
     _awaits = True
 
     async def run(self, stop: asyncio.Event, *, start: int | None = None, until: int | None = None) -> None:
@@ -289,7 +292,7 @@ class AsyncReactor(_Subscription[AsyncReads]):
             if until is not None and position >= until:
                 # Nothing is left to handle only if the log is still the one that was handled.
                 growth = await self._client.consistency(past.size)
-                place = await answers_of(self._client, past.meet(growth, position))
+                place = await self._answered(past.meet(growth, position))
                 if place != position:
                     position = place
                     async with turn:
@@ -298,7 +301,7 @@ class AsyncReactor(_Subscription[AsyncReads]):
                 page = await self._client.entries(
                     position, kinds=self._handlers.kinds, wait_s=self._wait_s, old_size=past.size
                 )
-                place = await answers_of(self._client, past.meet(page.growth, position))
+                place = await self._answered(past.meet(page.growth, position))
                 if place != position:
                     position = place
                     async with turn:
@@ -311,6 +314,20 @@ class AsyncReactor(_Subscription[AsyncReads]):
                     position = page.next_index
                     async with turn:
                         self._go_on_at(position)
+
+    async def _answered(self, questions: Generator[Question, Any, int]) -> int:
+        """Return what comes of the questions that a past asks of the log, as ``history.answered`` does."""
+        answer: Growth | Epoch | None = None
+        while True:
+            try:
+                question = questions.send(answer)
+            except StopIteration as end:
+                return int(end.value)
+            if isinstance(question, int):
+                answer = await self._client.consistency(question)
+            else:
+                index = await self._client.index_of("ledger", question)
+                answer = epoch_in(index, b"" if index is None else await self._client.entry(index), question)
 
     async def _handle(self, event: Event, turn: asyncio.Lock, stop: asyncio.Event) -> bool:
         """Bring about the effect of one event; return whether to go on."""
