@@ -236,7 +236,8 @@ def _extensions(memory: ReasoningMemory) -> Iterator[ReasoningExtended]:
     size = 0
     for bound in _bound_steps(memory):
         converted = [_step(step) for step in bound]
-        more = sum(_step_size(step, memory) for step in converted)
+        rests_on = sum(len(memory.dependencies.get(step.step_number, ())) for step in converted)
+        more = sum(_size(step) + _framing_bytes for step in converted) + _dependency_bytes * rests_on
         if more > data_size_max_bytes:
             numbers = [step.step_number for step in bound]
             message = f"steps {numbers[0]} to {numbers[-1]} rest on later ones and do not fit one event together"
@@ -309,11 +310,6 @@ def _check_ref(events: list[EventData], memory: ReasoningMemory) -> None:
             "events cannot hold this graph as it is: a graph without a conclusion has no confidence or limitations"
         )
         raise Refused("INVALID_FIELD", message, field="conclusion", ref=wanted, folded=folded)
-
-
-def _step_size(step: Step, memory: ReasoningMemory) -> int:
-    rests_on = memory.dependencies.get(step.step_number, ())
-    return _size(step) + _framing_bytes + _dependency_bytes * len(rests_on)
 
 
 def _size(data: EventData) -> int:

@@ -235,7 +235,6 @@ class EpistemicHandoffReportGenerator:
 
 
 def _empty() -> dict[str, Any]:
-    """Return the fields of a report that says nothing."""
     data = ReportGenerated(
         report_type="planning",
         ai_id="unknown",

@@ -190,7 +190,6 @@ def write_files(root: Path, report: dict[str, Any]) -> list[Stored]:
 
 
 def _make(root: Path, folder: Path) -> None:
-    """Make the folder of an agent."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)

@@ -302,7 +302,6 @@ def remembered(task: Task) -> list[Say]:
 def _steps(
     task: Task, tree: TreeState, path: list[kinds.ThoughtNode], solution: kinds.Solution
 ) -> list[tuple[reasoning.Step, list[str]]]:
-    """Return the steps, each with the events it follows from."""
     steps: list[tuple[reasoning.Step, list[str]]] = []
     for number, node in enumerate(path, 1):
         kept = tree.nodes[node.id]
@@ -333,12 +332,10 @@ def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:
     if node.parent_id is None:
         return []
     others = [other for other in tree.nodes.values() if other.parent_id == node.parent_id and other.id != node.id]
-    return [_with_score(other) for other in others[:alternatives_max]]
-
-
-def _with_score(node: kinds.ThoughtNode) -> str:
-    score = "" if node.evaluation is None else f" ({node.evaluation.score:g})"
-    return f"{_cut(node.content, alternative_size_max_bytes)}{score}"
+    return [
+        _cut(other.content, alternative_size_max_bytes) + (f" ({other.evaluation.score:g})" if other.evaluation else "")
+        for other in others[:alternatives_max]
+    ]
 
 
 def _first(texts: list[str], size_max_bytes: int) -> list[str]:

@@ -54,8 +54,6 @@ class _Place(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A line and where it stands."""
-
     accepted_ms: int
     place: _Place
     entry: kinds.LogEntry
@@ -239,7 +237,6 @@ def _duration(milliseconds: int) -> str:
 
 
 def _encoded(data: dict[str, Any]) -> bytes:
-    """Return data in one form, whatever order its keys came in."""
     return msgspec.json.encode(data, order="deterministic")
 
 

@@ -153,8 +153,6 @@ def _play(assignment: Assignment, reading: _Reading) -> dict[str, Any]:
 
 
 class _Reading:
-    """What whoever runs a task reads of it."""
-
     def __init__(self, client: Client, assignment: Assignment, progress: Progress | None) -> None:
         self.task = Task(assignment.task_id)
         self._client = client

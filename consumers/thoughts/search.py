@@ -97,7 +97,6 @@ def _add(state: TreeState) -> Outgoing | None:
 
 
 def _give_up(state: TreeState) -> Outgoing | None:
-    """Prune what could not be judged in ``attempts_max`` attempts."""
     lost = [node.id for node in _unjudged(state) if _is_lost(state, node.id)]
     return _mark(state, lost, "pruned", "it could not be evaluated") if lost else None
 

@@ -48,7 +48,6 @@ def audit_graph() -> ReasoningMemory:
 
 
 def _data(name: str) -> dict[str, Any]:
-    """Return what a file beside this module holds."""
     content: dict[str, Any] = msgspec.json.decode(files("consumers.doors.demo").joinpath(name).read_bytes())
     return content
 

@@ -92,7 +92,10 @@ class Installation:
                 made += records.make_folders(one.path.parent)
             _write(changes)
         except BatonError:
-            self._undo(made)
+            undone = records.Record(agent="", home=None, server=None, files=[], folders=[str(one) for one in made])
+            records.remove_record(self.record_path, undone)
+            if self.record is not None:
+                records.write_record(self.record_path, self.record)
             raise
         return outcomes
 
@@ -179,13 +182,6 @@ class Installation:
 
     def _remove_leftovers(self) -> None:
         records.remove_leftovers({self.record_path.parent, *(path.parent for path in self.parts)})
-
-    def _undo(self, made: list[Path]) -> None:
-        """Put the record back as it was, and take away folders that were made for nothing."""
-        undone = records.Record(agent="", home=None, server=None, files=[], folders=[str(one) for one in made])
-        records.remove_record(self.record_path, undone)
-        if self.record is not None:
-            records.write_record(self.record_path, self.record)
 
 
 def _read(path: Path) -> bytes | None:

@@ -166,8 +166,6 @@ _STANDARD: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
 class _Scanner:
-    """Walks over a text once."""
-
     def __init__(self, text: str, opened: Collection[str] | None) -> None:
         self.text = text
         self.opened = opened

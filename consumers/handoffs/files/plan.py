@@ -115,8 +115,6 @@ def reason_in(text: str) -> str:
 
 
 class _Planner:
-    """The plan while it is made."""
-
     def __init__(self, handoff: EditedHandoff, acting: str, reason: str) -> None:
         self._handoff = handoff
         self._acting = acting

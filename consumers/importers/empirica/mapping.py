@@ -113,7 +113,6 @@ def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading
 
 
 def _stream(reading: Reading, by_ref: str) -> str:
-    """Return the stream of the session that a note belongs to."""
     name = "s" if "s" in reading.fields else "session_id"
     given = reading.text(name, chars_max=stream_name_max_bytes)
     session = (text_of(by_ref) or by_ref) if by_ref else given

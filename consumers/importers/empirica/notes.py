@@ -64,7 +64,6 @@ class Repository:
     """The notes of one repository."""
 
     def __init__(self, folder: Path) -> None:
-        """Find git."""
         if not folder.is_dir():
             raise Refused("NOT_FOUND", f"there is no folder {folder}", folder=str(folder))
         self._git = Git(folder)
@@ -89,7 +88,9 @@ class Repository:
             for line in answer.out.decode("utf-8", "replace").splitlines():
                 object_id, _, name = line.partition(" ")
                 refs.setdefault(name, Ref(object_id, *_place(root, name)))
-            unread += [Unread(name, "the ref is damaged: git passes it over") for name in _broken(answer.error)]
+            # Git's complaint is kept shortened, so of very many broken refs some stand unnamed.
+            broken = _BROKEN.findall(answer.error) or ([f"(git: {answer.error})"] if answer.error else [])
+            unread += [Unread(name, "the ref is damaged: git passes it over") for name in broken]
         return [refs[name] for name in sorted(refs)], list(dict.fromkeys(unread))
 
     def notes(
@@ -176,9 +177,3 @@ def _entries(tree: bytes, id_size: int) -> Iterator[tuple[str, str, str]]:
         name = tree[space + 1 : end].decode("utf-8", "replace")
         yield tree[place:space].decode("ascii", "replace"), name, tree[end + 1 : end + 1 + id_size].hex()
         place = end + 1 + id_size
-
-
-def _broken(said: str) -> list[str]:
-    """Return the refs that git warns of; its complaint is kept shortened, so of very many some stand unnamed."""
-    names = _BROKEN.findall(said)
-    return names or ([f"(git: {said})"] if said else [])

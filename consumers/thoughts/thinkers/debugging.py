@@ -88,7 +88,7 @@ class Debugging(ProgramThinker[Fault]):
             return invalid(errors[0])
         free = [(place, old) for place, old in enumerate(tokens) if place not in touched]
         changes = [(place, new) for place, old in free for new in _alternatives(old)]
-        changes.sort(key=lambda change: _distance(_with(tokens, *change), problem))
+        changes.sort(key=lambda made: sum(abs(run(_with(tokens, *made), x) - wanted) for x, wanted in problem.rows))
         return ((f"token {place} `{tokens[place]}` should be `{new}`", "hypothesis") for place, new in changes)
 
     def _judged(
@@ -160,10 +160,6 @@ def _program(path: Path, fault: Fault) -> Tokens | None:
 def _failing(tokens: Tokens, fault: Fault) -> list[str]:
     rows = ((x, expected, run(tokens, x)) for x, expected in fault.rows)
     return [f"f({x}) is {given}, not {expected}" for x, expected, given in rows if given != expected]
-
-
-def _distance(tokens: Tokens, fault: Fault) -> int:
-    return sum(abs(run(tokens, x) - expected) for x, expected in fault.rows)
 
 
 def _votes(programs: list[Tokens | None], fault: Fault) -> list[int]:

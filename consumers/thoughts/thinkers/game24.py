@@ -92,7 +92,6 @@ class Reach:
     """Answers whether a target can be reached, and remembers what it found, up to ``states_known_max`` states."""
 
     def __init__(self, target: Fraction) -> None:
-        """Look for ``target``."""
         self.target = target
         self._known: dict[Numbers, bool] = {}
 
@@ -238,7 +237,6 @@ class Game24(ProgramThinker[Game]):
 
 
 def _left(path: Path, game: Game) -> Numbers | None:
-    """Return what the last node of a path says is left."""
     if len(path) == 1:
         return game.numbers
     claim = read_claim(path[-1].content)

@@ -81,7 +81,6 @@ class LlmThinker:
     """A thinker that asks a model; see ``Thinker``. Its verification is the model's own word."""
 
     def __init__(self, client: LlmClient) -> None:
-        """Ask ``client``."""
         self._client = client
 
     @property

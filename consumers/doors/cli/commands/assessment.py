@@ -78,7 +78,7 @@ def assess(
     answer: dict[str, Any] = {"id": name, "phase": phase, "accepted": fields_of(accepted[0])}
     if phase == "POSTFLIGHT":
         answer["report"] = {"status": "not_asked"} if inputs is None else report_on(app, name, inputs)
-    app.show("assessment", answer, lambda: print_assessment(answer, vectors))
+    app.show("assessment", answer, lambda: _print_assessment(answer, vectors))
 
 
 def phase_of(word: str) -> Phase:
@@ -124,8 +124,7 @@ def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
     return report
 
 
-def print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
-    """Print what was recorded, and the report or why there is none."""
+def _print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
     assessed = sum(getattr(vectors, name) is not None for name in vectors.__struct_fields__)
     at = answer["accepted"]["index"]
     click.echo(f"{answer['id']}: {answer['phase']} recorded, {assessed} of 13 vectors (entry {at})")

@@ -162,7 +162,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
     raw = app.client().entry(index)
     entry, event = decode_entry(raw), read_event(index, raw)
     if dsse:
-        envelope = envelope_of(app, index)
+        envelope = _envelope_of(app, index)
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
     versions = {name: getattr(entry, name) for name in ("stream_version", "authority_version")}
@@ -247,8 +247,7 @@ def _walked(app: App, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 break
 
 
-def envelope_of(app: App, index: int) -> dict[str, Any]:
-    """Return an event as a DSSE JSON envelope, with its path if it was signed in a batch."""
+def _envelope_of(app: App, index: int) -> dict[str, Any]:
     from ledger.client import read_batch_path  # noqa: PLC0415 - only --dsse needs it
     from ledger.envelope import to_dsse  # noqa: PLC0415 - only --dsse needs it
 

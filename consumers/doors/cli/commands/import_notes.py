@@ -45,11 +45,10 @@ def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -
         with progress("importing", shown=not app.as_json) as step:
             done = import_notes(author, found, step)
     answer = done.answer() | {"dry_run": dry_run} | ({"would_add": len(found.records)} if dry_run else {})
-    app.show("imported", answer, lambda: print_imported(answer))
+    app.show("imported", answer, lambda: _print_imported(answer))
 
 
-def print_imported(answer: dict[str, Any]) -> None:
-    """Print what an import came to; the first of what was kept aside, and how to see the rest."""
+def _print_imported(answer: dict[str, Any]) -> None:
     rows = [
         (kind, counts["read"], counts["mapped"], counts["kept_aside"], counts["dirty"])
         for kind, counts in answer["by_kind"].items()

@@ -56,7 +56,7 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
         "unread": [one.answer() for one in unread],
         "dry_run": dry_run,
     }
-    app.show("imported", answer, lambda: print_answer(answer))
+    app.show("imported", answer, lambda: _print_answer(answer))
 
 
 def faults_of(memory: ReasoningMemory) -> set[str]:
@@ -90,8 +90,7 @@ def named_only(content: bytes) -> str:
     return "blake3:" + blake3(content).hexdigest()
 
 
-def print_answer(answer: dict[str, Any]) -> None:
-    """Print the counts, and above them what was kept aside or not read."""
+def _print_answer(answer: dict[str, Any]) -> None:
     for aside in answer["aside"]:
         click.echo(f"kept aside: {clean(aside['source'])}: {clean(aside['reason'])}", err=True)
     if answer["aside_not_shown"]:

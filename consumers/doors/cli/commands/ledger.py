@@ -62,7 +62,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
     path = app.home or new_home(present_folder())
     home = Home(path)
     check_is_ours(home)
-    origin = origin or default_origin(path)
+    origin = origin or _default_origin(path)
     passphrase = None
     if sealed:
         passphrase = app.read_passphrase("New passphrase of the root key: ", confirm=True)
@@ -96,8 +96,7 @@ def check_is_ours(home: Home) -> None:
         raise trust.refusal(home.path, "holds the key of a root already, and whoever made that would own the ledger")
 
 
-def default_origin(path: Path) -> str:
-    """Return a name for a ledger's checkpoints from this host and the folder's name."""
+def _default_origin(path: Path) -> str:
     parts = (socket.gethostname() or "localhost", path.absolute().parent.name or "ledger")
     return "/".join(re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in parts)
 
@@ -124,7 +123,7 @@ def doctor(app: App, *, llm: bool) -> None:
     Runs nothing that the ledger's folder names. With --server it asks the server, with this agent's keys.
     """
     home = app.home or find_home(present_folder())
-    checks = [*installation_checks(home), *(ledger_checks(app, Home(home)) if home else [])]
+    checks = [*_installation_checks(home), *(_ledger_checks(app, Home(home)) if home else [])]
     checks += [_model_check(app)] if llm else []
     bad = [one for one in checks if not one.ok]
     data = {"checks": [one._asdict() for one in checks], "ok": not bad}
@@ -143,8 +142,7 @@ def doctor(app: App, *, llm: bool) -> None:
         raise click.exceptions.Exit(Unavailable("STORE_UNAVAILABLE", "").exit_code)
 
 
-def installation_checks(home: Path | None) -> Iterator[Check]:
-    """Yield what can be said of this Python and what is installed in it."""
+def _installation_checks(home: Path | None) -> Iterator[Check]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
     for package in PACKAGES:
@@ -158,8 +156,7 @@ def installation_checks(home: Path | None) -> Iterator[Check]:
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "use a newer Python build")
 
 
-def ledger_checks(app: App, home: Home) -> Iterator[Check]:
-    """Yield what can be said of the ledger in a folder, or behind the server that is asked."""
+def _ledger_checks(app: App, home: Home) -> Iterator[Check]:
     try:
         settings = app.settings()
     except BatonError as error:

@@ -86,14 +86,14 @@ def list_(app: App) -> None:
 @click.argument("remote", required=False)
 def push_(app: App, remote: str | None) -> None:
     """Push all notes to REMOTE (default: origin, or the only one), merging what others pushed; never by force."""
-    show_transfer(app, "notes_pushed", push(notes_of(app), remote))
+    _show_transfer(app, "notes_pushed", push(notes_of(app), remote))
 
 
 @notes.command("fetch")
 @click.argument("remote", required=False)
 def fetch_(app: App, remote: str | None) -> None:
     """Fetch the notes of REMOTE (default: origin, or the only one) and merge them; local notes are never lost."""
-    show_transfer(app, "notes_fetched", fetch(notes_of(app), remote))
+    _show_transfer(app, "notes_fetched", fetch(notes_of(app), remote))
 
 
 def notes_of(app: App) -> Notes:
@@ -106,9 +106,7 @@ def notes_of(app: App) -> Notes:
     return notes
 
 
-def show_transfer(app: App, kind: str, transfer: Transfer) -> None:
-    """Print what was transferred; exit code 7 when a ref could not be merged."""
-
+def _show_transfer(app: App, kind: str, transfer: Transfer) -> None:
     def text() -> None:
         print_lines("", transfer.told)
         print_lines("FAILED: ", transfer.failed)

@@ -35,13 +35,13 @@ def notify() -> None:
 def list_(app: App) -> None:
     """List channels (without secrets), open waits, and what is pending or could not be delivered."""
     channels = read_channels(app.settings())
-    with open_store(store_path(app)) as store:
+    with open_store(_store_path(app)) as store:
         stopped = store.stopped() if store else {}
         episodes, open_total = store.listed_episodes() if store else ([], 0)
         pending, pending_total = store.listed_deliveries(dead=False) if store else ([], 0)
         dead, dead_total = store.listed_deliveries(dead=True) if store else ([], 0)
     data = {
-        "channels": [describe_channel(number, one, stopped.get(one.name)) for number, one in enumerate(channels, 1)],
+        "channels": [_describe_channel(number, one, stopped.get(one.name)) for number, one in enumerate(channels, 1)],
         "open": episodes,
         "open_total": open_total,
         "pending": [describe_delivery(one) for one in pending],
@@ -49,7 +49,7 @@ def list_(app: App) -> None:
         "dead": [describe_delivery(one) for one in dead],
         "dead_total": dead_total,
     }
-    app.show("notifications", data, lambda: print_all(data))
+    app.show("notifications", data, lambda: _print_all(data))
 
 
 @notify.command()
@@ -64,7 +64,7 @@ def test(app: App, channel: str | None) -> None:
         outcome = attempt(one, trial(secrets.token_hex(20), unix_ms()), unix_ms())
         is_delivered = outcome.result == "delivered"
         results.append({"number": number, "name": one.name, "is_delivered": is_delivered, "said": outcome.text})
-        with open_store(store_path(app)) as store:
+        with open_store(_store_path(app)) as store:
             if is_delivered and store:
                 store.restart_channel(one.name)
 
@@ -84,7 +84,7 @@ def retry(app: App, id_: str | None, *, all_: bool) -> None:
     """Make dead letters due again, with all of their attempts; the running notifier sends them."""
     if (id_ is None) != all_:
         raise Refused("USAGE", "say either the ID of a notification or --all")
-    with open_store(store_path(app)) as store:
+    with open_store(_store_path(app)) as store:
         if store is None and id_ is not None:
             raise Refused("NOT_FOUND", f"{id_} is no dead letter", id=id_)
         count = store.retry(id_, unix_ms()) if store else 0
@@ -107,7 +107,7 @@ def run(app: App, *, existing: bool, once: bool) -> None:
     client = app.client()
     trust.demand(app.settings().home, client)
     behind = partial(Grounds.told, app.query_with)
-    worker = NotifierWorker(client, app.query_with, store_path(app), channels, notify_existing=existing, behind=behind)
+    worker = NotifierWorker(client, app.query_with, _store_path(app), channels, notify_existing=existing, behind=behind)
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]
     app.show("notifying", {"channels": names}, lambda: click.echo(f"notifying by {', '.join(names)}"))
@@ -115,8 +115,7 @@ def run(app: App, *, existing: bool, once: bool) -> None:
     worker.run(stop, until=client.head().size if once else None)
 
 
-def store_path(app: App) -> Path:
-    """Return where the notifier remembers."""
+def _store_path(app: App) -> Path:
     return app.settings().home / STORE_FILE
 
 
@@ -141,8 +140,7 @@ def chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tup
     return found
 
 
-def describe_channel(number: int, channel: Channel, stopped: str | None) -> dict[str, Any]:
-    """Return what may be shown of a channel."""
+def _describe_channel(number: int, channel: Channel, stopped: str | None) -> dict[str, Any]:
     chosen = channel.settings
     return {
         "number": number,
@@ -170,8 +168,7 @@ def describe_delivery(one: Delivery) -> dict[str, Any]:
     }
 
 
-def print_all(data: dict[str, Any]) -> None:
-    """Print channels, waits and deliveries as tables."""
+def _print_all(data: dict[str, Any]) -> None:
     rows: list[tuple[object, ...]] = [
         (one["number"], one["name"], one["target"], ", ".join(one["agents"]), ", ".join(one["actions"]) or "all",
          one["stopped"] or ("ready" if one["is_ready"] else f"no {one['secret_variable']} in the environment"))

@@ -77,7 +77,7 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
     mode = mode_of(resume_mode, session_id, count)
     get_blob = app.client().get_blob
     answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level)
-    app.show("resumed", answer, lambda: print_resumed(answer))
+    app.show("resumed", answer, lambda: _print_resumed(answer))
 
 
 @report.command()
@@ -94,7 +94,7 @@ def query(
     from consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
 
     page = query_reports(app.query_with, datetime.now(UTC), ai_id, since, task_pattern, limit, cursor)
-    show_page(app, "reports", page, lambda: print_reports(page["reports"]))
+    show_page(app, "reports", page, lambda: _print_reports(page["reports"]))
 
 
 @report.command()
@@ -104,7 +104,7 @@ def query(
 @click.option("--compressed", "form", flag_value="compressed", help="Print the compressed JSON alone.")
 def show(app: App, session_id: str, version: str | None, form: str | None) -> None:
     """Show the report of a session, and which versions there are; SESSION may be the id of a report, too."""
-    answer = find_report(app, session_id.removeprefix("session/"), version)
+    answer = _find_report(app, session_id.removeprefix("session/"), version)
     if answer["report"]["long_texts"]:
         from consumers.sessions.resume import whole  # noqa: PLC0415 - few reports have texts in blobs
 
@@ -117,7 +117,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
         elif form == "compressed":
             click.echo(answer["report"]["compressed_json"])
         else:
-            print_report(answer)
+            _print_report(answer)
 
     app.show("report", answer, text)
 
@@ -129,7 +129,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
 def similar(app: App, task: str, ai_id: str | None, limit: int) -> None:
     """Find sessions similar to a task in words, most similar first."""
     answer = app.query("reports.similar", task=task, ai_id=ai_id, limit=limit)
-    app.show("similar", answer, lambda: print_similar(answer))
+    app.show("similar", answer, lambda: _print_similar(answer))
 
 
 @report.command()
@@ -138,7 +138,7 @@ def similar(app: App, task: str, ai_id: str | None, limit: int) -> None:
 def overlap(app: App, since: str | None, limit: int) -> None:
     """Show where work may have been done twice: pairs of reports about nearly the same."""
     answer = app.query("reports.overlap", since_ms=since_ms(since), limit=limit)
-    app.show("overlap", answer, lambda: print_overlaps(answer))
+    app.show("overlap", answer, lambda: _print_overlaps(answer))
 
 
 @report.command()
@@ -148,11 +148,10 @@ def overlap(app: App, since: str | None, limit: int) -> None:
 def calibration(app: App, ai_id: str | None, since: str | None, limit: int) -> None:
     """Show how well agents judge themselves: report by report, and over time."""
     answer = app.query("reports.calibration", ai_id=ai_id, since_ms=since_ms(since), limit=limit)
-    app.show("calibration", answer, lambda: print_calibration(answer))
+    app.show("calibration", answer, lambda: _print_calibration(answer))
 
 
-def find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
-    """Return a report with its versions."""
+def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
     try:
         return app.query("reports.show", id=name, version=version)
     except Refused as refusal:
@@ -202,8 +201,7 @@ MORE: Final = {
 _line_cells_max: Final = 110
 
 
-def print_resumed(answer: dict[str, Any]) -> None:
-    """Print the answer of ``consumers.sessions.resume.resume``."""
+def _print_resumed(answer: dict[str, Any]) -> None:
     if not answer["sessions"]:
         click.echo(clean(answer.get("message", "No sessions found")))
         return
@@ -266,8 +264,7 @@ def left_out_lines(left_out: dict[str, Any]) -> list[str]:
     return ["; ".join(parts), f"to be had with: {left_out['see']}"]
 
 
-def print_reports(reports: Sequence[dict[str, Any]]) -> None:
-    """Print reports of a query, each with its task and key findings."""
+def _print_reports(reports: Sequence[dict[str, Any]]) -> None:
     if not reports:
         click.echo("(none)")
     for number, report in enumerate(reports):
@@ -283,8 +280,7 @@ def print_reports(reports: Sequence[dict[str, Any]]) -> None:
             _item(finding)
 
 
-def print_report(answer: dict[str, Any]) -> None:
-    """Print a report with its versions."""
+def _print_report(answer: dict[str, Any]) -> None:
     report, versions = answer["report"], answer["versions"]
     click.echo(clean(report["markdown"]).rstrip("\n"))
     place = next(number for number, version in enumerate(versions, 1) if version["report_id"] == report["report_id"])
@@ -294,8 +290,7 @@ def print_report(answer: dict[str, Any]) -> None:
             click.echo(f"   also {version['report_id']} {version['timestamp']}")
 
 
-def print_similar(answer: dict[str, Any]) -> None:
-    """Print sessions similar to a task, and what was compared."""
+def _print_similar(answer: dict[str, Any]) -> None:
     rows = [
         (f"{report['score']:.2f}", report["like"], report["session_id"], report["ai_id"],
          _beginning(report["task_summary"]) + imported_by(report["imported"]))
@@ -305,8 +300,7 @@ def print_similar(answer: dict[str, Any]) -> None:
     _compared(answer)
 
 
-def print_overlaps(answer: dict[str, Any]) -> None:
-    """Print pairs of reports about nearly the same."""
+def _print_overlaps(answer: dict[str, Any]) -> None:
     if not answer["overlaps"]:
         click.echo("(none)")
     for overlap in answer["overlaps"]:
@@ -322,8 +316,7 @@ def print_overlaps(answer: dict[str, Any]) -> None:
     _compared(answer)
 
 
-def print_calibration(answer: dict[str, Any]) -> None:
-    """Print how well each agent judges itself, and report by report."""
+def _print_calibration(answer: dict[str, Any]) -> None:
     if not answer["agents"]:
         click.echo("(none)")
     if answer["imported_left_out"]:

@@ -62,7 +62,7 @@ def check(app: App, file: Path | None) -> None:
         "warnings": warnings,
         "agents_checked": agents is not None,
     }
-    app.show("chains", data, lambda: print_chains(data))
+    app.show("chains", data, lambda: _print_chains(data))
 
 
 @router.command("dry-run")
@@ -88,7 +88,7 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
             break
         found.append(rehearse(chains, event, reading, source.default_reviewer, every_chain=index is not None))
     data = {"file": str(source.path), "events": found}
-    app.show("dry_run", data, lambda: print_dry_run(data, more), following=more)
+    app.show("dry_run", data, lambda: _print_dry_run(data, more), following=more)
 
 
 @router.command()
@@ -104,7 +104,7 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     """
     source = chains_file(app, file, acts=True)
     chains = source.read()
-    author = acting_router(app)
+    author = _acting_router(app)
     configure_logging(verbose=verbose)
     worker = RouterWorker(author, app.query_with, store(app, author.name), source)
     stop = stopped_by_signals()
@@ -131,7 +131,7 @@ def status(app: App, retry: int | None) -> None:
     source, path = chains_file(app, None, acts=True), store(app, name)
     if retry is not None:
         configure_logging(verbose=False)  # Standard output is for the answer.
-        author = acting_router(app)
+        author = _acting_router(app)
         RouterWorker(author, app.query_with, store(app, author.name), source).retry(retry)
     head = app.client().head().size
     data: dict[str, Any] = {"agent": name, "file": str(source.path), "chains": [], "problem": None}
@@ -142,7 +142,7 @@ def status(app: App, retry: int | None) -> None:
     position, letters = kept(path)
     data |= {"position": position, "head": head, "behind": None if position is None else max(head - position, 0)}
     data["dead_letters"] = [{"index": one.event_index, "id": one.event_id, "error": one.error} for one in letters]
-    app.show("router", data, lambda: print_status(data))
+    app.show("router", data, lambda: _print_status(data))
 
 
 def chains_file(app: App, file: Path | None, *, acts: bool = False) -> ChainsFile:
@@ -164,8 +164,7 @@ def chains_file(app: App, file: Path | None, *, acts: bool = False) -> ChainsFil
     return ChainsFile(settings.home / CHAINS_FILE, settings.config.default_reviewer, permit=permit)
 
 
-def acting_router(app: App) -> Author:
-    """Return the author a router signs as."""
+def _acting_router(app: App) -> Author:
     settings = app.settings()
     if settings.server is None and settings.agent is None:
         from consumers.sdk.service import service_author  # noqa: PLC0415 - only in the ledger's own folder
@@ -203,8 +202,7 @@ def events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event]
         position = page.next_index
 
 
-def print_chains(data: dict[str, Any]) -> None:
-    """Print what a file of chains says, and what to mind."""
+def _print_chains(data: dict[str, Any]) -> None:
     if not data["chains"]:
         click.echo(f"{data['file']}: no chains")
     for chain in data["chains"]:
@@ -223,29 +221,26 @@ def print_chains(data: dict[str, Any]) -> None:
         click.echo("there is no ledger here: names were not checked", err=True)
 
 
-def print_dry_run(data: dict[str, Any], more: str | None) -> None:
-    """Print what each chain would make of each event."""
+def _print_dry_run(data: dict[str, Any], more: str | None) -> None:
     rows = [
         (event["index"], event["kind"], event["handoff"], chain["chain"], said)
         for event in data["events"]
         for chain in event["chains"]
-        for said in ([chain["why_not"]] if chain["why_not"] else [step_text(step) for step in chain["steps"]])
+        for said in ([chain["why_not"]] if chain["why_not"] else [_step_text(step) for step in chain["steps"]])
     ]
     print_table(("index", "kind", "handoff", "chain", "outcome"), rows)
     if more is not None:
         click.echo(f"go on with: {more}")
 
 
-def step_text(step: dict[str, Any]) -> str:
-    """Return what a step would make, in one line."""
+def _step_text(step: dict[str, Any]) -> str:
     if "refused" in step:
         return f"refused: {step['refused']['message']}"
     verb = "is there" if step["is_there"] else "would create"
     return f"{verb}: {step['id']} [→ {step['to']}] {step['title']} (hop {step['hop']})"
 
 
-def print_status(data: dict[str, Any]) -> None:
-    """Print how far a router is and what it could not route."""
+def _print_status(data: dict[str, Any]) -> None:
     at = "has not begun" if data["position"] is None else f"at entry {data['position']} of {data['head']}"
     click.echo(f"{data['agent']} {at}")
     click.echo(clean(f"chains of {data['file']}: {', '.join(data['chains']) or '(none)'}"))

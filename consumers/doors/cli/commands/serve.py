@@ -87,15 +87,14 @@ def mcp(app: App, port: int | None, token_file: Path | None, *, is_http: bool, v
         raise Refused("USAGE", "--port and --token-file go with --http: over stdio there is neither")
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with open_tools(app) as ledger:
+    with _open_tools(app) as ledger:
         if is_http:
             serve_loopback(app, ledger, port or 0, token_file)
         else:
             serve_stdio(ledger)
 
 
-def open_tools(app: App) -> ToolLedger:
-    """Return the ledger of this run, open, for tools."""
+def _open_tools(app: App) -> ToolLedger:
     try:
         from consumers.doors.mcp import server  # noqa: F401, PLC0415 - loads the SDK, a second that no other verb pays
     except ModuleNotFoundError as error:

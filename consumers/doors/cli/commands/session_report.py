@@ -82,7 +82,7 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
         older_than_ms=idle // timedelta(milliseconds=1),
         is_dry=dry_run,
     )
-    app.show("swept", plain(swept, dry_run=dry_run), lambda: print_swept(swept, dry_run=dry_run))
+    app.show("swept", plain(swept, dry_run=dry_run), lambda: _print_swept(swept, dry_run=dry_run))
     # Only somebody who says more can mend a report that has nothing to say.
     failed = [unmade.error for unmade in swept.unmade if unmade.error.code != "INVALID_FIELD"]
     if failed:
@@ -100,8 +100,7 @@ def command_for(unmade: Unmade) -> str | None:
     return remedy(unmade.session_id, unmade.error.code) if unmade.what == "report" else None
 
 
-def print_swept(swept: Swept, *, dry_run: bool) -> None:
-    """Print what was done, a line for each session."""
+def _print_swept(swept: Swept, *, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     for name in swept.ended:
         click.echo(f"{would}ended     {clean(name)}")

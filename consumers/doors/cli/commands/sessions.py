@@ -74,7 +74,7 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
 
     def text() -> None:
         click.echo(name)
-        print_dead_ends(dead_ends)
+        _print_dead_ends(dead_ends)
 
     app.show("session", answer, text)
 
@@ -184,7 +184,7 @@ def print_session(session: dict[str, Any]) -> None:
     ]
     _print_newest("Findings", findings)
     _print_newest("Unknowns", [f"{told(event['unknown'])}{_weight(event)}" for event in session["unknowns"]])
-    _print_newest("Dead ends", [f"{dead_end_line(event)}{_weight(event)}" for event in session["dead_ends"]])
+    _print_newest("Dead ends", [f"{_dead_end_line(event)}{_weight(event)}" for event in session["dead_ends"]])
     tools = [filter(None, (told(event["tool"]), told(event["purpose"]))) for event in session["tools"]]
     _print_newest("Tools", [": ".join(words) for words in tools])
 
@@ -236,17 +236,15 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
     return header, rows, left_out
 
 
-def print_dead_ends(dead_ends: Sequence[dict[str, Any]]) -> None:
-    """Print what failed in earlier sessions; nothing when nothing did."""
+def _print_dead_ends(dead_ends: Sequence[dict[str, Any]]) -> None:
     if not dead_ends:
         return
     click.secho("\nDead ends of similar tasks", bold=True)
     for event in dead_ends:
-        click.echo(f"  - {dead_end_line(event)}  [{event['session_id']}]{imported_by(event['imported'])}")
+        click.echo(f"  - {_dead_end_line(event)}  [{event['session_id']}]{imported_by(event['imported'])}")
 
 
-def dead_end_line(event: dict[str, Any]) -> str:
-    """Return an approach and why it failed, on one line."""
+def _dead_end_line(event: dict[str, Any]) -> str:
     return one_line(f"{event['approach']}: {event['why_failed']}")
 
 

@@ -115,7 +115,7 @@ def receive(
     data = describe(decision)
 
     def text() -> None:
-        print_decision(data)
+        _print_decision(data)
         print_rejected(decision.snapshot.rejected)
 
     app.show("decision", data, text)
@@ -145,8 +145,7 @@ def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
     }
 
 
-def print_decision(data: dict[str, Any]) -> None:
-    """Print the prompt, and under it what may be done and why."""
+def _print_decision(data: dict[str, Any]) -> None:
     click.echo(clean(data["prompt"]))
     fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {data['fidelity']:.2f}"
     gate = f"gate: {data['gate']['gate']}"
@@ -212,7 +211,7 @@ def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: 
 def show_review(app: App, id_: str) -> None:
     """Show one request: what is asked, on which grounds, and the answer."""
     found = app.query("reviews.show", id=id_)
-    app.show("review", found, lambda: print_review(found))
+    app.show("review", found, lambda: _print_review(found))
 
 
 @review.command()
@@ -231,8 +230,7 @@ def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> 
     app.show("review", answered, lambda: click.echo(f"{name} is {verdict} (entry {accepted.index})"))
 
 
-def print_review(found: dict[str, Any]) -> None:
-    """Print a request with its grounds and answer."""
+def _print_review(found: dict[str, Any]) -> None:
     click.secho(clean(found["question"]), bold=True)
     click.echo(f"{found['id']}  [{found['status']}]  asked by {found['author']} {when(found['requested_ms'])}")
     lines = [f"task: {found['task']}"] if found["task"] else []

@@ -93,7 +93,7 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int |
     if is_following:
         tot_text.follow_task(app, find(app, task), drawn)
         return
-    tree = app.query("tot.tree", id=task) if as_of is None else tree_as_of(app, task, as_of)
+    tree = app.query("tot.tree", id=task) if as_of is None else _tree_as_of(app, task, as_of)
     app.show("thought_tree", tree, lambda: print_lines(drawn(tree)))
 
 
@@ -200,8 +200,7 @@ def with_defaults(given: dict[str, Any] | None, form: type[EventData]) -> dict[s
     return None if given is None else msgspec.structs.asdict(msgspec.convert(given, form))
 
 
-def tree_as_of(app: App, task: str, index: int) -> dict[str, Any]:
-    """Return the tree of a task as the first entries of the log give it, up to ``index``."""
+def _tree_as_of(app: App, task: str, index: int) -> dict[str, Any]:
     from projections.reader import AsOf  # noqa: PLC0415 - folds the log anew: only who looks back needs it
 
     with closing(AsOf(app.client(), app.settings(), index + 1)) as reader:

@@ -66,11 +66,11 @@ def watch(
         if command is None:
             app.line(describe(event))
         else:
-            react_by(command, event, stop)
+            _react_by(command, event, stop)
 
     try:
         if dead:
-            show_dead(app, subscriptions.dead_letters(name))
+            _show_dead(app, subscriptions.dead_letters(name))
         elif retry is not None:
             reactor.retry(retry)
             app.show("retried", {"index": retry}, lambda: click.echo(f"entry {retry} was handled"))
@@ -82,8 +82,7 @@ def watch(
         subscriptions.close()
 
 
-def show_dead(app: App, letters: list[DeadLetter]) -> None:
-    """Print the events this watcher gave up."""
+def _show_dead(app: App, letters: list[DeadLetter]) -> None:
     data = [{"index": one.event_index, "id": one.event_id, "error": one.error} for one in letters]
     rows = [(one.event_index, one.event_id, one.error) for one in letters]
     app.show("dead_letters", {"dead_letters": data}, lambda: print_table(("index", "id", "error"), rows))
@@ -95,8 +94,7 @@ def watcher_name(agent: str, kinds: tuple[str, ...], command: str | None) -> str
     return f"watch-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
 
 
-def react_by(command: str, event: Event, stop: threading.Event) -> None:
-    """Run the operator's command for one event."""
+def _react_by(command: str, event: Event, stop: threading.Event) -> None:
     environment = {"BATON_EVENT_ID": event.id, "BATON_EVENT_INDEX": str(event.index)}
     document = json_text(describe(event)).encode() + b"\n"
     ended = run_command(command, document, environment, limit_s=command_timeout_s, stop=stop)

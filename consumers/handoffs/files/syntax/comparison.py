@@ -28,7 +28,6 @@ from consumers.handoffs.files.syntax.document import (
     Checkbox,
     HandoffFile,
     LogLine,
-    MetaEntry,
     title_column,
 )
 from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, text_of, trim_blank
@@ -310,7 +309,10 @@ def _meta_edits(file: HandoffFile, changes: Revision) -> Iterator[Edit]:
             line = text_of(file.lines[entry.line - 1])[: entry.column]
             yield Edit(entry.line - 1, entry.last_line, (line + ("" if line[-1:].isspace() else " ") + text,))
         elif file.meta:
-            yield _added_key(file, key, text)
+            present = [entry for name in META_KEYS[: META_KEYS.index(key)] if (entry := file.entry(name))]
+            beside = present[-1] if present else file.meta[0]
+            place = beside.last_line if present else beside.line - 1
+            yield Edit(place, place, (f"{bullet_of(file.lines[beside.line - 1])}{key}: {text}",))
         else:
             added.append(f"- {key}: {text}")
     if added:
@@ -328,13 +330,6 @@ def _is_said(file: HandoffFile, name: str, value: Any) -> bool:
         # That there is none has to be written: a file without the key means the default reviewer.
         return file.reviewer is None and file.entry("Reviewer") is not None
     return bool(getattr(file, name) == (tuple(value) if name in _LISTS else value))
-
-
-def _added_key(file: HandoffFile, key: str, text: str) -> Edit:
-    present = [entry for name in META_KEYS[: META_KEYS.index(key)] if (entry := file.entry(name))]
-    first: MetaEntry = present[-1] if present else file.meta[0]
-    place = first.last_line if present else first.line - 1
-    return Edit(place, place, (f"{bullet_of(file.lines[first.line - 1])}{key}: {text}",))
 
 
 def _text_edits(file: HandoffFile, name: str, text: str, old: str) -> Iterator[Edit]:

@@ -175,7 +175,9 @@ def read_entries(
             entries.append(MetaEntry(key, name, value, index + 1, index + 1, found.start("value")))
             is_open = True
         elif entries and (is_open or text.startswith((" ", "\t"))):
-            entries[-1] = _continued(entries[-1], text, index + 1)
+            more = re.sub(rf"^\s*(?:{_BULLET})?", "", text).rstrip()
+            value = f"{entries[-1].value}\n{more}"
+            entries[-1] = msgspec.structs.replace(entries[-1], value=value, last_line=index + 1)
         else:
             is_open = False
     return entries
@@ -189,11 +191,6 @@ def _is_entry(found: re.Match[str], first: re.Match[str] | None) -> bool:
     if first is None:
         return indent < 4
     return indent <= len(first["indent"].expandtabs(4)) + (1 if found["bullet"] else 0)
-
-
-def _continued(entry: MetaEntry, text: str, line: int) -> MetaEntry:
-    more = re.sub(rf"^\s*(?:{_BULLET})?", "", text).rstrip()
-    return msgspec.structs.replace(entry, value=f"{entry.value}\n{more}", last_line=line)
 
 
 def first_of(entry: MetaEntry | None) -> str:
