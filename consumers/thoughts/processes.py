@@ -159,6 +159,12 @@ def held_keys(settings: Settings) -> dict[str, str]:
     return {role: home.open(name).public.hex() for role, name in AGENTS.items() if home.key_file(name).exists()}
 
 
+def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
+    """Return the author who plays ``role`` with its own key."""
+    key = Home(settings.home).open(AGENTS[role])
+    return Author(client, AGENTS[role], lambda _: key)
+
+
 def main() -> int:
     """Play a role until the task is over; return the exit code."""
     assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
@@ -179,8 +185,7 @@ def main() -> int:
         settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
         thinker = thinker_named(assignment.thinker, assignment.actions)
         with open_client(settings) as client:
-            key = Home(settings.home).open(AGENTS[role])
-            author = Author(client, AGENTS[role], lambda _: key)
+            author = author_of(role, settings, client)
             agent = Agent(role, assignment.task_id, author, thinker, opening=assignment.opening)
             return Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
     except BatonError as error:

@@ -218,7 +218,8 @@ class _Planner:
     def _take(self, verb: Verb, words: str) -> None:
         """Sign a step with the words beside it in the text that it takes; without one, they are a line of the log."""
         (data,) = ACTS[verb].signs
-        text = next((one.name for one in ACTS[verb].arguments if one.form == "text"), None)
+        names = [one.name for one in ACTS[verb].arguments if one.form == "text"]
+        text = next((name for name in names if name in data.__struct_fields__), None)
         is_new = self._step(data() if text is None else data(**{text: words}))
         if is_new and text is None and words:
             self._steps.append(kinds.HandoffLogged(text=words))
