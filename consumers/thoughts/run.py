@@ -7,7 +7,7 @@ The ledger is all that they share. What happens if we crash here: the agents see
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import asdict
 
+from consumers.sdk.ledger import entries_now
 from consumers.thoughts.processes import Assignment, Processes, held_keys, role_keys
 from consumers.thoughts.settings import TaskOptions, read_task_type, search_config
 from consumers.thoughts.task import AGENTS, Task
@@ -114,7 +115,7 @@ def resume_task(
 
 def read_task(client: Client, task_id: str) -> list[Event]:
     """Return the events of a task, in order."""
-    events = list(_events(client, f"tot/{task_id}"))
+    events = [read_event(index, data) for index, data in entries_now(client, stream=f"tot/{task_id}")]
     if not events:
         raise Refused("NOT_FOUND", f"there is no task {task_id}", task_id=task_id)
     return events
@@ -132,16 +133,6 @@ def _opened(settings: Settings, client: Client | None) -> AbstractContextManager
 def _assignment(settings: Settings, actions: Actions, opened: kinds.TotStarted, start: int) -> Assignment:
     home, config, server = str(settings.home), settings.config, settings.server
     return Assignment(home, config, actions, server, opened.task_id, opened.thinker, start, opened)
-
-
-def _events(client: Client, stream: str, start: int = 0) -> Iterator[Event]:
-    """Yield what is on a stream from an index of the log on."""
-    while True:
-        page = client.entries(start, stream=stream)
-        yield from (read_event(index, data) for index, data in page.entries)
-        start = page.next_index
-        if start >= page.size:
-            return
 
 
 def _play(assignment: Assignment, reading: _Reading) -> dict[str, Any]:
@@ -176,7 +167,7 @@ class _Reading:
         """Return whether the task is over and its reasoning, if it came to one, is in the ledger."""
         if not self.task.is_over or self.task.solution is None:
             return self.task.is_over
-        kept = _events(self._client, f"reasoning/{self.task.id}", self.task.solution.index)
+        kept = entries_now(self._client, self.task.solution.index, stream=f"reasoning/{self.task.id}")
         return next(kept, None) is not None
 
 

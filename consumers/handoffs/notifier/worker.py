@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import lru_cache
@@ -24,14 +24,11 @@ from consumers.handoffs.notifier.episodes import Key, Open, Waiting, episode_id,
 from consumers.handoffs.notifier.settings import Channel
 from consumers.handoffs.notifier.store import NotifierStore
 from consumers.sdk.quotation import origin_of
-from ledger.client import Ask, Client, read_event
-from ledger.errors import Refused
+from ledger.client import Ask, Client, every_row, read_event, rows_per_page
 from ledger.events import KINDS as ALL_KINDS
 from ledger.events.body import Event
 from ledger.home import Home
 
-page_rows: Final = 200
-waits_max: Final = 100_000
 kinds_kept_max: Final = 10_000
 looks_max: Final = 3
 
@@ -53,22 +50,12 @@ class WaitReader:
         """
         size = self._client.head().size
         for _ in range(looks_max):
-            pages = list(self._pages())
+            items = list(every_row(self._answer, "handoffs.next", "items", {}))
             now = self._client.head().size
-            if len(pages) == 1 or now == size:
+            if len(items) <= rows_per_page or now == size:
                 break
             size = now
-        return size, [waiting_of(item) for page in pages for item in page if self._is_told(item)]
-
-    def _pages(self) -> Iterator[list[dict[str, Any]]]:
-        after = None
-        for _ in range(waits_max // page_rows):
-            page = self._answer("handoffs.next", {"limit": page_rows} | ({} if after is None else {"after": after}))
-            yield page["items"]
-            after = page["next"]
-            if after is None:
-                return
-        raise Refused("TOO_LARGE", f"more than {waits_max} waits are open", max=waits_max)
+        return size, [waiting_of(item) for item in items if self._is_told(item)]
 
     def _is_told(self, item: dict[str, Any]) -> bool:
         return item["action"] != "continue" or self._kind_of(item["since_index"]) == "handoff.changes_requested"

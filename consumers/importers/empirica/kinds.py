@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
-from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, type_of, unused
+from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, type_of
 from consumers.sessions.generator import GO_ON
 from ledger.errors import Refused
 from ledger.events import session
@@ -41,12 +41,12 @@ class About(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What a note stands for: the kind and data of an event, what else it says, what stood in for what it lacks."""
+    """What a note stands for: kind and data of an event, what stood in for what it lacks, what is said of it by us."""
 
     kind: str
     data: EventData
-    said: dict[str, str]
     filled: tuple[str, ...] = ()
+    said: dict[str, str] = {}
 
 
 def report(note: Reading, about: About) -> Meaning:
@@ -58,8 +58,7 @@ def report(note: Reading, about: About) -> Meaning:
             filled.append(field)
         return given or default
 
-    below: list[Reading] = []
-    deltas, report_type = _deltas(note, below), _report_type(note)
+    deltas, report_type = _deltas(note), _report_type(note)
     task, findings, context = note.text("task"), note.texts("findings"), note.text("next")
     if not (task or findings or context):
         raise Refused("INVALID_FORMAT", "the report has neither a task nor findings nor a context")
@@ -71,7 +70,7 @@ def report(note: Reading, about: About) -> Meaning:
         key_findings=or_default("key_findings", findings, [NOT_SAID]),
         recommended_next_steps=or_default("recommended_next_steps", note.texts("recommend"), [GO_ON]),
         calibration_status=status,
-        knowledge_gaps_filled=_gaps(note, below),
+        knowledge_gaps_filled=_gaps(note),
         remaining_unknowns=note.texts("unknowns"),
         investigation_tools=note.texts("tools", label_max_chars),
         next_session_context=context,
@@ -80,7 +79,7 @@ def report(note: Reading, about: About) -> Meaning:
         duration_seconds=_duration(note),
         generator=GENERATOR,
     )
-    return Meaning("report.generated", data, _said(note, *below), tuple(filled))
+    return Meaning("report.generated", data, tuple(filled))
 
 
 def assessment(note: Reading, about: About) -> Meaning:
@@ -94,10 +93,8 @@ def assessment(note: Reading, about: About) -> Meaning:
     number = note.count("round")
     if number is None and len(about.name) > 2 and re.fullmatch("[0-9]{1,9}", about.name[2]):
         number = int(about.name[2])
-    vectors = note.below("vectors")
+    assessed = _vectors(note.below("vectors"))
     meta = note.below("meta")
-    groups: list[Reading] = []
-    assessed = _vectors(vectors, groups)
     task, reasoning = meta.text("task_summary"), meta.text("reasoning")
     said = [task, reasoning] if task.strip() != reasoning.strip() else [reasoning]
     data = session.AssessmentRecorded(
@@ -107,38 +104,38 @@ def assessment(note: Reading, about: About) -> Meaning:
         round=number or 0,
         overall_confidence=note.number("overall_confidence"),
     )
-    return Meaning("assessment.recorded", data, _said(note, vectors, *groups, meta))
+    return Meaning("assessment.recorded", data)
 
 
 def finding(note: Reading, _about: About) -> Meaning:
     """Return a finding."""
     evidence = note.texts("evidence", line_max_chars)
-    text, weight, details = _logged(note, "finding")
-    return Meaning("finding.logged", session.FindingLogged(finding=text, evidence=evidence, **weight), details)
+    text, weight = _logged(note, "finding")
+    return Meaning("finding.logged", session.FindingLogged(finding=text, evidence=evidence, **weight))
 
 
 def unknown(note: Reading, _about: About) -> Meaning:
     """Return an unknown; whether it was resolved is only said, because here an unknown has no such state."""
-    text, weight, details = _logged(note, "unknown")
-    return Meaning("unknown.logged", session.UnknownLogged(unknown=text, **weight), details)
+    text, weight = _logged(note, "unknown")
+    return Meaning("unknown.logged", session.UnknownLogged(unknown=text, **weight))
 
 
 def dead_end(note: Reading, _about: About) -> Meaning:
     """Return a dead end."""
     why = note.text("why_failed")
-    text, weight, details = _logged(note, "approach", "dead_end")
+    text, weight = _logged(note, "approach", "dead_end")
     data = session.DeadEndLogged(approach=text, why_failed=why or NOT_SAID, **weight)
-    return Meaning("dead_end.logged", data, details, () if why else ("why_failed",))
+    return Meaning("dead_end.logged", data, () if why else ("why_failed",))
 
 
 def mistake(note: Reading, _about: About) -> Meaning:
     """Return a mistake as a dead end: why it was wrong, and how to prevent it."""
     why, prevention = note.text("why_wrong"), note.text("prevention")
     reasons = "\n".join(part for part in (why, f"Prevention: {prevention}" if prevention else "") if part)
-    text, weight, details = _logged(note, "mistake")
+    text, weight = _logged(note, "mistake")
     why = note.fitted("why_wrong", reasons, 40_000) or NOT_SAID
     data = session.DeadEndLogged(approach=text, why_failed=why, **weight)
-    return Meaning("dead_end.logged", data, details | {"read as": "a mistake"}, () if reasons else ("why_failed",))
+    return Meaning("dead_end.logged", data, () if reasons else ("why_failed",), {"read as": "a mistake"})
 
 
 def goal(note: Reading, about: About) -> Meaning:
@@ -148,7 +145,7 @@ def goal(note: Reading, about: About) -> Meaning:
     if not objective:
         raise Refused("INVALID_FORMAT", "the goal has no objective")
     data = session.SessionStarted(task=objective, ai_id=about.author or UNKNOWN)
-    return Meaning("session.started", data, _said(note, nested))
+    return Meaning("session.started", data)
 
 
 READ_BY: Final[dict[str, Callable[[Reading, About], Meaning]]] = {
@@ -168,8 +165,8 @@ ASIDE: Final = {
 """The kinds of notes that stand for nothing here, and why."""
 
 
-def _logged(note: Reading, name: str, other: str = "") -> tuple[str, dict[str, Any], dict[str, str]]:
-    """Return the text of what was logged, its weight, and what else is said; the text may stand in ``NAME_data``."""
+def _logged(note: Reading, name: str, other: str = "") -> tuple[str, dict[str, Any]]:
+    """Return the text of what was logged and its weight; the text may stand in ``NAME_data``."""
     nested = note.below(f"{name}_data")
     inner = nested.text(name)
     text = note.text(name, *([other] if other else [])) or inner
@@ -180,11 +177,10 @@ def _logged(note: Reading, name: str, other: str = "") -> tuple[str, dict[str, A
         nested.take("impact")  # what the tool says twice is said once
     if inner not in ("", text):
         nested.fields[name] = inner
-    weight = {"impact": impact, "subject": note.text("subject", chars_max=label_max_chars)}
-    return text, weight, _said(note, nested)
+    return text, {"impact": impact, "subject": note.text("subject", chars_max=label_max_chars)}
 
 
-def _vectors(vectors: Reading, groups: list[Reading]) -> dict[str, float]:
+def _vectors(vectors: Reading) -> dict[str, float]:
     """Return the vectors that are clean; those that stand in groups are taken out of them, and that is told."""
     clean = {name: vectors.number(name) for name in _VECTORS}
     for group in [name for name, value in vectors.fields.items() if isinstance(value, dict)]:
@@ -193,7 +189,6 @@ def _vectors(vectors: Reading, groups: list[Reading]) -> dict[str, float]:
             continue
         vectors.complain(group, vectors.fields[group], "vectors nested in a group: taken out of it")
         nested = vectors.below(group)
-        groups.append(nested)
         for name in names:
             value = nested.number(name)
             if clean[name] is None:
@@ -203,11 +198,10 @@ def _vectors(vectors: Reading, groups: list[Reading]) -> dict[str, float]:
     return {name: value for name, value in clean.items() if value is not None}
 
 
-def _deltas(note: Reading, below: list[Reading]) -> Deltas | None:
+def _deltas(note: Reading) -> Deltas | None:
     if note.fields.get("deltas") is None:
         return None
     deltas = note.below("deltas")
-    below.append(deltas)
     return Deltas(**{name: deltas.number(name, -1.0) for name in Deltas.__struct_fields__})
 
 
@@ -243,7 +237,7 @@ def _duration(note: Reading) -> int | None:
     return None if seconds is None else int(seconds)
 
 
-def _gaps(note: Reading, below: list[Reading]) -> list[FilledGap]:
+def _gaps(note: Reading) -> list[FilledGap]:
     given = note.take("gaps")
     if given is not None and not isinstance(given, list):
         note.complain("gaps", given, f"this is {type_of(given)}, and no list")
@@ -252,19 +246,10 @@ def _gaps(note: Reading, below: list[Reading]) -> list[FilledGap]:
         if not isinstance(item, dict):
             note.complain(f"gaps[{number}]", item, f"this is {type_of(item)}, and no gap")
             continue
-        gap = Reading(item, note.place(f"gaps[{number}]"), note.dirty)
-        below.append(gap)
+        gap = note.nested(f"gaps[{number}]", item)
         name = gap.text("g", chars_max=line_max_chars) or NOT_SAID
         before, after = gap.text("b") or NOT_SAID, gap.text("a") or NOT_SAID
         gaps.append(FilledGap(gap=name, before=before, after=after, confidence_change=gap.number("c", -1.0)))
     if isinstance(given, list) and len(given) > _gaps_max:
         note.complain("gaps", len(given), f"only the first {_gaps_max} are taken: the original has all")
     return gaps
-
-
-def _said(*readings: Reading) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for reading in readings:
-        for name, text in reading.said().items():
-            texts[unused(name, texts)] = text
-    return texts

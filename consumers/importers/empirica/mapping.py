@@ -99,7 +99,7 @@ def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading
     ours = {"noted object": note.noted} if note.noted else {}
     if meaning.filled:
         ours["filled in"] = f"{', '.join(meaning.filled)}: the original has none"
-    said = ours | {unused(name, ours): text for name, text in meaning.said.items()}
+    said = ours | {unused(name, ours): text for name, text in (reading.said() | meaning.said).items()}
     return RecordImported(
         original=note.original,
         source=note.source,

@@ -45,6 +45,7 @@ class Reading:
         self.fields = dict(fields)
         self.path = path
         self.dirty = [] if dirty is None else dirty
+        self._nested: list[Reading] = []
 
     def complain(self, name: str, value: Any, why: str) -> None:
         """List a value as dirty."""
@@ -66,7 +67,12 @@ class Reading:
         value = self.take(name)
         if value is not None and not isinstance(value, dict):
             self.complain(name, value, "this is no object")
-        return Reading(value if isinstance(value, dict) else {}, self.place(name), self.dirty)
+        return self.nested(name, value if isinstance(value, dict) else {})
+
+    def nested(self, name: str, fields: dict[str, Any]) -> Reading:
+        """Return an object that stands within this one, to read from; what is not taken of it is said here."""
+        self._nested.append(Reading(fields, self.place(name), self.dirty))
+        return self._nested[-1]
 
     def text(self, *names: str, chars_max: int = text_max_chars) -> str:
         """Return the first of some texts that is there, else an empty one; a longer one is shortened at a word."""
@@ -143,7 +149,7 @@ class Reading:
         return None if why else int(value)
 
     def said(self) -> dict[str, str]:
-        """Return what was not taken, as texts by name."""
+        """Return what was not taken here and in nested objects, as texts by name."""
         texts: dict[str, str] = {}
         left = [(name, value) for name, value in self.fields.items() if value not in _NOTHING]
         for name, value in left[:said_max]:
@@ -151,6 +157,8 @@ class Reading:
         if len(left) > said_max:
             names = ", ".join(name for name, _ in left[said_max:])
             texts[_label(self.place("…"))] = shown(f"{len(left) - said_max} more: {names}", said_max_chars)
+        for name, text in (said for one in self._nested for said in one.said().items()):
+            texts[unused(name, texts)] = text
         return texts
 
 

@@ -95,7 +95,7 @@ def test_what_was_not_taken_is_said_by_its_own_name() -> None:
     reading = Reading({"meta": {"prompt": "go", "none": None, "empty": {}}, "x": [1, {"y": 2}], "\ud800": 1, "": 2})
     meta = reading.below("meta")
     assert meta.said() == {"meta.prompt": "go"}
-    assert reading.said() == {"x": '[1, {"y": 2}]', "\ufffd": "1", '""': "2"}
+    assert reading.said() == {"x": '[1, {"y": 2}]', "\ufffd": "1", '""': "2", "meta.prompt": "go"}
 
 
 def test_no_number_of_fields_or_dirty_values_makes_an_event_too_large() -> None:

@@ -20,6 +20,7 @@ from consumers.handoffs.router.chains import advise, described
 from consumers.handoffs.router.chains_file import ChainsFile
 from consumers.handoffs.router.plans import rehearse
 from consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
+from consumers.sdk.ledger import entries_now
 from consumers.sdk.subscriptions import Subscriptions
 from consumers.sdk.text import clean
 from ledger import trust
@@ -190,16 +191,10 @@ def kept(path: Path) -> tuple[int | None, list[Any]]:
 
 
 def events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event]:
-    """Yield the events of some kinds behind an index, up to the end of the log."""
-    client = app.client()
-    position, size = after + 1, client.head().size if kinds else 0
-    while position < size:
-        page = client.entries(position, kinds=kinds & KINDS_OF_HANDOFFS)
-        for index, data in page.entries:
-            event = read_event(index, data)
-            if event.stream.startswith("handoff/"):
-                yield event
-        position = page.next_index
+    """Return the events of some kinds behind an index, up to the end of the log."""
+    entries = entries_now(app.client(), after + 1, kinds=sorted(kinds & KINDS_OF_HANDOFFS)) if kinds else ()
+    events = (read_event(index, data) for index, data in entries)
+    return (event for event in events if event.stream.startswith("handoff/"))
 
 
 def _print_chains(data: dict[str, Any]) -> None:
