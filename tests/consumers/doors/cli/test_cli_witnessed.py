@@ -82,7 +82,7 @@ def test_receipts_are_taken_and_checked_by_policy(alone: Baton, policy: Path, tm
     assert "witnessed by 0 of 1" in alone("receipt", "verify", path, "--policy", policy, "--fail-open")
 
 
-def test_doctor_says_how_far_the_log_is_witnessed(alone: Baton, policy: Path) -> None:
+def test_doctor_and_whoever_reads_to_act_are_told_how_far_the_log_is_witnessed(alone: Baton, policy: Path) -> None:
     text = policy.read_text().replace("\n", "\\n")
     (alone.home / "config.toml").write_text(f'[witness]\nfail = "open"\npolicy = "{text}"\n')
     trusted(alone.home)
@@ -91,3 +91,9 @@ def test_doctor_says_how_far_the_log_is_witnessed(alone: Baton, policy: Path) ->
     [good] = [one for one in alone.data("doctor")["checks"] if one["name"] == "witnesses"]
     assert good["ok"]
     assert good["found"].endswith("by 1 of 1 (3 entries); without them it fails open")
+    alone("agent", "add", "rita", "--role", "reviewer", "--unprotected")
+    alone("agent", "add", "b")
+    alone("handoff", "create", "--id", "h", "--title", "t", "--as", "a", "--to", "b", "--reviewer", "rita")
+    assert "entries with tree head" in alone("handoff", "show", "h").partition("; witnessed at 20")[0]
+    assert " by 1 of 1 (3 entries)" in alone("handoff", "show", "h")
+    assert alone.data("next", "--as", "rita")["as_of"]["witnessed"]["by"] == ["one"]
