@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ledger.errors import Refused
-from projections.briefs.embedding import HASH_V1, Embedding, cosine_similarity, embed_text
+from projections.briefs.embedding import Embedder, Embedding, best_embedder, cosine_similarity, embed_text
 from projections.briefs.fidelity import value_digits
 from projections.briefs.prompt import TransferLevel
 
@@ -77,13 +77,15 @@ def should_fetch_full_reasoning(
     evidence_refs: Iterable[str] = (),
     embedding: Embedding | None = None,
     task: str | None = None,
+    own_task: str = "",
     is_imported: bool = False,
     verdict: LatestVerdict | None = None,
 ) -> FetchAnswer:
     """Return which of the rules asks for the full graph; vector names and domains ignore case.
 
     Give a ``snapshot``, or what the rules read of one; what is given beside a snapshot replaces what it
-    says. ``task`` is what the receiver is about to do, in words; ``is_imported`` says that only importers have it;
+    says. ``task`` is what the receiver is about to do, in words, ``own_task`` what the reasoning was for;
+    ``is_imported`` says that only importers have it;
     ``verdict`` is what its validators say.
     """
     if snapshot is not None:
@@ -93,14 +95,14 @@ def should_fetch_full_reasoning(
         evidence_refs = tuple(evidence_refs) or snapshot.evidence_refs
         embedding = snapshot.reasoning_embedding if embedding is None else embedding
     assessed = {name.upper(): value for name, value in (vectors or {}).items() if value is not None}
-    similarity, not_compared = _similarity(embedding, task)
+    similarity, not_compared = _similarity(embedding, task, own_task)
     fired = [FetchRule("found_wrong", wrong)] if (wrong := _wrong(verdict)) else []
     fired += _rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported)
     return FetchAnswer(
         rule=fired[0] if fired else None,
         all_rules=fired,
         not_assessed=[name for name in THRESHOLDS_TO_FETCH if name not in assessed],
-        similarity=similarity,
+        similarity=None if similarity is None else similarity[0],
         not_compared=not_compared,
     )
 
@@ -164,7 +166,7 @@ def _rules(
     assessed: Mapping[str, float],
     fidelity: float | None,
     evidence_refs: Iterable[str],
-    similarity: float | None,
+    similarity: tuple[float, Embedder] | None,
     *,
     is_imported: bool,
 ) -> Iterator[FetchRule]:
@@ -179,21 +181,32 @@ def _rules(
     critical = next(filter(is_critical_evidence, evidence_refs), None)
     if critical is not None:
         yield FetchRule("critical_evidence", f"The evidence names a secret or credential: {critical}")
-    if similarity is not None and not similarity <= HASH_V1.threshold:
-        reason = f"The reasoning is about the task: similarity {similarity:.2f}, above {HASH_V1.threshold}."
+    if similarity is not None and not similarity[0] <= (by := similarity[1]).threshold:
+        reason = f"The reasoning is about the task: similarity {similarity[0]:.2f}, above {by.threshold} by {by.name}."
         yield FetchRule("task_similarity", reason)
     if is_imported:
         yield FetchRule("imported", "The reasoning was imported: nobody here vouches for it.")
 
 
-def _similarity(embedding: Embedding | None, task: str | None) -> tuple[float | None, str]:
-    """Return how near the reasoning is to the task, or why that is not known."""
-    if embedding is None or task is None or not task.strip():
+def _similarity(
+    embedding: Embedding | None, task: str | None, own_task: str
+) -> tuple[tuple[float, Embedder] | None, str]:
+    """Return how near the reasoning is to the task and by which embedder here, or why that is not known.
+
+    Near is its brief or its own task, whichever is more above its threshold: that of the embedder here, because whoever
+    signed a vector may write any beside it.
+    """
+    if task is None or not task.strip():
         return None, ""
-    try:
-        return cosine_similarity(embedding, embed_text(task)), ""
-    except Refused as refusal:
-        return None, refusal.message
+    vectors = [embed_text(own_task, best_embedder())] if own_task.strip() else []
+    near, missing = [], ""
+    for vector in [*vectors, *([] if embedding is None else [embedding])]:
+        try:
+            asked = embed_text(task, vector.embedder)
+            near.append((cosine_similarity(vector, asked), asked.embedder))
+        except Refused as refusal:
+            missing = refusal.message
+    return max(near, key=lambda one: one[0] - one[1].threshold, default=None), missing
 
 
 def _gate_problem(level: TransferLevel, fidelities: Mapping[TransferLevel, float]) -> str:

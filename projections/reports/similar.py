@@ -19,6 +19,7 @@ similar_compared_max: Final = 2_000
 unreported_compared_max: Final = 300  # their tasks have no stored vector
 overlap_compared_max: Final = 150
 score_digits: Final = 4
+alike_min: Final = 0.40  # one in a thousand unrelated pairs: here a false alarm costs a reader, not a fetch
 
 Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="What is to be done.")]
 _COLUMNS: Final = (
@@ -102,7 +103,7 @@ def overlapping(moment: Moment, asked: Since) -> Answer:
     pairs: list[tuple[float, Compared, Compared, dict[str, float]]] = []
     for newer, older in combinations(compared, 2):
         scores = {"task": _score(newer.task, older.task), "findings": _score(newer.findings, older.findings)}
-        alike = {what: score for what, score in scores.items() if score > HASH_V1.threshold}
+        alike = {what: score for what, score in scores.items() if score > alike_min}
         if alike:
             pairs.append((max(alike.values()), newer, older, alike))
     pairs.sort(key=lambda pair: (-pair[0], -pair[1].row["event_index"], -pair[2].row["event_index"]))
@@ -133,7 +134,7 @@ def _like(
     for report in compared:
         scores = {"task": _score(wanted, report.task), "findings": _score(wanted, report.findings)}
         like = max(scores, key=scores.__getitem__)
-        if scores[like] > HASH_V1.threshold:
+        if scores[like] > alike_min:
             found.append((report, scores[like], like))
     found.sort(key=lambda each: (-each[1], -each[0].row["event_index"]))
     return found, left_out
@@ -151,7 +152,7 @@ def _unreported(moment: Moment, asked: LikeTask) -> tuple[dict[str, float], int]
     rows = moment.rows(sql, (*where.values, unreported_compared_max))
     wanted = embed_text(asked.task)
     scores = {row["id"]: _score(wanted, embed_text(row["task"])) for row in rows}
-    return {name: score for name, score in scores.items() if score > HASH_V1.threshold}, total - len(rows)
+    return {name: score for name, score in scores.items() if score > alike_min}, total - len(rows)
 
 
 def _reports(moment: Moment, where: Where, count_max: int) -> tuple[list[Compared], int]:
@@ -182,4 +183,4 @@ def _nearest(newer: Compared, older: Compared) -> dict[str, Any]:
 
 def _by(not_compared: int) -> dict[str, Any]:
     embedder = {"name": HASH_V1.name, "version": HASH_V1.version}
-    return {"threshold": HASH_V1.threshold, "embedder": embedder, "not_compared": not_compared}
+    return {"threshold": alike_min, "embedder": embedder, "not_compared": not_compared}

@@ -22,7 +22,7 @@ from consumers.reasoning.compressor.selection import Candidate, Tally, choose
 from consumers.sdk.tokens import Budget
 from ledger.events.brief import Brief, Fact, Layout, Remark, RemarkSort, Sizes
 from projections.briefs.anchors import anchors, evidence_place
-from projections.briefs.embedding import embed_text, pack
+from projections.briefs.embedding import best_embedder, embed_text, pack
 from projections.briefs.fidelity import BRIEF_MAX, HIGH_BAND, measure_indexed
 from projections.briefs.index import GraphIndex, index_graph, spelled
 from projections.briefs.prompt import (
@@ -131,7 +131,7 @@ def measured(brief: Brief, index: GraphIndex) -> Brief:
     brief = replace(brief, fidelity=measure_indexed(index, prompt.prompt))
     # The figure is part of the prompt, so the prompt's size is known only now.
     sizes = Sizes(compressed=to_context_prompt(brief).tokens, full=brief.sizes.full)
-    return replace(brief, sizes=sizes, embedding=pack(embed_text(brief.reasoning_brief)))
+    return replace(brief, sizes=sizes, embedding=pack(embed_text(brief.reasoning_brief, best_embedder())))
 
 
 def _candidates(index: GraphIndex, conclusion: str) -> list[Candidate]:

@@ -156,6 +156,7 @@ def act_on(
         vectors=vectors,
         evidence_refs=_evidence_of(snapshot),
         task=task,
+        own_task="" if task is None or verdict is None else fetch(view, verdict.reasoning_ref).memory.task,
         is_imported=is_imported,
         verdict=verdict,
     )

@@ -12,7 +12,7 @@ from consumers.reasoning.workers import fitting
 from ledger.codec import encode_canonical
 from ledger.events.reasoning import ReasoningBriefed
 from ledger.limits import entry_size_max_bytes
-from projections.briefs.embedding import HASH_V1, cosine_similarity, embed_text, pack, unpack
+from projections.briefs.embedding import best_embedder, cosine_similarity, embed_text, pack, unpack
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 
 
@@ -21,8 +21,8 @@ def test_brief_carries_the_vector_of_its_sentences_and_who_made_it(memory: objec
     brief = compress(memory, TransferLevel.STANDARD)  # type: ignore[arg-type]  # each is a graph
     assert brief.embedding is not None
     vector = unpack(brief.embedding)
-    assert vector.embedder == HASH_V1
-    assert cosine_similarity(vector, embed_text(brief.reasoning_brief)) > 0.99
+    assert vector.embedder == best_embedder()
+    assert cosine_similarity(vector, embed_text(brief.reasoning_brief, vector.embedder)) > 0.99
 
 
 def test_certificate_catches_a_forged_vector() -> None:
