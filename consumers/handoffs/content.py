@@ -47,7 +47,7 @@ def creation(
 
     Raises:
         Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file
-            could hold; as ``find_refs``.
+            could hold; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
     """
     from consumers.handoffs.files.mapping import new_file  # noqa: PLC0415 - a markdown parser that ticks need not
 
@@ -157,12 +157,8 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
 
 
 def changes_of(view: Ask, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event that arguments name, with the values they are to have.
-
-    Raises:
-        Refused: as ``find_refs``.
-    """
-    changes = {name: value for name, value in given.items() if name != "reason"}
+    """Return the fields of an event that arguments name, with the values they are to have."""
+    changes = {name: value for name, value in given.items() if name not in ("reason", "version")}
     if "body" in changes:
         changes["task"] = changes.pop("body")
     if "depends_on" in changes:
@@ -178,10 +174,7 @@ def find_refs(view: Ask, names: Sequence[str]) -> list[str]:
     """Return the refs of reasonings that are named by their id (as it is now), a ref, or the beginning of one.
 
     A whole ref that no reasoning here has is taken as it is: a handoff may rest on a graph of another ledger. Whoever
-    shows it says that it is not here.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    shows it says so.
     """
     refs: dict[str, None] = {}
     for name in names:

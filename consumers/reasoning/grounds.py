@@ -26,10 +26,8 @@ shown_tokens_max: Final = 1_500
 """Tokens of all briefs that stand with one handoff."""
 
 next_tokens_max: Final = 600
-"""Of all that stand with a page of what waits."""
-
 looked_at_max: Final = 16
-"""Reasonings in one answer: each takes 20 ms."""
+"""Of a page of what waits: tokens of all briefs, and reasonings that are looked at, 20 ms each."""
 
 _ELSEWHERE: Final = "no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
 _MAY: Final[dict[Action, str]] = {
@@ -67,11 +65,6 @@ class Grounds:
         self._view, self._left, self._asker = view, tokens, asker
         self._seen: dict[str, Ground] = {}
 
-    @classmethod
-    def told(cls, view: Ask, refs: Iterable[str]) -> list[dict[str, Any]]:
-        """Return what is said of what stands behind something, without briefs."""
-        return cls(view, 0).of(refs)
-
     def of(self, refs: Iterable[str]) -> list[dict[str, Any]]:
         """Return what stands behind something by these refs, as plain values."""
         found: list[Ground] = []
@@ -84,13 +77,12 @@ class Grounds:
             self._left -= ground.tokens
             self._seen[ref] = ground
             found.append(ground)
-        told: list[dict[str, Any]] = msgspec.to_builtins(found)
-        return told
+        return [msgspec.to_builtins(ground) for ground in found]
 
     def shown(self, handoff: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer of ``handoffs.show`` with ``result_reasoning`` and ``reasoning``."""
-        named = {"result_reasoning": handoff["result_refs"], "reasoning": handoff["reasoning_refs"]}
-        return {**handoff, **{name: self.of(refs) for name, refs in named.items()}}
+        results = self.of(handoff["result_refs"])
+        return {**handoff, "result_reasoning": results, "reasoning": self.of(handoff["reasoning_refs"])}
 
     def waiting(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer of ``handoffs.next`` whose items have their ``reasoning``."""

@@ -45,20 +45,14 @@ def visible(text: str) -> str:
     )
 
 
-def told(text: str, indent: str = "      ") -> str:
+def told(text: str, indent: str = "      ", *, is_barred: bool = False) -> str:
     r"""Return what somebody wrote, as it stands among our own words: a line as it is, several each behind a bar.
 
-    >>> told("safe\nstatus  approved")
-    '\n      │ safe\n      │ status  approved'
+    >>> told("safe\nstatus  approved"), told("safe", "", is_barred=True)
+    ('\n      │ safe\n      │ status  approved', '\n│ safe')
     """
-    behind = barred(text, indent)
-    return behind if "\n" in behind[1:] else behind.removeprefix(f"\n{indent}│ ")
-
-
-def barred(text: str, indent: str = "      ") -> str:
-    """Return what somebody wrote, each line of it on a line of its own behind a bar."""
     lines = visible(text.replace("\r\n", "\n").expandtabs(4)).split("\n")
-    return "".join(f"\n{indent}│ {line}" for line in lines)
+    return lines[0] if len(lines) == 1 and not is_barred else "".join(f"\n{indent}│ {line}" for line in lines)
 
 
 def json_text(value: Any, order: Literal["deterministic"] | None = None) -> str:

@@ -210,12 +210,7 @@ def choose(payloads: dict[SentAs, str]) -> tuple[SentAs, dict[SentAs, Size]]:
 
 
 def read_payload(sent_as: str, payload: str, base: ReasoningMemory | None = None) -> ReasoningMemory:
-    """Return the graph that was sent; the caller compares its hash with the whole ref.
-
-    Raises:
-        Refused: ``VERSION_MISMATCH`` when a delta is for another base than the one at hand.
-        Corrupted: ``VERIFICATION_FAILED`` when the payload makes no graph, or another one than it says.
-    """
+    """Return the graph that was sent; the caller compares its hash with the whole ref."""
     try:
         if sent_as == "full":
             return _read_full(payload)

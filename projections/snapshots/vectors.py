@@ -35,11 +35,7 @@ class AssessedVectors(Mapping[str, float]):
 
 
 def read_vectors(given: Mapping[str, Any]) -> Vectors:
-    """Return the vectors that somebody gave under names of any case.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a name that is no vector's, one given twice, or a value that is not 0 to 1.
-    """
+    """Return the vectors that somebody gave under names of any case."""
     values: dict[str, float] = {}
     for name, value in given.items():
         own = name.strip().lower()

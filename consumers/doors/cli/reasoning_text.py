@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 from msgspec.structs import asdict
 
-from consumers.sdk.text import barred, clean, told
+from consumers.sdk.text import clean, told
 from projections.query import prefix_digits_min
 from projections.reasoning.delta import make_delta, measure, write_squashed
 from projections.reasoning.memory import ReasoningMemory
@@ -63,7 +63,9 @@ def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
 def print_grounds(grounds: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
     """Print what stands behind a handoff: of each reasoning what is said of it, its brief, and the way on."""
     for one in grounds:
-        click.echo(f"{indent}{heading} {one['said']}{barred(one['prompt'], indent) if one['prompt'] else ''}")
+        click.echo(
+            f"{indent}{heading} {one['said']}{told(one['prompt'], indent, is_barred=True) if one['prompt'] else ''}"
+        )
         ref = one["reasoning_ref"].partition(":")[2][:prefix_digits_min]
         asks = f"; `baton snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""
         if one["prompt"]:

@@ -124,9 +124,9 @@ def prime(
         lines = [_Item(told), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
         packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "baton key list"))
     packing.add(dead_ends)
-    packing.add(_what_waits(agent, waiting, now))
+    packing.add(waits := _what_waits(agent, waiting, now))
     if briefs := _briefs(waiting, now):
-        packing.add(_Section("reasoning", "The reasoning behind what waits", briefs, len(briefs), waiting["command"]))
+        packing.add(_Section("reasoning", "The reasoning behind what waits", briefs, len(briefs), waits.command))
     if not packing.add_whole(_last_session(view, resumed, session, now)):
         packing.add_or_name(_last_session(view, resume(view, get_blob, detail_level=_LEVELS[1]), session, now))
     return packing.finished()
@@ -223,20 +223,16 @@ def _session_line(view: Ask, agent: str, session: str | None) -> str:
 def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
     try:
         whom = {} if agent is None else {"agent": agent}
-        return with_commands(view("handoffs.next", {"limit": waiting_max, **whom})) | {"command": _next(agent)}
+        return with_commands(view("handoffs.next", {"limit": waiting_max, **whom}))
     except Refused as refusal:
         if refusal.code != "AGENT_UNKNOWN":
             raise
-        return {"items": [], "total": 0, "command": _next(agent)}
-
-
-def _next(agent: str | None) -> str:
-    return "baton next" if agent is None else f"baton next --as {agent}"
+        return {"items": [], "total": 0}
 
 
 def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) -> _Section:
     whom = "" if agent is None else f" for {agent}"
-    command = waiting["command"]
+    command = "baton next" if agent is None else f"baton next --as {agent}"
     items = []
     for number, one in enumerate(waiting["items"], 1):
         whose = f"{one['agent']}: " if agent is None else ""

@@ -10,12 +10,11 @@ from typing import Any, Final
 from consumers.doors.mcp.entries import OnReasoning
 from consumers.reasoning.snapshots.act import act_on
 from consumers.reasoning.snapshots.take import take_snapshot
-from consumers.reasoning.validator.publication import publish, validate_ref
+from consumers.reasoning.validator.publication import offer, validate_ref
 from consumers.reasoning.validator.trees import open_tree, work_tree
 from consumers.sdk.quotation import words_of
 from ledger.author import Author
 from ledger.client import Ask
-from ledger.errors import Refused
 
 problems_max: Final = 5
 
@@ -37,15 +36,8 @@ def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
     tree = work_tree(Path.cwd())
     with open_tree(tree) if tree is not None else nullcontext() as opened:
         done = validate_ref(view, ref, tree=opened)
-    counts = done.report.counts()
-    problems = [issue.message for issue in done.report.issues[:problems_max]]  # which quote the reasoning
-    told: dict[str, Any] = {"passed": done.report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
-    told |= {"tree": done.report.tree.sort, "issues": counts.issues}
-    told["problems"] = words_of(author.name, time.time_ns() // 10**6, problems)
-    try:
-        published = publish(author, view, done)
-    except Refused as refusal:
-        if refusal.code != "NOT_AUTHORIZED":
-            raise
-        return told | {"not_published": refusal.message}
-    return told | {"entry": published.entry, "is_repeat": not published.is_new}
+    report, counts = done.report, done.report.counts()
+    told = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
+    # The messages quote the reasoning.
+    problems = words_of(author.name, time.time_ns() // 10**6, [one.message for one in report.issues[:problems_max]])
+    return {**told, "tree": report.tree.sort, "problems": problems, **offer(author, view, done)}

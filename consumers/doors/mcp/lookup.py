@@ -34,15 +34,6 @@ _chars_a_token_max: Final = 6
 _problems_max: Final = 3
 
 
-class Gate(Answer):
-    """Whether the level's fidelity may be relied on, and the lowest level whose fidelity may."""
-
-    gate: str
-    level: str
-    level_that_passes: str
-    reason: str
-
-
 class Graph(Answer):
     """A page of the whole graph (or of the delta to it), whose hash was recomputed."""
 
@@ -63,7 +54,7 @@ class FetchedReasoning(Quoting):
     exact: bool
     budget: int
     fidelity: float
-    gate: Gate
+    gate: Annotated[dict[str, Any], Field(description="Whether the level may be relied on, and which may.")]
     action: Annotated[
         Action,
         Field(description="act on the brief; act_on_full: on the graph, level full; else a human is asked first."),

@@ -9,8 +9,8 @@ events carry, because step numbers would otherwise make the second call another 
 seed. What happens if we crash after the submission: the events stand, and the repeated call answers with them; a report
 that was still to be made is made by ``baton session sweep``.
 
-A snapshot, a validation and the request for a human are entries, too, and stand alone in their call: each is an act of
-its own, which asks the views first. That keeps the tools at eight, and `fetch_reasoning` one that only reads.
+A snapshot, a validation and the request for a human are entries, too, each alone in its call: so the tools stay eight,
+and `fetch_reasoning` only reads.
 """
 
 from __future__ import annotations

@@ -342,6 +342,7 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
         tree = beside(path, actions.validator_tree)
         workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge).run
     if channels := configured_channels(settings, client=client):
-        behind = partial(Grounds.told, reader.answer)
-        workers["notifier"] = NotifierWorker(client, reader.answer, path / STORE_FILE, channels, behind=behind).run
+        workers["notifier"] = NotifierWorker(
+            client, reader.answer, path / STORE_FILE, channels, behind=lambda refs: Grounds(reader.answer, 0).of(refs)
+        ).run
     return workers

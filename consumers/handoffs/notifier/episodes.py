@@ -92,7 +92,7 @@ TEST: Final = "baton.test"
 title_max_chars: Final = 200
 status_max_chars: Final = 40
 said_max_chars: Final = 400
-reasonings_max: Final = 3
+behind_max: Final = 3
 notification_max_bytes: Final = 16 * 1024
 
 # Where the word is another than the action's own.
@@ -157,7 +157,7 @@ def notification_of(
         data["reasoning"] = [
             {"reasoning_ref": one["reasoning_ref"], "said": _line(one["said"], said_max_chars)}
             | {"words": words_of(one["author"], one["at_ms"], {"conclusion": _line(one["conclusion"])})}
-            for one in behind[:reasonings_max]
+            for one in behind[:behind_max]
         ]
     return Notification(id=identity, title=title, text=text, document=_document(WAITING, began_ms, data))
 

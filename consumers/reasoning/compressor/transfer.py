@@ -260,12 +260,7 @@ class GraphCache:
 
 
 def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None) -> Base:
-    """Return the version that somebody has: from a file, from the cache, or fetched whole now; nothing for None.
-
-    Raises:
-        Refused: ``VERSION_MISMATCH`` when the file holds another version than ``have``; as ``read_graph_file`` and
-            ``fetch``.
-    """
+    """Return the version that somebody has: from a file, from the cache, or fetched whole now; nothing for None."""
     if file is not None:
         memory = read_graph_file(file)
         ref = compute_reasoning_ref(memory)
@@ -284,11 +279,7 @@ def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None)
 
 
 def read_graph_file(path: Path) -> ReasoningMemory:
-    """Return the graph in a file, as `baton reasoning fetch` prints it.
-
-    Raises:
-        Refused: ``NOT_FOUND`` when it cannot be read, ``TOO_LARGE``, or the codes of ``memory_from_dict``.
-    """
+    """Return the graph in a file, as `baton reasoning fetch` prints it."""
     try:
         with path.open("rb") as file:
             text = file.read(graph_size_max_bytes + 1)
@@ -300,11 +291,7 @@ def read_graph_file(path: Path) -> ReasoningMemory:
 
 
 def read_graph(text: bytes) -> ReasoningMemory:
-    """Return the graph that its canonical bytes describe.
-
-    Raises:
-        Refused: the strict JSON codes, those of ``memory_from_dict``, or ``UNKNOWN_FIELD``.
-    """
+    """Return the graph that its canonical bytes describe."""
     memory, unknown = memory_from_dict(check_strict(text))
     if unknown:
         raise Refused("UNKNOWN_FIELD", f"a graph has no {', '.join(unknown)}", field=next(iter(unknown)))
@@ -346,11 +333,7 @@ def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T])
 
 
 def read_answer(answer: dict[str, Any], form: type[T]) -> T:
-    """Return the answer of a view as the type that it should have.
-
-    Raises:
-        Corrupted: ``VERIFICATION_FAILED`` when it has not.
-    """
+    """Return the answer of a view as the type that it should have."""
     try:
         return msgspec.convert(answer, form)
     except msgspec.ValidationError as error:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch, find_answer
+from consumers.reasoning.compressor.transfer import fetch, find_answer
 from consumers.reasoning.snapshots.take import receive_snapshot
 from consumers.sdk.text import cut
 from ledger.author import Author, Draft
@@ -56,6 +56,7 @@ from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context
 from projections.validations.queries import LatestVerdict, Outcome, Voice
 
 if TYPE_CHECKING:
+    from consumers.reasoning.validator.report import ValidationReport
     from consumers.reasoning.validator.trees import Tree
 
 Action: TypeAlias = Literal["act", "act_on_full", "human_review_required"]
@@ -83,14 +84,6 @@ class Review(msgspec.Struct, frozen=True):
     answered_by: str | None = None
 
 
-class OwnRun(msgspec.Struct, frozen=True):
-    """What the receiver found himself, in the tree that he brought."""
-
-    passed: bool
-    text: str
-    problems: list[str]
-
-
 class Decision(msgspec.Struct, frozen=True):
     """What the receiver may do, and why: the rule that fired (None for ``act``), the level sent and its gate.
 
@@ -112,7 +105,7 @@ class Decision(msgspec.Struct, frozen=True):
     graph: ReasoningMemory | None = None
     validation: Voice | None = None
     review: Review | None = None
-    own: OwnRun | None = None
+    own: ValidationReport | None = None
     is_imported: bool = False
 
     @property
@@ -160,13 +153,17 @@ def act_on(
         is_imported=is_imported,
         verdict=verdict,
     )
-    own = None if tree is None or verdict is None else _run_own(view, verdict.reasoning_ref, tree)
+    own = None
+    if tree is not None and verdict is not None:
+        from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only who brings a tree
+
+        own = validate_ref(view, verdict.reasoning_ref, tree=tree).report
     rule = answer.rule
     if rule is None and own is not None and not own.passed:
         rule = FetchRule(_OWN, "The receiver's own validation failed.")
     prompt = to_context_prompt(snapshot, sent)
     decided = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
-    decided = replace(decided, is_imported=is_imported, reasons=[] if own is None else [own.text])
+    decided = replace(decided, is_imported=is_imported, reasons=[] if own is None else [_said(own)])
     return decided if rule is None else _held_up(view, decided, author or asker, task)
 
 
@@ -174,12 +171,19 @@ def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str |
     """Return the decision where a rule fired: on the graph if it was validated, else a human's."""
     verdict, own, found, rule = decided.verdict, decided.own, decided.reasons, decided.rule
     assert rule is not None  # noqa: S101 - as is said
-    passing, fetched, problems = _validate(view, decided.snapshot, verdict)
-    decided = replace(decided, graph=None if fetched is None else fetched.memory)
+    ref, passing = decided.snapshot.reasoning_ref, None
+    if ref is None:
+        problems = ["There is no reasoning that somebody could validate."]
+    elif verdict is None:
+        problems = [f"The full reasoning {short_ref(ref)} is not in this ledger."]
+    else:
+        passing, problems = check_verdict(verdict)
+        decided = replace(decided, graph=fetch(view, ref).memory)
     if not problems and passing is not None and (own is None or own.passed):
         said = f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}."
         return replace(decided, action="act_on_full", reasons=[rule.reason, said, *found], validation=passing)
-    reasons = [rule.reason, *problems, *found, *([] if own is None else own.problems)]
+    found += [] if own is None else [f"The receiver's own validation: {issue.message}" for issue in own.issues]
+    reasons = [rule.reason, *problems, *found]
     request = _request(decided, reasons, verdict, task)
     causes = [event_id for event_id in (decided.snapshot.event_id, *request.validations) if event_id]
     review = None if who is None else _ask_human(who, view, request, _grounds(decided), causes)
@@ -191,7 +195,7 @@ def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str |
 
 def describe(decision: Decision) -> dict[str, Any]:
     """Return what a receiver wants to know of a decision, as plain values."""
-    snapshot, report = decision.snapshot, decision.validation
+    snapshot, report, own = decision.snapshot, decision.validation, decision.own
     graph = decision.graph if decision.may_act else None
     plain: dict[str, Any] = msgspec.to_builtins(decision.prompt)
     return plain | {
@@ -209,7 +213,7 @@ def describe(decision: Decision) -> dict[str, Any]:
         "rejected": msgspec.to_builtins(snapshot.rejected),
         "gate": msgspec.to_builtins(decision.gate),
         "reasons": decision.reasons,
-        "own_validation": msgspec.to_builtins(decision.own),
+        "own_validation": None if own is None else {"passed": own.passed, "text": _said(own)},
         "graph": None if graph is None else msgspec.to_builtins(graph.to_dict(), str_keys=True),
         "verdict": msgspec.to_builtins(decision.verdict),
         "validation": None
@@ -258,31 +262,9 @@ def _evidence_of(snapshot: EnhancedEpistemicSnapshot) -> list[str]:
     return list(dict.fromkeys([*snapshot.evidence_refs, *snapshot.top_evidence_refs, *shown]))
 
 
-def _validate(
-    view: Ask, snapshot: EnhancedEpistemicSnapshot, verdict: LatestVerdict | None
-) -> tuple[Voice | None, Fetched | None, list[str]]:
-    """Fetch the graph, and return who validated it and what speaks against acting on it (nothing: it holds)."""
-    if snapshot.reasoning_ref is None:
-        return None, None, ["There is no reasoning that somebody could validate."]
-    try:
-        fetched = fetch(view, snapshot.reasoning_ref)
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        return None, None, [f"The full reasoning {short_ref(snapshot.reasoning_ref)} is not in this ledger."]
-    passing, problems = check_verdict(verdict)
-    return passing, fetched, problems
-
-
-def _run_own(view: Ask, ref: str, tree: Tree) -> OwnRun:
-    from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only who brings a tree needs it
-
-    report = validate_ref(view, ref, tree=tree).report
-    counts = report.counts()
-    stand = f"{counts.evidence_ok} of {counts.evidence} references stand"
-    problems = [f"The receiver's own validation: {issue.message}" for issue in report.issues]
-    word = "passed" if report.passed else "failed"
-    return OwnRun(report.passed, f"The receiver's own validation {word}: {stand}.", problems)
+def _said(own: ValidationReport) -> str:
+    counts, word = own.counts(), "passed" if own.passed else "failed"
+    return f"The receiver's own validation {word}: {counts.evidence_ok} of {counts.evidence} references stand."
 
 
 def _grounds(decided: Decision) -> list[str]:

@@ -63,11 +63,7 @@ def take_snapshot(
     context: str | None = None,
     vectors: Mapping[str, Any] | None = None,
 ) -> EnhancedEpistemicSnapshot:
-    """Sign and append a snapshot, and return it (see ``assemble``).
-
-    Raises:
-        Refused: as ``assemble``; it was not admitted, or the key cannot be used. Unavailable: see ``Client.submit``.
-    """
+    """Sign and append a snapshot, and return it (see ``assemble``)."""
     data, causes = assemble(view, session=session, reasoning=reasoning, domain=domain, context=context, vectors=vectors)
     name = snapshot_id or secrets.token_hex(_id_bytes)
     ids = [read_event(index, author.client.entry(index)).id for index in causes]

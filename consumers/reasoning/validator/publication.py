@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -81,6 +81,17 @@ def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge 
         fetched.memory, earlier=former.data.evidence if former else ()
     )
     return Validated(shown.id, fetched, report)
+
+
+def offer(author: Author, view: Ask, validated: Validated, *, must: bool = False) -> dict[str, Any]:
+    """Publish a report; an agent that may not publish it, and need not, only hears why."""
+    try:
+        index, is_new = publish(author, view, validated)
+    except Refused as refusal:
+        if must or refusal.code != "NOT_AUTHORIZED":
+            raise
+        return {"not_published": refusal.message}
+    return {"published": index} if is_new else {"same_as": index, "not_published": f"same as entry {index}"}
 
 
 def publish(author: Author, view: Ask, validated: Validated) -> Published:

@@ -191,7 +191,7 @@ def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: 
 def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publish: bool | None, judge: bool) -> None:
     """Check evidence, assumptions and structure of a reasoning before anybody acts on it."""
     from consumers.reasoning.validator.judge import ModelJudge  # noqa: PLC0415 - only this verb validates
-    from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only this verb validates
+    from consumers.reasoning.validator.publication import offer, validate_ref  # noqa: PLC0415 - only this verb validates
     from consumers.reasoning.validator.trees import open_tree, work_tree  # noqa: PLC0415 - only this verb validates
 
     tree = tree or work_tree(Path.cwd())
@@ -203,21 +203,8 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
         done = validate_ref(app.query_with, ref, tree=opened, judge=ModelJudge(asked_model(app)) if judge else None)
     data = done.report.to_dict() | {"reasoning_id": done.reasoning_id, "published": None}
     if publish or (publish is None and app.settings().agent is not None):
-        data |= publish_report(app, done, asked=publish is True)
+        data |= offer(app.author(), app.query_with, done, must=publish is True)
     conclude(app, done, data)
-
-
-def publish_report(app: App, done: Validated, *, asked: bool) -> dict[str, Any]:
-    """Publish a report; where nobody asked for that, an agent that may not publish it only hears why."""
-    from consumers.reasoning.validator.publication import publish  # noqa: PLC0415 - only this verb validates
-
-    try:
-        index, is_new = publish(app.author(), app.query_with, done)
-    except Refused as refusal:
-        if asked or refusal.code != "NOT_AUTHORIZED":
-            raise
-        return {"not_published": refusal.message}
-    return {"published": index} if is_new else {"same_as": index, "not_published": f"same as entry {index}"}
 
 
 def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:

@@ -192,7 +192,7 @@ def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> No
     if refs := [ref for one in data for ref in getattr(one, "reasoning_refs", ())]:
         from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - few acts name a reasoning
 
-        answer["reasoning"] = Grounds.told(app.query_with, refs)
+        answer["reasoning"] = Grounds(app.query_with, 0).of(refs)
 
     def text() -> None:
         click.echo(f"{name} is {found['status']} (entry {at})")

@@ -6,7 +6,6 @@ import contextlib
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +105,15 @@ def run(app: App, *, existing: bool, once: bool) -> None:
     configure_logging(verbose=False)
     client = app.client()
     trust.demand(app.settings().home, client)
-    behind = partial(Grounds.told, app.query_with)
-    worker = NotifierWorker(client, app.query_with, _store_path(app), channels, notify_existing=existing, behind=behind)
+    view = app.query_with
+    worker = NotifierWorker(
+        client,
+        view,
+        _store_path(app),
+        channels,
+        notify_existing=existing,
+        behind=lambda refs: Grounds(view, 0).of(refs),
+    )
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]
     app.show("notifying", {"channels": names}, lambda: click.echo(f"notifying by {', '.join(names)}"))

@@ -256,15 +256,11 @@ def read_refs(entry: MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
     names = [part.strip().strip("`<>").strip() for part in _ID_PARTS.split(entry.value)] if entry else []
     named = {name: re.match(REF_PATTERN, name) is not None for name in names if not is_none(name)}
     refs = [name for name, is_ref in named.items() if is_ref]
-    line = entry.line if entry else 1
-    problems = [
-        Problem(line, f"Reasoning names {quoted(name)}, which is no whole ref (sha256:…): it counts for nothing")
-        for name, is_ref in named.items()
-        if not is_ref
-    ]
+    strange = [quoted(name) for name, is_ref in named.items() if not is_ref]
+    said = [f"Reasoning names {name}, which is no whole ref (sha256:…): it counts for nothing" for name in strange]
     if len(refs) > reasoning_refs_max:
-        problems.append(Problem(line, f"Reasoning names {len(refs)} refs: the first {reasoning_refs_max} count"))
-    return tuple(refs[:reasoning_refs_max]), problems
+        said.append(f"Reasoning names {len(refs)} refs: the first {reasoning_refs_max} count")
+    return tuple(refs[:reasoning_refs_max]), [Problem(entry.line if entry else 1, text) for text in said]
 
 
 def is_handoff_id(name: str) -> bool:

@@ -85,9 +85,9 @@ def test_every_change_of_the_code_is_a_verdict_and_what_fails_asks_a_human(own_h
         for text, stand, action in [(CODE, 3, "act"), (changed, 1, "human_review_required")] * 2 + [(CODE, 3, "act")]:
             check_out(work_tree) if text == CODE else code.write_text(text)
             done = await validated(call, "expiry")
-            assert (done["stand"], done["references"], done["is_repeat"]) == (stand, 3, False)
-            assert (await validated(call, "expiry"))["is_repeat"]
-            entries.append(done["entry"])
+            assert (done["stand"], done["references"]) == (stand, 3)
+            assert (await validated(call, "expiry"))["same_as"] == done["published"]
+            entries.append(done["published"])
             fetched = (await call("fetch_reasoning", ref="expiry")).data
             assert fetched["action"] == action
             assert fetched["verdict"]["text"].startswith(f"{stand} of 3 stand, ")

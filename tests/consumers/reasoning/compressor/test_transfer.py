@@ -41,7 +41,7 @@ class Server:
             "payload": write_full(memory),
             "sizes": {},
         }
-        self.shown = {"domain": "security_audit", "author": "alice", "updated_ms": 7}
+        self.shown = {"domain": "security_audit", "author": "alice", "updated_ms": 7, "version": 3, "asked_version": 3}
         self.best = None if brief is None else answered({"brief": msgspec.to_builtins(brief)})
         self.domains = ["security_audit"]
 
