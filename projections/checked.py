@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.checked import CheckedStream, unproven
-from ledger.client import Client, rows_per_page
+from ledger.client import Client, every_row
 from ledger.events.body import Event
 from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.lifecycle.clock import ledger_now
@@ -112,13 +112,14 @@ class _Question:
                 self._read(f"agent/{name}")  # since then its handoffs wait
         agents = {name for _, _, name in named if self._agent(name) is not None}
         with self._folded(("handoffs", "reviews"), agents) as moment:
-            waiting: dict[Any, Any] = {}
-            for agent in agents:
-                asked: dict[str, Any] = {"agent": agent, "limit": rows_per_page}
-                answer = marked(moment, _QUEUE, found.run(moment, msgspec.convert(asked, found.arguments)))
-                waiting |= {(item["kind"], item["id"], agent): item for item in answer["items"]}
-        items = [waiting[name] for name in named if name in waiting]
-        return page | {"items": items, "total": page["total"] - len(named) + len(items), "as_of": self._as_of()}
+
+            def ask(_: str, asked: dict[str, Any]) -> Answer:
+                return marked(moment, _QUEUE, found.run(moment, msgspec.convert(asked, found.arguments)))
+
+            items = (item for agent in agents for item in every_row(ask, _QUEUE, "items", {"agent": agent}))
+            waiting = {(item["kind"], item["id"], item["agent"]): item for item in items}
+        kept = [waiting[name] for name in named if name in waiting]
+        return page | {"items": kept, "total": page["total"] - len(named) + len(kept), "as_of": self._as_of()}
 
     @contextmanager
     def _folded(self, names: Iterable[str], agents: Collection[str] = ()) -> Iterator[Moment]:
