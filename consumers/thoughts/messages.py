@@ -69,7 +69,7 @@ def _generated(
     state: TreeState, asked: kinds.GeneratePayload, thinker: Thinker
 ) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
     path = tree.path_to(state, asked.parent_node.id)
-    answer = thinker.generate(path, asked.generation_strategy, asked.num_candidates, asked.context)
+    answer = thinker.generate(path, asked)
     if isinstance(answer, kinds.GeneratedPayload):
         answer = msgspec.structs.replace(answer, candidates=answer.candidates[: asked.num_candidates])
     payload, failure = _checked(answer, kinds.GeneratedPayload)
@@ -84,7 +84,7 @@ def _evaluated(
 ) -> tuple[kinds.ResultsPayload | None, kinds.Failure | None]:
     ids = {node.id for node in asked.candidates}
     paths = [tree.path_to(state, node.id) for node in asked.candidates]
-    answer = thinker.evaluate(paths, asked.evaluation_strategy, asked.evaluation_criteria, asked.context)
+    answer = thinker.evaluate(paths, asked)
     if isinstance(answer, kinds.ResultsPayload):
         by_id = {judged.node_id: judged for judged in answer.evaluations if judged.node_id in ids}
         answer = msgspec.structs.replace(

@@ -1,10 +1,11 @@
 """Thinkers: what thinks behind the decomposer, the generator, the evaluator and the synthesizer.
 
     >>> from consumers.thoughts.thinkers.game24 import Game24
-    >>> from ledger.events.tot import GenerationContext, ThoughtNode
+    >>> from ledger.events.tot import GeneratePayload, GenerationContext, ThoughtNode
     >>> problem = "用4、9、10、13得到24"
     >>> root = ThoughtNode(id="root", depth=0, content=problem)
-    >>> answer = Game24().generate([root], "sequential_proposal", 2, GenerationContext(problem=problem))
+    >>> asked = GeneratePayload(root, "sequential_proposal", 2, GenerationContext(problem=problem))
+    >>> answer = Game24().generate([root], asked)
     >>> [candidate.content for candidate in answer.candidates]
     ['13 - 10 = 3, 剩余: 3, 4, 9', '13 + 10 = 23, 剩余: 4, 9, 23']
 
@@ -50,19 +51,11 @@ class Thinker(Protocol):
         """Return the shape of a problem."""
         ...
 
-    def generate(
-        self, path: Path, strategy: kinds.GenerationStrategy, k: int, context: kinds.GenerationContext
-    ) -> kinds.GeneratedPayload | kinds.Failure:
-        """Return up to ``k`` thoughts that could follow the last node of ``path``; none at a dead end."""
+    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+        """Return up to ``num_candidates`` thoughts that could follow the last node of ``path``; none at a dead end."""
         ...
 
-    def evaluate(
-        self,
-        paths: Sequence[Path],
-        strategy: kinds.EvaluationStrategy,
-        criteria: Sequence[str],
-        context: kinds.EvaluationContext,
-    ) -> kinds.ResultsPayload | kinds.Failure:
+    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         """Return what the last node of each path is worth, 0 to 10, their ranking, and which should be pruned."""
         ...
 
@@ -111,11 +104,9 @@ class ProgramThinker(ABC, Generic[P]):
         read = self._read(problem)
         return read if isinstance(read, kinds.Failure) else self._shape(read)
 
-    def generate(
-        self, path: Path, strategy: kinds.GenerationStrategy, k: int, context: kinds.GenerationContext
-    ) -> kinds.GeneratedPayload | kinds.Failure:
-        """Return the first ``k`` proposals, with the temporary ids cand_1, cand_2 …."""
-        read = self._read(path[0].content)
+    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+        """Return the first proposals, with the temporary ids cand_1, cand_2 …."""
+        read, k = self._read(path[0].content), asked.num_candidates
         texts = read if isinstance(read, kinds.Failure) else self._proposals(path, read, k)
         if isinstance(texts, kinds.Failure):
             return texts
@@ -123,17 +114,12 @@ class ProgramThinker(ABC, Generic[P]):
             kinds.Candidate(temp_id=f"cand_{number}", content=content, action_type=action_type)
             for number, (content, action_type) in enumerate(islice(texts, min(k, candidates_max)), 1)
         ]
-        return kinds.GeneratedPayload(candidates=candidates, llm_calls=k if strategy == "independent_sampling" else 1)
+        calls = k if asked.generation_strategy == "independent_sampling" else 1
+        return kinds.GeneratedPayload(candidates=candidates, llm_calls=calls)
 
-    def evaluate(
-        self,
-        paths: Sequence[Path],
-        strategy: kinds.EvaluationStrategy,
-        criteria: Sequence[str],
-        context: kinds.EvaluationContext,
-    ) -> kinds.ResultsPayload | kinds.Failure:
+    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         """Return what the last node of each path is worth."""
-        read = self._read(paths[0][0].content)
+        read, strategy = self._read(paths[0][0].content), asked.evaluation_strategy
         return read if isinstance(read, kinds.Failure) else ranked(self._judged(paths, read, strategy), strategy)
 
     def is_solution(self, path: Path) -> bool:

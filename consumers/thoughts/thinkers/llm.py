@@ -99,41 +99,35 @@ class LlmThinker:
             return msgspec.convert(msgspec.structs.asdict(answer), kinds.Decomposition)
         return _failure(_code_of(answer), answer)
 
-    def generate(
-        self, path: Path, strategy: kinds.GenerationStrategy, k: int, context: kinds.GenerationContext
-    ) -> kinds.GeneratedPayload | kinds.Failure:
-        """Return up to ``k`` thoughts: one call that proposes them all, or k calls that each sample one."""
-        k = min(k, candidates_max)
+    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+        """Return up to k thoughts: one call that proposes them all, or k calls that each sample one."""
+        k, context = min(asked.num_candidates, candidates_max), asked.context
+        is_one_call = asked.generation_strategy == "sequential_proposal"
         about = {"problem": context.problem, "goal": context.goal, "constraints": context.constraints}
         about |= {"steps_so_far": [node.content for node in path[1:]]}
-        calls = [(k, "")] if strategy == "sequential_proposal" else [(1, f" This is sample {n + 1}.") for n in range(k)]
+        calls = [(k, "")] if is_one_call else [(1, f" This is sample {n + 1}.") for n in range(k)]
         thoughts: list[_Thought] = []
         for count, which in calls:
-            asked = (
+            question = (
                 f"Propose {count} different next step(s), at most {thought_max_chars} characters each.{which}"
                 ' {"candidates": [{"content": "…", "action_type": "…", "is_solution": whether it solves the problem}]}'
             )
-            answer = self._ask(asked, about, _Thoughts)
+            answer = self._ask(question, about, _Thoughts)
             if not isinstance(answer, _Thoughts):
                 return _failure("GENERATION_FAILED", answer)
             thoughts += answer.candidates[:count]
         return kinds.GeneratedPayload(candidates=_kept(thoughts, k), llm_calls=len(calls))
 
-    def evaluate(
-        self,
-        paths: Sequence[Path],
-        strategy: kinds.EvaluationStrategy,
-        criteria: Sequence[str],
-        context: kinds.EvaluationContext,
-    ) -> kinds.ResultsPayload | kinds.Failure:
+    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         """Return the model's scores: one call a path, or one call that compares them all."""
-        about: dict[str, Any] = {"problem": context.problem, "goal": context.goal, "criteria": list(criteria)}
+        strategy, context = asked.evaluation_strategy, asked.context
+        about = {"problem": context.problem, "goal": context.goal, "criteria": asked.evaluation_criteria}
         candidates = [{"node_id": path[-1].id, "steps": [node.content for node in path[1:]]} for path in paths]
         form = '"score": 0 to 10, "confidence": 0 to 1, "reasoning": "…"'
         evaluations: list[kinds.NodeEvaluation] = []
         if strategy == "comparative_voting":
-            asked = f'Compare the candidates. {{"evaluations": [{{"node_id": "…", {form}}}]}}'
-            answer = self._ask(asked, about | {"candidates": candidates}, _JudgedAll)
+            question = f'Compare the candidates. {{"evaluations": [{{"node_id": "…", {form}}}]}}'
+            answer = self._ask(question, about | {"candidates": candidates}, _JudgedAll)
             if not isinstance(answer, _JudgedAll):
                 return _evaluation_failure(answer)
             by_id = {judged.node_id: judged for judged in answer.evaluations}

@@ -9,7 +9,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import pytest
-from tot_driver import solve
+from tot_driver import judged_by, solve, wanted
 
 from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.thinkers.game24 import Game24
@@ -184,27 +184,29 @@ def test_wrong_claim_is_worth_nothing() -> None:
         path_of("13 × 10 = 130, 剩余: 4, 9, 130"),
     ]
     context = EvaluationContext(problem=CHINESE, current_depth=1, max_depth=3)
-    wrong, good, hopeless = Game24().evaluate(paths, "independent_scoring", [], context).evaluations
+    wrong, good, hopeless = Game24().evaluate(paths, judged_by(paths, "independent_scoring", [], context)).evaluations
     assert (wrong.score, wrong.dimension_scores["correctness"]) == (0.0, 0.0)
     assert good.score > 5 > hopeless.score > 0
 
 
 def test_candidates_are_deterministic_distinct_and_no_more_than_asked() -> None:
     root = SOLVING[:1]
-    every = Game24().generate(root, "sequential_proposal", 64, CONTEXT)
+    every = Game24().generate(root, wanted(root, "sequential_proposal", 64, CONTEXT))
     contents = [one.content for one in every.candidates]
     assert "13 - 9 = 4, 剩余: 4, 4, 10" in contents
     assert len({content.partition("剩余")[2] for content in contents}) == len(contents)
-    five = Game24().generate(root, "independent_sampling", 5, CONTEXT)
-    assert five == Game24().generate(root, "independent_sampling", 5, CONTEXT)
+    five = Game24().generate(root, wanted(root, "independent_sampling", 5, CONTEXT))
+    assert five == Game24().generate(root, wanted(root, "independent_sampling", 5, CONTEXT))
     assert (len(five.candidates), five.llm_calls, every.llm_calls) == (5, 5, 1)
 
 
 def test_what_is_beyond_exact_reach_is_said_to_be_unknown() -> None:
     thinker, problem = Game24(), "1 2 3 4 5 6"
     root = ThoughtNode(id="root", depth=0, content=problem)
-    [one] = thinker.generate([root], "sequential_proposal", 1, CONTEXT).candidates
+    [one] = thinker.generate([root], wanted([root], "sequential_proposal", 1, CONTEXT)).candidates
     node = ThoughtNode(id="a", depth=1, parent_id="root", content=one.content)
     context = EvaluationContext(problem=problem, current_depth=1, max_depth=5)
-    [judged] = thinker.evaluate([[root, node]], "independent_scoring", [], context).evaluations
+    [judged] = thinker.evaluate(
+        [[root, node]], judged_by([[root, node]], "independent_scoring", [], context)
+    ).evaluations
     assert (judged.score, judged.confidence) == (5.0, 0.3)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import llm_stub
 import msgspec
 import pytest
-from tot_driver import solve
+from tot_driver import judged_by, solve, wanted
 from tot_playing import check, events
 
 from consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
@@ -57,7 +57,7 @@ def thoughts(*contents: str, solved: str = "") -> dict[str, Any]:
 
 
 def generate(thinker: LlmThinker, k: int = 3, strategy: Any = "sequential_proposal") -> Any:
-    return thinker.generate(ROOT, strategy, k, CONTEXT)
+    return thinker.generate(ROOT, wanted(ROOT, strategy, k, CONTEXT))
 
 
 def test_proposal_is_one_call_and_sampling_is_k(vendor: Any, thinker: LlmThinker, stub: Any) -> None:
@@ -97,7 +97,7 @@ def test_evaluation_that_the_endpoint_would_not_take_is_neither_late_nor_malform
     vendor: Any, thinker: LlmThinker, stub: Any, status: int, *, recoverable: bool
 ) -> None:
     vendor.script = [stub.Reply(status)]
-    failure = thinker.evaluate(PATHS, "comparative_voting", [], JUDGING)
+    failure = thinker.evaluate(PATHS, judged_by(PATHS, "comparative_voting", [], JUDGING))
     assert isinstance(failure, Failure)
     assert (failure.code, failure.recoverable) == ("LLM_UNAVAILABLE", recoverable)
 
@@ -117,20 +117,22 @@ def test_endpoint_that_refuses_is_not_asked_again(vendor: Any, thinker: LlmThink
 
 def test_slow_evaluation_times_out(vendor: Any, stub: Any) -> None:
     vendor.script = [stub.never()]
-    failure = thinker_of(vendor, timeout_s=0.3).evaluate(PATHS, "comparative_voting", [], JUDGING)
+    failure = thinker_of(vendor, timeout_s=0.3).evaluate(PATHS, judged_by(PATHS, "comparative_voting", [], JUDGING))
     assert (failure.code, failure.recoverable) == ("EVALUATION_TIMEOUT", True)
 
 
 @pytest.mark.parametrize("score", [11, -1, "8", None])
 def test_score_outside_the_scale_is_refused(vendor: Any, thinker: LlmThinker, stub: Any, score: Any) -> None:
     vendor.script = [stub.says_json({"score": score, "confidence": 0.5})]
-    assert thinker.evaluate(PATHS[:1], "independent_scoring", [], JUDGING).code == "INVALID_FORMAT"
+    assert (
+        thinker.evaluate(PATHS[:1], judged_by(PATHS[:1], "independent_scoring", [], JUDGING)).code == "INVALID_FORMAT"
+    )
 
 
 def test_vote_is_one_call_and_strangers_are_dropped(vendor: Any, thinker: LlmThinker, stub: Any) -> None:
     judged = [{"node_id": id_, "score": score, "confidence": 1} for id_, score in (("a", 2), ("b", 8), ("z", 10))]
     vendor.script = [stub.says_json({"evaluations": judged})]
-    voted = thinker.evaluate(PATHS, "comparative_voting", ["progress"], JUDGING)
+    voted = thinker.evaluate(PATHS, judged_by(PATHS, "comparative_voting", ["progress"], JUDGING))
     assert (voted.ranking, voted.llm_calls) == (["b", "a"], 1)
 
 

@@ -30,13 +30,13 @@ class Written:
     def decompose(self, problem, task_type):
         return kinds.Decomposition(thought_granularity="letter", intermediate_steps=[], depth_estimate=3)
 
-    def generate(self, path, strategy, k, context):
+    def generate(self, path, asked):
         told = [
             kinds.Candidate(temp_id=f"t_{content}", content=content) for content, _ in TREE.get(path[-1].content, ())
         ]
-        return kinds.GeneratedPayload(candidates=told[:k], llm_calls=1)
+        return kinds.GeneratedPayload(candidates=told[: asked.num_candidates], llm_calls=1)
 
-    def evaluate(self, paths, strategy, criteria, context):
+    def evaluate(self, paths, asked):
         scores = {content: score for children in TREE.values() for content, score in children}
         judged = [
             kinds.NodeEvaluation(node_id=path[-1].id, score=scores[path[-1].content], confidence=1.0) for path in paths

@@ -173,50 +173,50 @@ class Bad(Game24):
 
 
 class Flood(Bad):
-    def generate(self, path, strategy, k, context):
+    def generate(self, path, asked):
         many = [kinds.Candidate(temp_id=f"c{n}", content=f"thought {n}") for n in range(10_000)]
         return kinds.GeneratedPayload(candidates=many, llm_calls=1)
 
 
 class Silent(Bad):
-    def generate(self, path, strategy, k, context):
+    def generate(self, path, asked):
         return kinds.GeneratedPayload(candidates=[], llm_calls=1)
 
 
 class Failing(Bad):
     asked = 0
 
-    def generate(self, path, strategy, k, context):
+    def generate(self, path, asked):
         self.asked += 1
         return kinds.Failure(code="GENERATION_FAILED", message="no", recoverable=True)
 
 
 class Recovering(Failing):
-    def generate(self, path, strategy, k, context):
-        failure = super().generate(path, strategy, k, context)
-        return failure if self.asked % 3 else Game24.generate(self, path, strategy, k, context)
+    def generate(self, path, asked):
+        failure = super().generate(path, asked)
+        return failure if self.asked % 3 else Game24.generate(self, path, asked)
 
 
 class Excited(Bad):
-    def evaluate(self, paths, strategy, criteria, context):
-        said = super().evaluate(paths, strategy, criteria, context)
+    def evaluate(self, paths, asked):
+        said = super().evaluate(paths, asked)
         return msgspec.structs.replace(
             said, evaluations=[msgspec.structs.replace(one, score=11.0) for one in said.evaluations]
         )
 
 
 class Mute(Bad):
-    def evaluate(self, paths, strategy, criteria, context):
+    def evaluate(self, paths, asked):
         return kinds.ResultsPayload(evaluations=[kinds.NodeEvaluation(node_id="stranger", score=9, confidence=1)])
 
 
 class Late(Bad):
-    def evaluate(self, paths, strategy, criteria, context):
+    def evaluate(self, paths, asked):
         return kinds.Failure(code="EVALUATION_TIMEOUT", message="late", recoverable=True)
 
 
 class Twins(Bad):
-    def generate(self, path, strategy, k, context):
+    def generate(self, path, asked):
         twin = kinds.Candidate(temp_id="same", content="a")
         return kinds.GeneratedPayload(candidates=[twin, msgspec.structs.replace(twin, content="b")])
 
@@ -226,11 +226,11 @@ class Credulous(Bad):
 
     _TOLD = ("13 - 9 = 5, 剩余: 4, 5, 10", "10 - 4 = 6, 剩余: 5, 6", "6 × 5 = 24, 剩余: 24")
 
-    def generate(self, path, strategy, k, context):
+    def generate(self, path, asked):
         told = kinds.Candidate(temp_id="c1", content=self._TOLD[len(path) - 1])
         return kinds.GeneratedPayload(candidates=[told], llm_calls=1)
 
-    def evaluate(self, paths, strategy, criteria, context):
+    def evaluate(self, paths, asked):
         judged = [kinds.NodeEvaluation(node_id=path[-1].id, score=10.0, confidence=1.0) for path in paths]
         return kinds.ResultsPayload(evaluations=judged, llm_calls=1)
 

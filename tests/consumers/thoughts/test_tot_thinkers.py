@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tot_driver import solve
+from tot_driver import judged_by, solve, wanted
 
 from consumers.thoughts.thinkers.debugging import Debugging, run
 from consumers.thoughts.thinkers.planning import Planning, moves
@@ -42,7 +42,7 @@ def test_what_is_no_task_of_blocks_is_refused(problem: str) -> None:
 
 def test_state_that_the_path_has_seen_is_not_proposed_again() -> None:
     path = path_of(SUSSMAN, "move C from A to table")
-    told = Planning().generate(path, "sequential_proposal", 64, GenerationContext(problem=SUSSMAN))
+    told = Planning().generate(path, wanted(path, "sequential_proposal", 64, GenerationContext(problem=SUSSMAN)))
     contents = [one.content for one in told.candidates]
     assert "move B from table to C" in contents
     assert "move C from table to A" not in contents
@@ -54,7 +54,7 @@ def test_state_that_the_path_has_seen_is_not_proposed_again() -> None:
 def test_move_that_cannot_be_made_is_worth_nothing_and_named(move: str) -> None:
     path = path_of(SUSSMAN, move)
     context = EvaluationContext(problem=SUSSMAN, current_depth=1, max_depth=6)
-    [judged] = Planning().evaluate([path], "independent_scoring", [], context).evaluations
+    [judged] = Planning().evaluate([path], judged_by([path], "independent_scoring", [], context)).evaluations
     assert judged.score == 0.0
     assert not Planning().is_solution(path)
     verification = Planning().synthesize(path, SUSSMAN).verification
@@ -98,6 +98,6 @@ def test_votes_go_to_what_comes_nearest() -> None:
     near, far = "token 4 `3` should be `4`", "token 4 `3` should be `1`"
     paths = [[*path_of(FAULTY), ThoughtNode(id=id_, depth=1, content=said)] for id_, said in (("a", far), ("b", near))]
     context = EvaluationContext(problem=FAULTY, current_depth=1, max_depth=3)
-    voted = Debugging().evaluate(paths, "comparative_voting", [], context)
+    voted = Debugging().evaluate(paths, judged_by(paths, "comparative_voting", [], context))
     assert voted.ranking == ["b", "a"]
     assert (voted.llm_calls, "0 votes" in voted.evaluations[0].reasoning) == (1, True)

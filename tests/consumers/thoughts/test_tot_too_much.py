@@ -42,11 +42,14 @@ class Elaborate(Game24):
 class Grand(Written):
     """Gives every thought a long type of action, and finds nothing."""
 
-    def generate(self, path, strategy, k, context):
-        told = [kinds.Candidate(temp_id=f"c{n}", content=f"{n}", action_type="型" * 200) for n in range(k)]
+    def generate(self, path, asked):
+        told = [
+            kinds.Candidate(temp_id=f"c{n}", content=f"{n}", action_type="型" * 200)
+            for n in range(asked.num_candidates)
+        ]
         return kinds.GeneratedPayload(candidates=told, llm_calls=1)
 
-    def evaluate(self, paths, strategy, criteria, context):
+    def evaluate(self, paths, asked):
         judged = [kinds.NodeEvaluation(node_id=path[-1].id, score=5.0, confidence=0.5) for path in paths]
         return kinds.ResultsPayload(evaluations=judged, llm_calls=1)
 
@@ -64,8 +67,11 @@ class Speechless(Grand):
 class Lengthy(Grand):
     """Goes 40 short thoughts deep, with eight long ones beside each."""
 
-    def generate(self, path, strategy, k, context):
-        told = [kinds.Candidate(temp_id=f"c{n}", content=f"{n}" + "\x01" * 500 * (n > 0)) for n in range(k)]
+    def generate(self, path, asked):
+        told = [
+            kinds.Candidate(temp_id=f"c{n}", content=f"{n}" + "\x01" * 500 * (n > 0))
+            for n in range(asked.num_candidates)
+        ]
         return kinds.GeneratedPayload(candidates=told, llm_calls=1)
 
     def is_solution(self, path):

@@ -5,7 +5,7 @@ It says the very messages that six agents would say, in one list, and can go on 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.thoughts import messages, tree
 from consumers.thoughts.messages import Outgoing
@@ -113,3 +113,15 @@ def _open(log: list[Spoken], task: tuple[str, str, kinds.SearchConfig | None], t
         decomposition_result=last.payload,
     )
     return Outgoing(messages.message(kinds.InitializeSearch, TASK_ID, payload), [log[-1].id])
+
+
+def wanted(path: Sequence[kinds.ThoughtNode], strategy: Any, k: int, context: kinds.GenerationContext) -> Any:
+    """Return the request for ``k`` thoughts after a path."""
+    return kinds.GeneratePayload(path[-1], strategy, k, context)
+
+
+def judged_by(
+    paths: Sequence[Sequence[kinds.ThoughtNode]], strategy: Any, criteria: list[str], context: kinds.EvaluationContext
+) -> Any:
+    """Return the request to say what the last nodes of some paths are worth."""
+    return kinds.EvaluatePayload([path[-1] for path in paths], strategy, context, criteria)
