@@ -42,7 +42,7 @@ gap: Final = "  "
 @click.option("--limit", type=click.IntRange(1, rows_max), help="Rows (default: 50), or cards of a column (20).")
 @click.option("--cursor", type=int, help="Go on where an earlier page ended.")
 def list_(app: App, /, *, board: bool, **given: Any) -> None:
-    """List handoffs, newest first."""
+    """List handoffs, newest first, as a view has them: `handoff show` checks the one that you act on."""
     if board:
         show_board(app, **given)
     elif given.pop("is_all"):
