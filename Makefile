@@ -9,7 +9,7 @@ PACKAGES := ledger projections consumers consumers/doors/python/baton
 # Tests start thousands of processes: what Python compiled is kept, whatever the shell says of that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tools demo test cover check bench bench-smoke bench-human mutants house faults contract clean lock
+.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader mutants house faults contract clean lock
 
 install: $(STAMP)
 
@@ -63,6 +63,12 @@ bench-smoke: install
 # Writes build/human-evaluation.csv, fifty pairs to be judged blind; called again, reads the filled sheet back.
 bench-human: install
 	$(BIN)/python -m tests.bench.brief_quality.human
+
+# Writes build/reader-exams, questions about reasonings beside briefs of several sizes, and their key; once readers have
+# answered (build/reader-exams/README.md says how), `READER=grade` prints what each got out of each.
+READER ?= write
+bench-reader: install
+	$(BIN)/python -m tests.bench.brief_quality.reader $(READER)
 
 # How large the house is, which rooms it has and who knows whom.
 house: install

@@ -103,7 +103,6 @@ class Layout(Part, frozen=True):
     lead: list[StepNumber] = []
     evidence: list[StepNumber] = []
     checks: list[StepNumber] = []
-    links: list[StepNumber] = []
     others: list[StepNumber] = []
     tags: bool = False
     top_evidence: bool = False

@@ -1,11 +1,16 @@
 """A brief as the text that the next agent reads, within a token budget.
 
 Facts stand under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on
-(measured: .65 against .92 at 200 tokens). A prompt never exceeds its budget. What does not fit is left out section by
-section, the least needed first, and named in ``dropped``; CONTEXT and CONCLUSION are shortened first, at a word.
+(measured: .65 against .92 at 200 tokens). A prompt never exceeds its budget, and comes in one of two forms:
 
-CONTEXT takes what the other sections leave, up to a quarter of the budget and at least a line: the sender's summary
-must not cost facts (at 200 tokens a full quarter cost three of them), and what no fact needs it may have.
+- *roomy*, where everything fits: all sections by their names, in sentences;
+- *tight*, where it does not: CONTEXT, CONCLUSION and the statements in ``shorthand``, without TAGS, EVIDENCE and
+  FIDELITY, which stand in the envelope. What does not fit even so is left out statement by statement, the least needed
+  first. ``expanded`` is the same written out: what people read, and what the metric measures.
+
+What was left out is named in ``dropped``; CONTEXT and CONCLUSION are shortened first, at a word. CONTEXT takes what the
+other sections leave, up to a quarter of the budget and at least a line: the sender's summary must not cost facts (at
+200 tokens a full quarter cost three of them), and what no fact needs it may have.
 """
 
 from __future__ import annotations
@@ -16,7 +21,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.events.brief import Brief
+from ledger.events.brief import Brief, Fact, Layout, RemarkSort
+from projections.briefs import shorthand
 from projections.briefs.sentences import (
     CALL,
     CONCLUSION,
@@ -32,7 +38,12 @@ from projections.briefs.sentences import (
     TAGS,
     TOP_ASSUMPTIONS,
     assumption_line,
+    check_detail,
+    evidence_detail,
+    expand,
     fact_sentence,
+    fact_statement,
+    is_concluded,
     own_line,
     remark_line,
 )
@@ -63,11 +74,18 @@ LEVEL_TOKENS: Final[dict[TransferLevel, tuple[int, int]]] = {
 
 inline_budget_tokens: Final = 3_000
 
+HEAD_OF: Final[dict[RemarkSort, str]] = {
+    "limitation": shorthand.LIMITS,
+    "alternative": shorthand.ALTERNATIVES,
+    "assumption_stated": shorthand.ASSUMED,
+}
+
 
 class Prompt(msgspec.Struct, frozen=True):
-    """A rendered prompt: its text, its tokens (and whether exactly counted), and what it had no room for."""
+    """A rendered prompt: its text, the same written out, its tokens (and whether exactly counted), what had no room."""
 
     prompt: str
+    expanded: str
     tokens: int
     exact: bool
     tokenizer: str
@@ -98,11 +116,21 @@ def to_context_prompt(
         if inline is not None:
             budget = max(budget, inline_budget_tokens)
     sections = _sections(brief, level, inline)
-    shortened = _shorten(sections, budget, context_share, keep=context_share > context_share_max)
-    dropped = _fit(sections, budget, brief, level)
-    text = _joined(sections)
+    is_kept = context_share > context_share_max
+    shortened = _shorten(sections, budget, context_share, keep=is_kept)
+    for heading in (TAGS, REASONING_BRIEF, TOP_ASSUMPTIONS) if brief.whole_graph else ():
+        if count_tokens(_joined(sections)) > budget:
+            sections.pop(heading, None)
+    if count_tokens(_joined(sections)) <= budget:
+        text, shown = _joined(sections), {name for name, lines in sections.items() if any(lines)}
+    else:
+        sections = _sections(brief, level, inline)
+        shortened = _shorten(sections, budget, context_share if is_kept else 0.0, keep=True)
+        text, shown = _tight(brief, sections, budget)
+    dropped: list[str] = [heading for heading in HEADINGS if heading in _wanted(brief, level) and heading not in shown]
     return Prompt(
         prompt=text,
+        expanded=expand(text),
         tokens=count_tokens(text),
         exact=tokenizer().exact,
         tokenizer=tokenizer().name,
@@ -114,7 +142,7 @@ def to_context_prompt(
 
 
 def unfitted_tokens(brief: Brief, budget: int, context_share: float = 0.0) -> int:
-    """Return what a brief's prompt costs at its own level, only CONTEXT (to a share or least) and CONCLUSION cut."""
+    """Return what a brief's roomy form costs at its level, only CONTEXT (to a share or least) and CONCLUSION cut."""
     sections = _sections(brief, TransferLevel(brief.level), None)
     _shorten(sections, budget, context_share, keep=True)
     return count_tokens(_joined(sections))
@@ -122,9 +150,14 @@ def unfitted_tokens(brief: Brief, budget: int, context_share: float = 0.0) -> in
 
 def shown_conclusion(brief: Brief) -> str:
     """Return as much of the conclusion as a brief's own prompt shows."""
-    sections = {CONCLUSION: [one_line(brief.conclusion)]}
-    _cut_section(sections, CONCLUSION, int(brief.budget * conclusion_share_max))
-    return sections[CONCLUSION][0]
+    return _cut_line(CONCLUSION, one_line(brief.conclusion), int(brief.budget * conclusion_share_max))
+
+
+def tight_text(brief: Brief) -> str:
+    """Return a brief's own prompt in its tight form, with all that the brief holds."""
+    sections = _sections(brief, TransferLevel(brief.level), None)
+    _shorten(sections, brief.budget, 0.0, keep=True)
+    return _around(sections, statements_of(brief))
 
 
 def short_ref(ref: str) -> str:
@@ -146,14 +179,15 @@ def cut_to_tokens(text: str, limit: int) -> str:
 def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
     """Return the lines of each section that a level has, in their order, empty sections left out."""
     layout = brief.layout
-    hidden = {*layout.lead, *layout.others}
+    concluded = [fact.step for fact in brief.facts if is_concluded(fact, brief.conclusion)]
+    hidden = {*layout.lead, *layout.others, *concluded}
     further = [fact for fact in brief.facts if fact.step not in hidden and (fact.assumed or not brief.whole_graph)]
     assumed = [fact for fact in further if fact.assumed]
     stated = [remark for remark in brief.remarks if remark.sort == "assumption_stated"]
     others = [fact for fact in brief.facts if fact.step in layout.others]
     lines = {
         CONTEXT: [one_line(brief.context)],
-        CONCLUSION: [one_line(brief.conclusion)],
+        CONCLUSION: [_conclusion_line(brief)],
         TAGS: [", ".join(tag.tag for tag in brief.tags)] if layout.tags else [],
         TOP_ASSUMPTIONS: [
             *(own_line(assumption_line(fact, layout)) for fact in assumed),
@@ -205,39 +239,80 @@ def _cut_section(sections: dict[str, list[str]], heading: str, limit: int) -> bo
     if heading not in sections:
         return False
     whole = sections[heading][0]
-    sections[heading] = [cut_to_tokens(whole, max(0, limit - count_tokens(f"{heading}: \n")))]
+    sections[heading] = [_cut_line(heading, whole, limit)]
     return sections[heading] != [whole]
 
 
-def _held_back(brief: Brief, level: TransferLevel) -> list[str]:
-    """Return the headings that the envelope has something for, whether or not the layout shows it."""
-    evidence = brief.top_evidence_refs if level is not TransferLevel.MINIMAL else []
-    stands = {TAGS: brief.tags, TOP_ASSUMPTIONS: brief.top_assumptions, EVIDENCE: evidence}
-    return [heading for heading, content in stands.items() if content]
+def _cut_line(heading: str, line: str, limit: int) -> str:
+    return cut_to_tokens(line, max(0, limit - count_tokens(f"{heading}: \n")))
 
 
-def _fit(sections: dict[str, list[str]], budget: int, brief: Brief, level: TransferLevel) -> list[str]:
-    """Leave out what does not fit, the least needed first; return the headings left out or cut."""
-    order = [TAGS, EVIDENCE, REASONING_BRIEF, TOP_ASSUMPTIONS, FULL_REASONING, FIDELITY, CONTEXT, CONCLUSION]
+def statements_of(brief: Brief) -> shorthand.Statements:
+    """Return the statements of a brief by the heads of the tight form, the most needed first."""
+    layout = brief.layout
+    statements: dict[str, list[str]] = {head: [] for head in shorthand.HEADS}
+    for fact in brief.facts:
+        if not is_concluded(fact, brief.conclusion):
+            head = shorthand.ASSUMED if fact.assumed else shorthand.BRIEF
+            head = shorthand.OTHERS if fact.step in layout.others else head
+            statements[head].append(own_line(fact_statement(fact) + _details(fact, layout)))
+    for remark in brief.remarks:
+        statements[HEAD_OF[remark.sort]].append(own_line(one_line(remark.text)))
+    if not brief.facts and brief.reasoning_brief:
+        statements[shorthand.BRIEF].append(brief.reasoning_brief)  # A snapshot that was given sentences and no facts.
+    return statements
+
+
+def _tight(brief: Brief, sections: dict[str, list[str]], budget: int) -> tuple[str, set[str]]:
+    """Return the tight form with as much of a brief as fits, and the headings of which nothing was cut."""
     if brief.whole_graph:
-        order.remove(FULL_REASONING)
-        order.insert(order.index(CONTEXT), FULL_REASONING)
-    dropped = [heading for heading, lines in sections.items() if not any(lines)]
-    dropped += [heading for heading in _held_back(brief, level) if heading not in sections]
-    for heading in dropped:
-        sections.pop(heading, None)
-    for heading in order:
-        if count_tokens(_joined(sections)) <= budget:
-            break
-        if heading in sections:
-            dropped.append(heading)
-            while sections[heading] and count_tokens(_joined(sections)) > budget:
-                sections[heading].pop()  # Only its last lines, if that is enough.
-            if not sections[heading]:
-                del sections[heading]
-            if heading in {REASONING_BRIEF, TOP_ASSUMPTIONS} and FIDELITY in sections:
-                sections[FIDELITY] = [f"below {_rounded_down(brief.fidelity.value)} (cut)"]
-    return [heading for heading in HEADINGS if heading in dropped]
+        sections.pop(FULL_REASONING, None)
+    for heading in (FULL_REASONING, CONTEXT, CONCLUSION):
+        if count_tokens(_around(sections, {})) > budget:
+            sections.pop(heading, None)
+    statements = statements_of(brief)
+    listed = [(head, item) for head in shorthand.HEADS for item in statements[head]]
+
+    def text(count: int) -> str:
+        kept = {head: [item for own, item in listed[:count] if own == head] for head in shorthand.HEADS}
+        return _around(sections, kept)
+
+    count = len(listed)
+    if count_tokens(text(count)) > budget:
+        count = greatest(0, count - 1, lambda count: count_tokens(text(count)) <= budget)
+    headings = {head: expand(f"{head}: x").partition(":")[0] for head in shorthand.HEADS}
+    shown = {headings[head] for head, _ in listed[:count]} - {headings[head] for head, _ in listed[count:]}
+    return text(count), shown | {name for name in (CONTEXT, CONCLUSION, FULL_REASONING) if any(sections.get(name, ()))}
+
+
+def _around(sections: dict[str, list[str]], statements: shorthand.Statements) -> str:
+    """Return the tight form of these statements, with what stands before and behind them."""
+    before = _joined({name: lines for name, lines in sections.items() if name in {CONTEXT, CONCLUSION}})
+    behind = _joined({name: lines for name, lines in sections.items() if name == FULL_REASONING})
+    return "\n".join(filter(None, [before, shorthand.shorten(statements, before), behind]))
+
+
+def _wanted(brief: Brief, level: TransferLevel) -> set[str]:
+    """Return the headings that a brief has something for, whether or not its prompt has room for it."""
+    stands = {CONTEXT: bool(brief.context), CONCLUSION: bool(brief.conclusion), TAGS: bool(brief.tags)}
+    stands[REASONING_BRIEF] = bool(brief.reasoning_brief)
+    # A graph that is there whole says these itself.
+    stands[TOP_ASSUMPTIONS] = bool(brief.top_assumptions) and not brief.whole_graph
+    stands[EVIDENCE] = bool(brief.top_evidence_refs) and level is not TransferLevel.MINIMAL and not brief.whole_graph
+    stands[FIDELITY] = level is not TransferLevel.MINIMAL
+    stands[FULL_REASONING] = level is TransferLevel.FULL or bool(brief.whole_graph)
+    return {heading for heading, is_there in stands.items() if is_there}
+
+
+def _details(fact: Fact, layout: Layout) -> str:
+    evidence = evidence_detail(fact) if fact.step in layout.evidence else ""
+    return evidence + (check_detail(fact) if fact.assumed and fact.step in layout.checks else "")
+
+
+def _conclusion_line(brief: Brief) -> str:
+    """Return the conclusion with the evidence of the steps that say it word for word."""
+    concluding = (fact for fact in brief.facts if is_concluded(fact, brief.conclusion))
+    return one_line(brief.conclusion) + "".join(_details(fact, brief.layout) for fact in concluding)
 
 
 def _rounded_down(value: float) -> str:

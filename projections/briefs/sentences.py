@@ -1,12 +1,12 @@
 """The lines of a prompt: how facts and remarks become sentences, and how a reader tells Baton's words from the graph's.
 
-A fact is its text, then, where there was room, its evidence as ``[path:line]`` and ``[#4<2,3]`` (step 4 rests on 2 and
-3): plain facts keep more than labels and lists. Text of the graph is put on one line, and a line that would read as a
-heading is marked as a list item: no step can forge a section.
+A fact is its text, then, where there was room, its evidence as ``[path:line]``: plain facts keep more than labels and
+links. Text of the graph is put on one line, and a line that would read as a heading is marked as a list item: no step
+can forge a section.
 
-``readable_text`` is the other direction: of a rendered prompt it returns only what conveys the graph, so that anybody
-can measure a prompt's fidelity from the prompt and the ref. CONTEXT is the sender's own summary, TAGS are routing
-labels, FIDELITY and FULL REASONING speak about the brief: none of them counts as kept reasoning.
+``expand`` writes a prompt out that came in shorthand, and ``readable_text`` returns of it only what conveys the graph:
+so anybody can measure a prompt's fidelity from the prompt and the ref. CONTEXT is the sender's own summary, TAGS are
+routing labels, FIDELITY and FULL REASONING speak about the brief: none of them counts as kept reasoning.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ledger.events.brief import Fact, Layout, Remark
+from projections.briefs import shorthand
 from projections.briefs.anchors import evidence_place
 from projections.briefs.text import count_sentences, one_line
 
@@ -37,12 +38,20 @@ POINTER: Final = "Available via reasoning_ref="
 CALL: Final = "Call: snapshot_provider.get_full_reasoning(reasoning_ref)"
 CUT: Final = "…"
 
+_WRITTEN_OUT: Final = {
+    shorthand.ASSUMED: (TOP_ASSUMPTIONS, ""),
+    shorthand.LIMITS: (REASONING_BRIEF, LIMITATION),
+    shorthand.ALTERNATIVES: (REASONING_BRIEF, ALTERNATIVE),
+    shorthand.BRIEF: (REASONING_BRIEF, ""),
+    shorthand.OTHERS: (REASONING_BRIEF, ""),
+}
+"""The heading and the label that a head of the shorthand is short for."""
+
 _UNCOUNTED: Final = frozenset({CONTEXT, TAGS, FIDELITY, FULL_REASONING})
 _HEADING: Final = re.compile(rf"^({'|'.join(HEADINGS)}):[ \t]?", re.MULTILINE)
-_LINK: Final = r"\[#\d+(?:<[\d,]+)?\]"
 _COUNTS: Final = r"The graph has \d+ steps?\.|Of these, \d+ (?:is|are) critical\.|This brief leaves out \d+ of them\."
 _LABELS: Final = re.compile(
-    rf"^(?:- )?(?:{LIMITATION}|{ALTERNATIVE}|{OTHER_STEPS})|\({CHECK}|{_LINK}|{_COUNTS}|{CUT}", re.MULTILINE
+    rf"^(?:- )?(?:{LIMITATION}|{ALTERNATIVE}|{OTHER_STEPS})|\({CHECK}|{_COUNTS}|{CUT}", re.MULTILINE
 )
 
 lead_sentences_min: Final = 3
@@ -53,32 +62,42 @@ _ENDS: Final = (".", "!", "?", "。", "！", "？", "…")
 
 def fact_sentence(fact: Fact, layout: Layout) -> str:
     """Return a fact as one sentence with the particulars that the layout shows."""
+    text = fact_statement(fact)
+    # The stop stands behind the details, so that a fact with them is still one sentence.
+    stop = "" if text.endswith(_ENDS) else "。" if "\u3400" <= text[-1:] <= "\u9fff" else "."
+    details = evidence_detail(fact) if fact.step in layout.evidence else ""
+    return f"{text}{details}{stop}"
+
+
+def fact_statement(fact: Fact) -> str:
+    """Return what a fact says, without a full stop at its end."""
     text = one_line(fact.text)
     if fact.conclusion:
         text += f" → {one_line(fact.conclusion)}"
-    # The stop stands behind the details, so that a fact with them is still one sentence.
-    stop = "" if text.endswith(_ENDS) else "。" if "\u3400" <= text[-1:] <= "\u9fff" else "."
-    if text.endswith((".", "。")):
-        text, stop = text[:-1], text[-1]
-    details = evidence_detail(fact) if fact.step in layout.evidence else ""
-    if fact.step in layout.links:
-        details += f" [#{fact.step}{'<' if fact.rests_on else ''}{','.join(map(str, fact.rests_on))}]"
-    return f"{text}{details}{stop}"
+    return (text[:-1] if text.endswith((".", "。")) else text) or text
+
+
+def is_concluded(fact: Fact, conclusion: str) -> bool:
+    """Tell whether a fact says what the conclusion says, word for word."""
+    line = one_line(conclusion)
+    return fact_statement(fact) == ((line[:-1] if line.endswith((".", "。")) else line) or line)
 
 
 def evidence_detail(fact: Fact) -> str:
     """Return what showing its evidence adds to a fact."""
     places = dict.fromkeys(one_line(evidence_place(text)) for text in fact.evidence)
-    return f" [{'; '.join(places)}]" if places else ""
+    return f" [{', '.join(places)}]" if places else ""
 
 
 def assumption_line(fact: Fact, layout: Layout) -> str:
     """Return an open assumption with how to check it, if the layout shows that."""
     # Each stands on a line of its own, which ends it as well as a full stop would.
-    text = fact_sentence(fact, layout).removesuffix(".")
-    if fact.step in layout.checks and fact.check:
-        text += f" ({CHECK}{one_line(fact.check)})"
-    return text
+    return fact_sentence(fact, layout).removesuffix(".") + (check_detail(fact) if fact.step in layout.checks else "")
+
+
+def check_detail(fact: Fact) -> str:
+    """Return what showing how to check it adds to an assumption."""
+    return f" ({CHECK}{one_line(fact.check)})" if fact.check else ""
 
 
 def remark_line(remark: Remark) -> str:
@@ -97,7 +116,7 @@ def choose_lead(facts: Iterable[Fact]) -> list[int]:
     chosen: list[int] = []
     room = lead_sentences_max
     for fact in facts:
-        # Neither evidence nor links end a sentence, so the bare fact has as many as the shown one.
+        # Evidence ends no sentence, so the bare fact has as many as the shown one.
         sentences = max(1, count_sentences(f"{one_line(fact.text)} {one_line(fact.conclusion)}"))
         if not fact.assumed and sentences <= room:
             chosen.append(fact.step)
@@ -119,8 +138,26 @@ def counting_sentences(steps: int, critical: int, left_out: int) -> list[str]:
     ]
 
 
+def expand(prompt: str) -> str:
+    """Return a prompt with what stands in shorthand written out under the headings it is short for.
+
+    It needs nothing but the prompt; one without shorthand stays as it is.
+    """
+    lines: list[str] = []
+    opened = ""
+    for head, items in shorthand.read_statements(prompt.split("\n")):
+        heading, label = _WRITTEN_OUT.get(head, ("", ""))
+        labelled = [*([OTHER_STEPS] if head == shorthand.OTHERS else []), *(label + item for item in items)]
+        if heading and heading != opened:
+            labelled[0] = f"{heading}: {labelled[0]}"
+        opened = heading
+        lines += labelled
+    return "\n".join(lines)
+
+
 def readable_text(prompt: str) -> str:
     """Return the lines of a prompt that convey the graph, without headings and labels; plain text stays as it is."""
+    prompt = expand(prompt)
     kept: list[str] = []
     starts = list(_HEADING.finditer(prompt))
     kept.append(prompt[: starts[0].start()] if starts else prompt)
@@ -133,4 +170,4 @@ def readable_text(prompt: str) -> str:
 
 def looks_like_heading(line: str) -> bool:
     """Tell whether a line of the graph's own text would read as one of the headings or labels."""
-    return bool(_HEADING.match(line)) or bool(_LABELS.match(line))
+    return bool(_HEADING.match(line)) or bool(_LABELS.match(line)) or shorthand.is_head(line)

@@ -1,56 +1,54 @@
 """The default compressor: deterministic, without a model, every fact a step's own words.
 
-It chooses critical steps and the evidence of them under a hard token budget (``selection``), then spends what is left
-as ``_offers`` says. Without an asked budget it stops at a fidelity of .95 (links and other steps are then left out:
-they add tokens, not critical reasoning); an asked budget is filled. A graph that fits whole is sent whole, lossless, in
-the short form that ``fetch`` sends too. What the CONCLUSION line says word for word is not said again as a fact.
+It orders critical statements, their evidence and checks by worth (``selection``) and keeps as many as fit, counted in
+the very form that is sent. Without an asked budget it stops at a fidelity of .95; an asked budget is filled, if all
+that is critical fits, with the steps that nothing rests on. What the roomy form has room for beside that is spent as
+``_offers`` says. A graph that fits whole is sent whole, lossless, in the short form that ``fetch`` sends too. What the
+CONCLUSION line says word for word is not said again as a fact.
+
+Three orders are tried (costs in shorthand, plain costs, more credit for what a statement says in passing), because none
+is best for all graphs; what is sent is the one whose own prompt has the highest fidelity.
 
 The brief's fidelity is measured on the prompt that the receiver reads at the brief's own level and budget, not on the
-envelope. ``budget_needed_for_0.90`` comes from the same sums as the choice, taken without a budget.
+envelope. ``budget_needed_for_0.90`` comes from the same order, counted without a budget.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple, TypeAlias, assert_never, cast
+from bisect import bisect
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from consumers.reasoning.compressor.envelope import empty_brief, make_fact, whole_json, with_facts
-from consumers.reasoning.compressor.selection import Candidate, Tally, choose
-from consumers.sdk.tokens import Budget
-from ledger.events.brief import Brief, Fact, Layout, Remark, RemarkSort, Sizes
-from projections.briefs.anchors import anchors, evidence_place
+from consumers.reasoning.compressor.selection import Line, Part, Pick, Worth
+from ledger.events.brief import Brief, Layout, Remark, RemarkSort, Sizes
+from projections.briefs import shorthand
 from projections.briefs.embedding import best_embedder, embed_text, pack
-from projections.briefs.fidelity import BRIEF_MAX, HIGH_BAND, measure_indexed
+from projections.briefs.fidelity import HIGH_BAND, measure_indexed
 from projections.briefs.index import GraphIndex, index_graph, spelled
 from projections.briefs.prompt import (
+    HEAD_OF,
     LEVEL_TOKENS,
     TransferLevel,
     conclusion_share_max,
-    context_share_max,
-    context_tokens_min,
     shown_conclusion,
+    tight_text,
     to_context_prompt,
     unfitted_tokens,
 )
 from projections.briefs.sentences import (
     CONCLUSION,
-    CONTEXT,
-    EVIDENCE,
-    OTHER_STEPS,
-    REASONING_BRIEF,
-    TAGS,
-    TOP_ASSUMPTIONS,
-    assumption_line,
+    check_detail,
     evidence_detail,
-    fact_sentence,
-    own_line,
-    remark_line,
+    fact_statement,
+    is_concluded,
 )
 from projections.briefs.text import one_line, words
-from projections.briefs.tokens import count_tokens
+from projections.briefs.tokens import count_tokens, greatest
 from projections.reasoning.delta import write_full
 from projections.reasoning.memory import ReasoningMemory
 
@@ -58,19 +56,11 @@ ENOUGH_FIDELITY: Final = 0.95
 
 checks_max: Final = 3
 _margin_tokens: Final = 2
-_choices_max: Final = 8
+_later_tries_max: Final = 12
+_joining_saves_max: Final = 4
+_wide_reach: Final = 0.95
 _remark_sorts: Final = frozenset({"limitation", "alternative", "assumption_stated"})
 _no_limit: Final = 10**9
-
-SectionOffer: TypeAlias = Literal["top_evidence", "tags"]
-"""A section more that the prompt could show."""
-
-
-class FactOffer(NamedTuple):
-    """Something more that the prompt could show of a fact: in which list of the layout, and of which fact."""
-
-    name: Literal["evidence", "checks", "links", "others"]
-    fact: Fact
 
 
 def compress(
@@ -85,39 +75,116 @@ def compress(
     index = index_graph(memory)
     limit = LEVEL_TOKENS[level][1] if budget is None else budget
     empty = empty_brief(index, level.value, limit, context=context, domain=domain)
-    whole = made_whole(empty, memory)
+    whole, choice = made_whole(empty, memory), _Choice(index, empty)
     # Sent whole is what fits; unasked, what fits with every field written out: a graph that only its short form brings
     # under the level's 700 tokens has a brief of .95 at half of that.
     fitting = whole if budget is not None else replace(empty, whole_graph=whole_json(memory))
-    candidates = _candidates(index, shown_conclusion(empty))
     if unfitted_tokens(fitting, limit) <= limit - _margin_tokens:
         everything = {step.step_number for step in memory.steps}
         layout = Layout(tags=bool(whole.tags), whole=True)
         brief = with_facts(whole, index, everything, remarks_of(index), layout)
     else:
-        brief = _with_chosen(empty, index, candidates, None if budget is not None else ENOUGH_FIDELITY)
-    return measured(replace(brief, budget_needed_for_090=budget_needed(index, empty)), index)
+        brief = _with_chosen(choice, empty, fill=budget is not None)
+    return measured(replace(brief, budget_needed_for_090=budget_needed(index, empty, choice)), index)
 
 
-def _with_chosen(empty: Brief, index: GraphIndex, candidates: list[Candidate], enough: float | None) -> Brief:
-    """Choose facts for the room that the fixed sections leave, then spend the rest."""
-    remarks = remarks_of(index)
-    limit = empty.budget - _margin_tokens
-    room = limit - unfitted_tokens(empty, empty.budget) - count_tokens(f"\n{REASONING_BRIEF}: ")
-    for _ in range(_choices_max):
-        tally = _tally(index, shown_conclusion(empty))
-        chosen = choose(candidates, tally, room, enough or BRIEF_MAX)
-        steps = {candidate.step for candidate in chosen.lines if candidate.step is not None}
-        noted = sorted(candidate.remark for candidate in chosen.lines if candidate.remark is not None)
-        layout = Layout(evidence=sorted(chosen.evidence))
-        brief = with_facts(empty, index, steps, [remarks[position] for position in noted], layout)
-        over = unfitted_tokens(brief, brief.budget) - limit
-        if over <= 0 or not chosen.lines:
-            break
-        # Lines are counted one by one; together they may cost a little more, assumptions bring a heading of their own,
-        # and too few facts bring stock sentences.
-        room -= over
-    return _spend_rest(brief, index, tally, limit, enough)
+class _Choice:
+    """The lines of a graph that may be shown beside as much of its conclusion as a brief shows, and their order."""
+
+    def __init__(self, index: GraphIndex, empty: Brief) -> None:
+        self.index = index
+        self.conclusion = shown_conclusion(empty)
+        self._facts = {step.step_number: make_fact(step, index.memory) for step in index.memory.steps}
+        self._remarks = remarks_of(index)
+        self._lines = list(self._all_lines())
+        phrases = shorthand.find_phrases("\n".join(line.text + line.evidence + line.check for line in self._lines))
+        is_scarce = empty.level == TransferLevel.MINIMAL.value
+        self._worth = Worth(index, self._lines, self.conclusion, phrases, scarce=is_scarce)
+        self._first = self._worth.order()
+
+    def _all_lines(self) -> Iterator[Line]:
+        """Yield a line for each step and critical remark that the conclusion's own line does not say already."""
+        concluded = spelled(words(self.conclusion))
+        seen: set[str] = set()
+        for fact in self._facts.values():
+            text, run = fact_statement(fact), self.index.step_spelled.get(fact.step)
+            if run is None:
+                if text:
+                    yield Line(shorthand.OTHERS, text, (), step=fact.step)
+                continue
+            if is_concluded(fact, self.conclusion):
+                yield Line("", "", (run,), step=fact.step, evidence=evidence_detail(fact))
+            runs = (run, spelled(words(fact.conclusion))) if fact.conclusion else (run,)
+            if text and run not in seen and any(part not in concluded for part in runs):
+                head = shorthand.ASSUMED if fact.assumed else shorthand.BRIEF
+                check = check_detail(fact) if fact.assumed else ""
+                yield Line(head, text, runs, step=fact.step, evidence=evidence_detail(fact), check=check)
+            seen.add(run)
+        for place, remark in enumerate(self._remarks):
+            run = spelled(words(remark.text))
+            if run not in concluded:
+                yield Line(HEAD_OF[remark.sort], one_line(remark.text), (run,), remark=place)
+
+    def orders(self, enough: float | None) -> Iterator[list[Pick]]:
+        """Yield the orders to choose from, each up to so much fidelity, or with the steps that nothing rests on."""
+        yield self._until(self._first, enough)
+        if self._worth.phrases:
+            yield self._until(self._worth.order(in_shorthand=False), enough)
+        yield self._until(self._worth.order(reach=_wide_reach), enough)
+
+    def _until(self, order: list[Pick], enough: float | None) -> list[Pick]:
+        if enough is None:
+            return order
+        critical = [pick for pick in order if self._lines[pick.place].head != shorthand.OTHERS]
+        end = next((place for place, pick in enumerate(critical, start=1) if pick.value >= enough), len(critical))
+        return critical[:end]
+
+    def holding(self, empty: Brief, picks: Iterable[Pick]) -> Brief:
+        """Return the brief that holds these picks, without what follows from them."""
+        places: dict[Part, set[int]] = {part: set() for part in Part}
+        for pick in picks:
+            places[pick.part].add(pick.place)
+        shown = [self._lines[place] for place in sorted(set().union(*places.values()))]
+        steps = {part: [self._lines[place].step or 0 for place in sorted(own)] for part, own in places.items()}
+        others = [line.step for line in shown if line.step is not None and line.head == shorthand.OTHERS]
+        layout = Layout(evidence=sorted(steps[Part.EVIDENCE]), checks=sorted(steps[Part.CHECK]), others=sorted(others))
+        facts = [self._facts[line.step] for line in shown if line.step is not None]
+        remarks = [self._remarks[line.remark] for line in shown if line.remark is not None]
+        return replace(empty, facts=facts, remarks=remarks, layout=layout)
+
+    def fitting(self, empty: Brief, order: list[Pick]) -> Brief:
+        """Return a brief with the longest beginning of an order that fits, and what of the rest fits beside it."""
+        # Shorthand never saves three quarters of a text, so nobody need try what costs four times the budget without.
+        most = bisect(list(accumulate(map(self._tokens, order))), 4 * empty.budget)
+        count = greatest(
+            0, most, lambda count: count_tokens(tight_text(self.holding(empty, order[:count]))) <= empty.budget
+        )
+        kept = order[:count]
+        shown = {pick.place for pick in kept}
+        brief = self.holding(empty, kept)
+        room = empty.budget - count_tokens(tight_text(brief))
+        # What belongs to a statement that is not shown says nothing.
+        later = [pick for pick in order[count:] if pick.part is Part.STATEMENT or pick.place in shown]
+        for pick in later[:_later_tries_max]:
+            # Beside others a statement may cost less than alone, but not so much less.
+            if self._tokens(pick) <= room + _joining_saves_max:
+                more = self.holding(empty, [*kept, pick])
+                left = empty.budget - count_tokens(tight_text(more))
+                if left >= 0:
+                    kept, brief, room = [*kept, pick], more, left
+        return brief
+
+    def _tokens(self, pick: Pick) -> int:
+        line = self._lines[pick.place]
+        return count_tokens((line.text, line.evidence, line.check)[pick.part])
+
+
+def _with_chosen(choice: _Choice, empty: Brief, *, fill: bool) -> Brief:
+    """Return the brief with as much as fits of the best of the orders, then spend the rest."""
+    orders = choice.orders(None if fill else ENOUGH_FIDELITY)
+    briefs = {tight_text(brief): brief for brief in (choice.fitting(empty, order) for order in orders)}
+    best = max(briefs, key=lambda text: measure_indexed(choice.index, text).value) if len(briefs) > 1 else min(briefs)
+    return _spend_rest(briefs[best], choice.index)
 
 
 def made_whole(empty: Brief, memory: ReasoningMemory) -> Brief:
@@ -127,33 +194,10 @@ def made_whole(empty: Brief, memory: ReasoningMemory) -> Brief:
 
 def measured(brief: Brief, index: GraphIndex) -> Brief:
     """Return a brief with the fidelity, the size and the embedding of the prompt that it renders to."""
-    prompt = to_context_prompt(brief)
-    brief = replace(brief, fidelity=measure_indexed(index, prompt.prompt))
-    # The figure is part of the prompt, so the prompt's size is known only now.
+    brief = replace(brief, fidelity=measure_indexed(index, to_context_prompt(brief).prompt))
+    # The figure may be part of the prompt, so the prompt's size is known only now.
     sizes = Sizes(compressed=to_context_prompt(brief).tokens, full=brief.sizes.full)
     return replace(brief, sizes=sizes, embedding=pack(embed_text(brief.reasoning_brief, best_embedder())))
-
-
-def _candidates(index: GraphIndex, conclusion: str) -> list[Candidate]:
-    """Return a line for each critical step and remark that the conclusion's own line does not say already."""
-    candidates: list[Candidate] = []
-    concluded = spelled(words(conclusion))
-    seen: set[str] = set()
-    for step in index.memory.steps:
-        run = index.step_spelled.get(step.step_number)
-        if run is None or run in seen:
-            continue
-        seen.add(run)
-        fact = make_fact(step, index.memory)
-        runs = [run, spelled(words(fact.conclusion))] if fact.conclusion else [run]
-        if any(part not in concluded for part in runs):
-            line = own_line(fact_sentence(fact, Layout()))
-            candidates.append(Candidate(line, runs, step=step.step_number, evidence=evidence_detail(fact)))
-    for position, remark in enumerate(remarks_of(index)):
-        runs = [spelled(words(remark.text))]
-        if runs[0] not in concluded:
-            candidates.append(Candidate(remark_line(remark), runs, remark=position))
-    return candidates
 
 
 def remarks_of(index: GraphIndex) -> list[Remark]:
@@ -162,90 +206,32 @@ def remarks_of(index: GraphIndex) -> list[Remark]:
     return [Remark(cast("RemarkSort", unit.kind), unit.step, unit.text) for unit in units]
 
 
-def _tally(index: GraphIndex, conclusion: str) -> Tally:
-    """Return a tally with what the conclusion's own line says kept, because that line always stands."""
-    tally = Tally(index)
-    concluded = spelled(words(conclusion))
-    tally.keep([fact.spelled for fact in index.key_facts if fact.spelled in concluded], anchors(conclusion))
-    return tally
+def budget_needed(index: GraphIndex, empty: Brief, choice: _Choice | None = None) -> int | None:
+    """Return the smallest budget at which this compressor reaches .90, or None if no budget does.
 
-
-def budget_needed(index: GraphIndex, empty: Brief) -> int | None:
-    """Return the smallest budget at which this compressor reaches .90, or None if no budget does."""
-    tally = _tally(index, index.memory.conclusion)
-    chosen = choose(_candidates(index, index.memory.conclusion), tally, _no_limit, HIGH_BAND)
-    if tally.value() < HIGH_BAND:
+    A ``choice`` that was made beside the whole conclusion is not made again.
+    """
+    endless = replace(empty, budget=_no_limit)
+    if choice is None or choice.conclusion != shown_conclusion(endless):
+        choice = _Choice(index, endless)
+    order = next(choice.orders(HIGH_BAND))
+    if order and order[-1].value < HIGH_BAND:
         return None
-    bare = replace(empty, context="", conclusion="")
-    assumed = any(fact.unit.kind.startswith("assumption") for fact in index.key_facts)
-    headings = count_tokens(f"\n{REASONING_BRIEF}: ") + (count_tokens(f"\n{TOP_ASSUMPTIONS}: ") if assumed else 0)
-    fixed = unfitted_tokens(bare, _no_limit) + headings + _margin_tokens + 1
     conclusion = count_tokens(f"{CONCLUSION}: {one_line(empty.conclusion)}\n")
-    context = count_tokens(f"{CONTEXT}: {one_line(empty.context)}\n")
-    without_context = max(fixed + chosen.tokens + conclusion, math.ceil(conclusion / conclusion_share_max))
-    # Where facts are short of room CONTEXT has no more than its least.
-    return without_context + min(context, context_tokens_min)
+    needed = count_tokens(tight_text(choice.holding(endless, order)))
+    return max(needed, math.ceil(conclusion / conclusion_share_max))
 
 
-def _spend_rest(brief: Brief, index: GraphIndex, tally: Tally, limit: int, enough: float | None) -> Brief:
-    """Return the brief with what else its prompt shows; ``enough`` is None for a budget that is to be filled."""
-    kept = [fact.step for fact in brief.facts]
-    least, whole = (unfitted_tokens(brief, brief.budget, share) for share in (0.0, context_share_max))
-    budget, context = Budget(limit - least), whole - least
+def _spend_rest(brief: Brief, index: GraphIndex) -> Brief:
+    """Return the brief with what else its roomy form has room for."""
+    kept = {fact.step for fact in brief.facts}.difference(brief.layout.others)
     layouts = [brief.layout]
-    for offer in _offers(brief, index, fill=enough is None):
-        is_evidence = isinstance(offer, FactOffer) and offer.name == "evidence"
-        if not is_evidence:
-            # Only evidence is worth more than the sender's own summary.
-            budget.left, context = budget.left - context, 0
-        if is_evidence and enough is not None and tally.value() >= enough:
-            continue
-        layout = _taken(layouts[-1], offer)
-        if not budget.take(_cost(brief, layouts[-1], layout, offer)):
-            continue
-        layouts.append(layout)
-        if isinstance(offer, FactOffer) and offer.name == "evidence":
-            tally.keep((), anchors(" ; ".join(evidence_place(text) for text in offer.fact.evidence)))
+    checks = [fact.step for fact in brief.facts if fact.assumed and fact.check][:checks_max]
+    layouts.append(replace(layouts[-1], checks=sorted({*checks, *brief.layout.checks})))
+    if brief.level != TransferLevel.MINIMAL.value:
+        layouts.append(replace(layouts[-1], top_evidence=bool(brief.top_evidence_refs)))
+    layouts.append(replace(layouts[-1], tags=bool(brief.tags)))
     while True:
-        # Costs were counted line by line; where the lines together cost more, the last offers are given back.
-        filled = with_facts(brief, index, kept, brief.remarks, layouts.pop())
-        if not layouts or unfitted_tokens(filled, brief.budget) <= limit:
-            return filled
-
-
-def _offers(brief: Brief, index: GraphIndex, *, fill: bool) -> Iterator[FactOffer | SectionOffer]:
-    """Yield what may be shown, in the order of spending."""
-    yield from (FactOffer("evidence", f) for f in brief.facts if f.evidence and f.step not in brief.layout.evidence)
-    checkable = [fact for fact in brief.facts if fact.assumed and fact.check]
-    yield from (FactOffer("checks", fact) for fact in (checkable if fill else checkable[:checks_max]))
-    if brief.top_evidence_refs and brief.level != TransferLevel.MINIMAL.value:
-        yield "top_evidence"
-    if fill:
-        yield from (FactOffer("links", fact) for fact in brief.facts)
-    if brief.tags:
-        yield "tags"
-    if fill:
-        dropped = set(brief.dropped_steps)
-        rest = [step for step in index.memory.steps if step.step_number in dropped]
-        yield from (FactOffer("others", make_fact(step, index.memory)) for step in rest)
-
-
-def _taken(layout: Layout, offer: FactOffer | SectionOffer) -> Layout:
-    if isinstance(offer, FactOffer):
-        return replace(layout, **{offer.name: [*getattr(layout, offer.name), offer.fact.step]})
-    return replace(layout, **{offer: True})
-
-
-def _cost(brief: Brief, before: Layout, after: Layout, offer: FactOffer | SectionOffer) -> int:
-    match offer:
-        case FactOffer("others", fact):
-            heading = "" if before.others else f"\n{OTHER_STEPS}"
-            return count_tokens(f"{heading}\n{own_line(fact_sentence(fact, after))}")
-        case FactOffer(_, fact):
-            return count_tokens(assumption_line(fact, after)) - count_tokens(assumption_line(fact, before))
-        case "top_evidence":
-            return count_tokens(f"\n{EVIDENCE}: {'; '.join(one_line(ref) for ref in brief.top_evidence_refs)}")
-        case "tags":
-            return count_tokens(f"\n{TAGS}: {', '.join(tag.tag for tag in brief.tags)}")
-        case _:
-            assert_never(offer)
+        spent = with_facts(brief, index, kept, brief.remarks, layouts.pop())
+        if not layouts or unfitted_tokens(spent, brief.budget) <= brief.budget - _margin_tokens:
+            return spent

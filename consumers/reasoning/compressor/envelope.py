@@ -20,7 +20,14 @@ from projections.briefs.critical import (
 from projections.briefs.fidelity import MEDIUM_BAND, WEIGHTS, band_of
 from projections.briefs.index import GraphIndex, spelled
 from projections.briefs.prompt import shown_conclusion
-from projections.briefs.sentences import CHECK, choose_lead, counting_sentences, lead_sentences, lead_sentences_min
+from projections.briefs.sentences import (
+    CHECK,
+    choose_lead,
+    counting_sentences,
+    is_concluded,
+    lead_sentences,
+    lead_sentences_min,
+)
 from projections.briefs.text import clauses, count_sentences, one_line, words
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
@@ -100,7 +107,9 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
     """Return a brief that holds these steps and remarks, its sentences rendered as the layout says."""
     held = {*kept, *layout.others}
     facts = [make_fact(step, index.memory) for step in index.memory.steps if step.step_number in held]
-    layout = replace(layout, lead=choose_lead(fact for fact in facts if fact.step not in layout.others))
+    concluding = (is_concluded(fact, brief.conclusion) or fact.step in layout.others for fact in facts)
+    leading = [fact for fact, is_said in zip(facts, concluding, strict=True) if not is_said]
+    layout = replace(layout, lead=choose_lead(leading))
     stated = {index.step_spelled[step] for step in held if step in index.step_spelled}
     concluded = spelled(words(shown_conclusion(brief)))
     # What stands in the prompt already, as another fact or within the conclusion, is not dropped.

@@ -5,8 +5,9 @@
 rows are generated (``generated``), so that the table can be printed anywhere; its first line says which it was.
 
 Rows are joined to graphs of 600 to 3,000 tokens, and what public rows lack (evidence, assumptions, limitations) is
-added from the row's own words, seeded by its id. Two sorts are made: *with distractors*, two rows with all their
-sentences, and *nothing to drop*, rows of which only what the conclusion rests on is kept.
+added from the row's own words, seeded by its id. Three sorts are made: *with distractors*, two rows with all their
+sentences, and *nothing to drop*, rows of which only what the conclusion rests on is kept. *Chains* are five solutions
+each, in which every step rests on the one before it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.bench.brief_quality.generated import proof_rows, sum_rows
 
 BAND_TOKENS: Final = (600, 3_000)
 GRAPHS_MAX: Final = 80
+CHAINED: Final = 5
 EVIDENCE_SHARE: Final = 0.4
 METHODS: Final = ("read {0}", "ask who wrote {0}", "compare with {0}")
 WORD: Final = re.compile("[a-z]{4,}")
@@ -44,6 +46,7 @@ class Cases(NamedTuple):
     source: str
     distracted: list[Case]
     dense: list[Case]
+    chains: list[Case]
     sums: list[Case]
 
 
@@ -62,6 +65,7 @@ def load_cases() -> Cases:
         source=source,
         distracted=in_band([case_of(pair) for pair in grouped(trees)])[:GRAPHS_MAX],
         dense=in_band([case_of(group) for group in in_threes([without_distractors(row) for row in trees])]),
+        chains=in_band([case_of(group) for group in in_chains(sums)]),
         sums=[case_of([row]) for row in sums],
     )
 
@@ -77,6 +81,11 @@ def in_threes(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Return the rows in threes, each row in one or two of them."""
     step = len(rows) // 3
     return [[rows[(place + step * part) % len(rows)] for part in range(3)] for place in range(step * 2)]
+
+
+def in_chains(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the rows in fives, each in two or three of them: chains in which every step rests on one before it."""
+    return [[rows[(place + part) % len(rows)] for part in range(CHAINED)] for place in range(0, len(rows), 2)]
 
 
 def without_distractors(row: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,8 @@ from tests.bench.brief_quality.baselines import (
     rouge_1,
     spearman,
 )
-from tests.bench.brief_quality.probes import probe_accuracy, verifiable_share
+from tests.bench.brief_quality.first_build import first_build
+from tests.bench.brief_quality.probes import kind_accuracy, probe_accuracy, verifiable_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,16 +56,26 @@ FREE_TEXT_SORTS: Final = ("path", "number", "negation")
 
 
 class Side(NamedTuple):
-    """One way to brief: its mean fidelity and probe accuracy."""
+    """One way to brief: its mean fidelity, probe accuracy, and the share of critical units that stand word for word."""
 
     fidelity: float
     probes: float
+    kinds: float
+    strict: float
 
 
 def at_budget(memories: Sequence[ReasoningMemory], budget: int, level: TransferLevel) -> dict[str, Side]:
-    """Return how ours and the baselines do at a budget, ours first."""
+    """Return how ours and the baselines do at a budget, ours first; what is in shorthand counts as written out.
+
+    Raises:
+        ValueError: When a prompt of ours is over its budget.
+    """
+    made = [to_context_prompt(compress(memory, level, budget)) for memory in memories]
+    if any(prompt.tokens > budget for prompt in made):
+        raise ValueError(f"a prompt has more than {budget} tokens")
     prompts = {
-        "ours": [to_context_prompt(compress(memory, level, budget)).prompt for memory in memories],
+        "ours": [prompt.expanded for prompt in made],
+        "first build": [first_build(memory, budget, level) for memory in memories],
         "LexRank": [lexrank(memory, budget) for memory in memories],
         "first-N": [first_n(memory, budget) for memory in memories],
         "first-N of bare text": [first_n_bare(memory, budget) for memory in memories],
@@ -73,9 +84,17 @@ def at_budget(memories: Sequence[ReasoningMemory], budget: int, level: TransferL
         name: Side(
             mean(measure(memory, text).value for memory, text in zip(memories, texts, strict=True)),
             mean(probe_accuracy(memory, text) for memory, text in zip(memories, texts, strict=True)),
+            mean(kind_accuracy(memory, text) for memory, text in zip(memories, texts, strict=True)),
+            mean(strict_share(memory, text) for memory, text in zip(memories, texts, strict=True)),
         )
         for name, texts in prompts.items()
     }
+
+
+def strict_share(memory: ReasoningMemory, text: str) -> float:
+    """Return the share of critical units that stand word for word in a text: the metric also credits likeness."""
+    run = spelled(words(text))
+    return mean(spelled(words(unit)) in run for unit in key_texts(memory))
 
 
 class Transfers(NamedTuple):
@@ -93,7 +112,7 @@ def transfers(cases: Sequence[Case]) -> Transfers:
     drawn = random.Random(1).sample(list(cases), min(TRANSFERS, len(cases)))
     briefs = [compress(case.memory) for case in drawn]
     shares = [
-        verifiable_share(case.memory, to_context_prompt(brief).prompt)
+        verifiable_share(case.memory, to_context_prompt(brief).expanded)
         for case, brief in zip(drawn, briefs, strict=True)
     ]
     return Transfers(
@@ -124,7 +143,7 @@ def agreement(cases: Sequence[Case]) -> dict[str, Agreement]:
     for case in cases:
         index = index_graph(case.memory)
         for budget in MIXED_BUDGETS:
-            brief = to_context_prompt(compress(case.memory, MINIMAL, budget)).prompt
+            brief = to_context_prompt(compress(case.memory, MINIMAL, budget)).expanded
             for text in (brief, *(make(case.memory, budget) for make in (first_n, lexrank, random_lines))):
                 gold.append(gold_recall(case, text))
                 values["ours"].append(measure_indexed(index, text).value)

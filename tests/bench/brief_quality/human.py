@@ -57,7 +57,7 @@ def _pair(memory: ReasoningMemory, chance: random.Random) -> Pair:
     budget = chance.choice(SIZES)
     match chance.choice(("ours", "ours", "first", "random")):
         case "ours":
-            brief = to_context_prompt(compress(memory, TransferLevel.MINIMAL, budget)).prompt
+            brief = to_context_prompt(compress(memory, TransferLevel.MINIMAL, budget)).expanded
         case "first":
             brief = first_n(memory, budget)
         case _:

@@ -3,15 +3,21 @@
 Five kinds: the conclusion; a premise of a step; the evidence of a step; a number of a step, with the words beside it;
 all steps that support a step. An answer counts only where what it is about stands in the prompt, too: a premise without
 its step answers nothing. Questions are asked about critical steps only.
+
+``probe_accuracy`` counts every question alike, so premises, of which a graph has most, outweigh the rest.
+``kind_accuracy`` weighs every kind alike and asks for assumptions and limitations, too: a reader can guess premises and
+wording without any brief, but not these.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from statistics import mean
 from typing import TYPE_CHECKING, Final
 
 from projections.briefs.anchors import evidence_place
-from projections.briefs.critical import critical_numbers, fact_text
+from projections.briefs.critical import critical_numbers, critical_units, fact_text
 from projections.briefs.index import spelled
 from projections.briefs.text import one_line, words
 
@@ -27,6 +33,18 @@ def probe_accuracy(memory: ReasoningMemory, prompt: str) -> float:
     """Return the share of questions about a graph that its prompt answers."""
     answers = [answer for _, answer in answered(memory, prompt)]
     return sum(answers) / len(answers) if answers else 1.0
+
+
+def kind_accuracy(memory: ReasoningMemory, prompt: str) -> float:
+    """Return the mean over all kinds of question of the share that a prompt answers."""
+    run = spelled(words(prompt))
+    kinds: defaultdict[str, list[bool]] = defaultdict(list)
+    for kind, answer in answered(memory, prompt):
+        kinds[kind].append(answer)
+    for unit in critical_units(memory, critical_numbers(memory)):
+        if unit.kind in {"assumption", "assumption_stated", "limitation"}:
+            kinds[unit.kind].append(spelled(words(unit.text)) in run)
+    return mean(mean(answers) for answers in kinds.values())
 
 
 def answered(memory: ReasoningMemory, prompt: str) -> Iterator[tuple[str, bool]]:

@@ -43,11 +43,13 @@ HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
 @click.option(
     "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
 )
+@click.option("--plain", is_flag=True, help="Write out what stands in shorthand, as people read it.")
 @click.option("--llm", is_flag=True, help="Have the model of config.toml write prose beside it, now; it is not signed.")
-def brief(app: App, ref: str, level: str, budget: int | None, *, llm: bool) -> None:
+def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, llm: bool) -> None:
     """Print the brief of a reasoning as a prompt; made on the spot if none of this level is published.
 
     A published one is compared with its graph first; if it does not hold, one is made here, and who signed it is named.
+    Where the budget is full the prompt is in shorthand, which it explains; --plain writes it out.
     """
     client = asked_model(app) if llm else None
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
@@ -56,7 +58,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, llm: bool) -> N
     data = describe(received) | {"certificate": HOLDS}
 
     def text() -> None:
-        click.echo(clean(data["prompt"]))
+        click.echo(clean(data["expanded" if plain else "prompt"]))
         count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
         click.echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
         if data["prose"]:

@@ -126,7 +126,7 @@ def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
     ref = found.reasoning_ref
     verdict = None if ref is None else find_answer(app.query_with, "validations.latest", {"ref": ref}, LatestVerdict)
     rendered = render_snapshot(found)
-    counted = ("prompt", "tokens", "exact", "tokenizer", "dropped", "shortened")
+    counted = ("prompt", "expanded", "tokens", "exact", "tokenizer", "dropped", "shortened")
     vector = found.reasoning_embedding
     named = (
         "snapshot_id session_id author event_id context_summary context_source conclusion domain reasoning_brief "

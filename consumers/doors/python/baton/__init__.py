@@ -57,5 +57,6 @@ if TYPE_CHECKING:
     from ledger.errors import Unavailable as Unavailable
     from ledger.events.body import Event as Event
     from ledger.receipt import Receipt as Receipt
+    from projections.briefs.sentences import expand as expand
 else:
     __getattr__, __dir__ = front_door(__name__)

@@ -1,0 +1,246 @@
+"""A brief's statements in as few tokens as may be, and back again: what a model reads where a budget is full.
+
+    SHORT: x{a|b}y=xay, xby; α=the logs of the gateway
+    BRIEF: α are kept 30 days [conf/log.yaml:4]; {Retries|Timeouts} fill α
+    Limits: Staging was not looked at
+
+Every head stands for a section of the plain form, with its statements behind it; where one of them holds a semicolon,
+each on a line of its own. SHORT is there only where it is used and says how to read the rest: a Greek letter is its
+phrase, braces are what they are to a shell. So whoever has a prompt can write it out again and need ask nobody
+(``read_statements``), and ``shorten`` does so itself: what does not come back byte for byte is sent as it is.
+
+Six phrases are enough (22 saved as little), and a phrase never holds another. Refused: articles left out (an eighth
+fewer tokens, but "vitamin a" is not "vitamin"); labels on statements and phrases within phrases, which no reader needs;
+phrases looked for in what is joined already (of 96 briefs one was shorter for it, by one token).
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import accumulate, takewhile
+from typing import Final
+
+from projections.briefs.tokens import count_tokens
+
+SHORT: Final = "SHORT"
+ASSUMED: Final = "Assumed"
+LIMITS: Final = "Limits"
+ALTERNATIVES: Final = "Alternatives"
+BRIEF: Final = "BRIEF"
+OTHERS: Final = "Other"
+HEADS: Final = (ASSUMED, LIMITS, ALTERNATIVES, BRIEF, OTHERS)
+"""In their order, which is also how long a smaller budget keeps them: facts can be guessed, what is first cannot."""
+SYMBOLS: Final = "αβγδεζηθκλμξπστφχψω"
+"""Each is one token, with and without a space before it."""
+BRACES: Final = "x{a|b}y=xay, xby"
+
+phrases_max: Final = 6
+phrase_pieces_max: Final = 40
+expanded_max_chars: Final = 1_000_000
+_phrase_saving_min: Final = 0.08
+_merge_saving_min_tokens: Final = 3
+_shared_pieces_min: Final = 2
+_entry_tokens: Final = 3
+_BREAKS: Final = frozenset(";{|}\0" + SYMBOLS)
+_PIECE: Final = re.compile(r"\s*(?:\w[\w'’]*|[^\w\s])")
+_BEHIND: Final = "FULL REASONING: "  # The only section that may stand behind the statements.
+_STARTS: Final = re.compile(rf"({'|'.join((SHORT, *HEADS))}):(?: |$)")
+
+Statements = Mapping[str, list[str]]
+"""The statements of each section, by head."""
+
+
+def shorten(statements: Statements, beside: str = "") -> str:
+    """Return the shortest lines that say the same; ``beside`` is what else the reader sees, and so no symbol may be."""
+    everything = "\n".join([beside, *(item for items in statements.values() for item in items)])
+    symbols = [symbol for symbol in SYMBOLS if symbol not in everything]
+    plain, (short, entries) = _written(statements), _abbreviated(statements, symbols)
+    texts = {plain: None, _written(short, entries): None}
+    if not any(mark in everything for mark in "{|}"):
+        for own, named in ((statements, []), (short, entries)):
+            merged = {head: _merge(items) for head, items in own.items()}
+            texts[_written(merged, [BRACES] * (merged != own) + named)] = None
+    shortest = min(texts, key=count_tokens)  # The first of equals: what saves nothing is not used.
+    wanted = {head: Counter(items) for head, items in statements.items() if items}
+    back = {head: Counter(items) for head, items in read_statements(shortest.split("\n"))}
+    return shortest if back == wanted else plain
+
+
+def read_statements(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the heads of shortened lines with their statements written out; a line under no head has the head "".
+
+    Text that would grow beyond ``expanded_max_chars`` is nothing that ``shorten`` wrote, and stays as it is.
+    """
+    phrases: dict[str, str] = {}
+    room, has_braces = expanded_max_chars, False
+    for head, items in _sections(lines):
+        if head == SHORT:
+            phrases = {item[0]: item[2:] for item in items if item[:1] in SYMBOLS and item[1:2] == "="}
+            has_braces = BRACES in items
+            continue
+        written: list[str] = []
+        for item in items if head else ():
+            room -= len(item) + sum(item.count(symbol) * len(phrase) for symbol, phrase in phrases.items())
+            text = "".join(phrases.get(sign, sign) for sign in item) if room >= 0 else ""
+            before, _, rest = text.partition("{") if has_braces else (text, "", "")
+            among, closed, after = rest.partition("}")
+            room -= len(before + after) * among.count("|")
+            written += [before + one + after for one in among.split("|")] if closed and room >= 0 else [text]
+        yield head, written if head and room >= 0 else items
+
+
+def is_head(line: str) -> bool:
+    """Tell whether a line begins as one of the heads does."""
+    return bool(_STARTS.match(line))
+
+
+def _sections(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    head, items, is_listed = "", list[str](), False
+    for line in lines:
+        match = _STARTS.match(line)
+        if match is None and is_listed and not line.startswith(_BEHIND):
+            items.append(line)
+            continue
+        if items:
+            yield head, items
+        rest = line[match.end() :] if match else line
+        head, is_listed = (match[1], not rest) if match else ("", False)
+        items = [] if is_listed else rest.split("; ") if match else [line]
+    if items:
+        yield head, items
+
+
+def _written(statements: Statements, entries: Iterable[str] = ()) -> str:
+    lines = [f"{SHORT}: {'; '.join(entries)}"] if entries else []
+    for head, items in statements.items():
+        if any(";" in item for item in items):
+            lines += [f"{head}:", *items]
+        elif items:
+            lines.append(f"{head}: {'; '.join(items)}")
+    return "\n".join(lines)
+
+
+# Phrases
+
+
+def _abbreviated(statements: Statements, symbols: Iterable[str]) -> tuple[Statements, list[str]]:
+    """Return statements with a symbol for each phrase that comes back often, and the entries for SHORT.
+
+    Both as they were where that is not worth reading a SHORT.
+    """
+    phrases = find_phrases("\n".join(item for items in statements.values() for item in items))
+    short, entries = dict(statements), list[str]()
+    for symbol, phrase in zip(symbols, phrases, strict=False):
+        short = {head: [with_symbol(item, phrase, symbol) for item in items] for head, items in short.items()}
+        entries.append(f"{symbol}={phrase}")
+    least = count_tokens(_written(statements)) * (1 - _phrase_saving_min)
+    return (short, entries) if entries and count_tokens(_written(short, entries)) <= least else (statements, [])
+
+
+def with_symbol(text: str, phrase: str, symbol: str) -> str:
+    """Return a text with a symbol wherever a phrase stands there in whole words."""
+    return _whole_words(phrase).sub(symbol, text) if phrase in text else text
+
+
+@lru_cache(maxsize=4_096)
+def _whole_words(phrase: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w'’]){re.escape(phrase)}(?![\w'’])")
+
+
+def find_phrases(text: str) -> list[str]:
+    """Return the phrases whose symbols save most tokens in a text of lines, in the order they are to be replaced."""
+    queue = [(-_saving(hits, phrase), phrase) for phrase, hits in _repeated(text).items()]
+    heapq.heapify(queue)
+    kept: list[str] = []
+    while queue and queue[0][0] < 0 and len(kept) < phrases_max:
+        _, phrase = heapq.heappop(queue)
+        # Another phrase may have taken some of its places.
+        saving = _saving(len(_whole_words(phrase).findall(text)), phrase)
+        if queue and -saving > queue[0][0]:
+            heapq.heappush(queue, (-saving, phrase))
+        elif saving > 0:
+            kept.append(phrase)
+            text = with_symbol(text, phrase, "\0")
+    return kept
+
+
+def _saving(hits: int, phrase: str) -> int:
+    tokens = count_tokens(phrase)
+    return hits * (tokens - 1) - (tokens + _entry_tokens)
+
+
+def _repeated(text: str) -> dict[str, int]:
+    """Return every phrase of two pieces or more, from a word's start to a word's end, that stands there twice."""
+    counts: Counter[str] = Counter()
+    for line in text.split("\n"):
+        pieces = _PIECE.findall(line)
+        words = [_is_word(piece) for piece in pieces]
+        for place, phrase in enumerate(map(str.lstrip, pieces)):
+            for end in range(place + 1, min(place + phrase_pieces_max, len(pieces))) if words[place] else ():
+                phrase += pieces[end]  # noqa: PLW2901 - it grows
+                if words[end]:
+                    counts[phrase] += 1
+                elif pieces[end].lstrip() in _BREAKS:
+                    break
+    return {phrase: count for phrase, count in counts.items() if count > 1}
+
+
+def _is_word(piece: str) -> bool:
+    first = piece.lstrip()[0]
+    return (first.isalnum() or first == "_") and first not in _BREAKS
+
+
+# Statements that share a beginning or an end
+
+
+def _merge(items: list[str]) -> list[str]:
+    """Return statements, those that share a beginning or an end joined where that saves tokens."""
+    pieces = [_PIECE.findall(item) for item in items]
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for place, own in enumerate(pieces):
+        begins, last = list(accumulate(own[:phrase_pieces_max])), own[: -phrase_pieces_max - 1 : -1]
+        keys = [f"^{begin}" for begin in begins]
+        if own and not _cites(items[place]):  # Among themselves these may share an end, too.
+            keys += [*(f"^^{begin}" for begin in begins), f"{own[0]}^{own[-1]}"]
+            keys += [f"{end}$" for end in accumulate(last, lambda end, piece: piece + end)]
+        for key in keys:
+            groups[key].append(place)
+    alike = {tuple(places) for places in groups.values() if len(places) > 1}
+    joinable = [(*_joined(places, items, pieces), places) for places in alike]
+    taken: dict[int, str] = {}
+    for saving, text, places in sorted(joinable, key=lambda group: (-group[0], group[2])):
+        rest = tuple(place for place in places if place not in taken)
+        if rest != places:
+            saving, text = _joined(rest, items, pieces) if len(rest) > 1 else (0, "")  # noqa: PLW2901 - of what is left
+        if saving >= _merge_saving_min_tokens:
+            taken |= dict.fromkeys(rest, "") | {rest[0]: text}
+    return [text for place, item in enumerate(items) if (text := taken.get(place, item))]
+
+
+def _cites(item: str) -> bool:
+    """Tell whether evidence stands behind a statement: it must not come to stand behind others."""
+    return item.endswith("]")
+
+
+def _joined(places: tuple[int, ...], items: list[str], pieces: list[list[str]]) -> tuple[int, str]:
+    """Return how many tokens it saves to write statements as one with braces, and that one."""
+    own = [pieces[place] for place in places]
+    begin = _shared(own)
+    end = 0 if any(_cites(items[place]) for place in places) else _shared([one[begin:][::-1] for one in own])
+    if begin + end < _shared_pieces_min:
+        return 0, ""
+    before, after = "".join(own[0][:begin]), "".join(own[0][len(own[0]) - end :])
+    among = [items[place][len(before) : len(items[place]) - len(after)] for place in places]
+    if all(one.startswith(" ") for one in among):
+        before, among = f"{before} ", [one[1:] for one in among]
+    text = f"{before}{{{'|'.join(among)}}}{after}"
+    return sum(count_tokens(f"{items[place]};") for place in places) - count_tokens(f"{text};"), text
+
+
+def _shared(rows: list[list[str]]) -> int:
+    """Return how many pieces all rows begin with."""
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*rows, strict=False)))

@@ -1,0 +1,300 @@
+"""``make bench-reader``: exams that show what a reader gets out of a brief, and the table of what readers answered.
+
+    python -m tests.bench.brief_quality.reader write  [--exams DIR] [--key DIR] [--graphs N] [--seed N]
+    python -m tests.bench.brief_quality.reader grade  [--exams DIR] [--key DIR]
+
+``write`` makes one file a condition, ``CONDITION.md``: the same questions about the same graphs every time, beside the
+whole reasoning (``full``), a brief of 400, 200 or 120 tokens, the first steps that 400 tokens hold (``first-N``), or
+nothing at all. The answers to them lie in another folder (``--key``), which no reader may see. Whoever answers, a
+language model or a person, reads one file and no other and writes ``answers/READER/CONDITION.json`` below the exams:
+one object, the number of each question to its letter, ``{"1.1": "B", "1.2": "D"}``. ``grade`` reads all such files and
+prints the share that is right, by condition and kind; what is not answered is wrong.
+
+Five kinds, of four answers each, drawn from the same graph: which place is cited for a statement (*evidence*), what
+nobody looked at (*limitations*), what is taken for granted (*assumptions*), what a step rests on (*premises*), which of
+four likely sentences stands there (*details*). No wrong answer can be told by its form, because it is made of the
+graph's words in the form of the right one. Everything is drawn by the seed: the same cases give the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from consumers.reasoning.compressor.compress import compress
+from projections.briefs.anchors import evidence_place
+from projections.briefs.critical import critical_numbers, is_open_assumption
+from projections.briefs.prompt import TransferLevel, to_context_prompt
+from projections.briefs.text import content_words
+from tests.bench.brief_quality.baselines import first_n
+from tests.bench.brief_quality.cases import load_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from projections.reasoning.memory import ReasoningMemory
+
+EXAMS: Final = Path("build") / "reader-exams"
+KEY: Final = Path("build") / "reader-key"
+GRAPHS: Final = 20
+OPTIONS: Final = 4
+LETTERS: Final = "ABCD"
+KINDS: Final = ("evidence", "limitations", "assumptions", "premises", "details")
+PER_GRAPH: Final = {"evidence": 2, "limitations": 1, "assumptions": 1, "premises": 2, "details": 1}
+_WORD: Final = re.compile(r"[A-Za-z]{4,}")
+_TRIES: Final = 200
+_ENDING: Final = 2
+README: Final = """# Exams for a reader of briefs
+
+Each file CONDITION.md is one exam: {questions} questions about {graphs} reasonings, the same ones in every file; the
+files differ in what stands above the questions. A reader gets one file, and neither another one nor the key.
+Answer every question with one letter; where the text does not say, take what is most likely. Write one JSON object,
+the number of each question to its letter, to answers/READER/CONDITION.json below this folder:
+
+    {{"1.1": "B", "1.2": "D"}}
+
+Then: python -m tests.bench.brief_quality.reader grade --exams THIS_FOLDER --key THE_FOLDER_OF_THE_KEY
+"""
+HEAD: Final = """Another agent handed on what it reasoned. For each of {graphs} reasonings stands below what you
+received of it, then questions of four answers each, of which one is right. Answer from what you received;
+where it does not say, take the likeliest answer. Return one JSON object and nothing else, the number of each question
+to its letter: {{"1.1": "B", "1.2": "D"}}
+"""
+
+
+class Question(NamedTuple):
+    """A question, its answers in the order they are offered, and which of them is right."""
+
+    kind: str
+    text: str
+    options: list[str]
+    right: int
+
+
+def conditions() -> dict[str, Callable[[ReasoningMemory], str]]:
+    """Return what a reader gets of a graph in each condition."""
+    minimal, standard, _ = TransferLevel
+    return {
+        "full": full_text,
+        "400": lambda memory: to_context_prompt(compress(memory, standard, 400)).prompt,
+        "200": lambda memory: to_context_prompt(compress(memory, minimal, 200)).prompt,
+        "120": lambda memory: to_context_prompt(compress(memory, minimal, 120)).prompt,
+        "first-N": lambda memory: first_n(memory, 400),
+        "nothing": lambda _: "(nothing)",
+    }
+
+
+def full_text(memory: ReasoningMemory) -> str:
+    """Return all of a graph as a listing."""
+    lines = [f"Task: {memory.task}"]
+    for step in memory.steps:
+        rests_on = memory.dependencies.get(step.step_number, [])
+        kind = "assumption, not validated" if is_open_assumption(step) else step.type
+        after = f" (rests on {', '.join(map(str, rests_on))})" if rests_on else ""
+        places = "".join(f" [{evidence_place(one)}]" for one in step.evidence)
+        lines.append(f"{step.step_number}. {kind}{after}: {step.content}{places}")
+    lines += [f"Limitation: {text}" for text in memory.known_limitations]
+    return "\n".join([*lines, f"Conclusion: {memory.conclusion}"])
+
+
+def questions_of(memory: ReasoningMemory, chance: random.Random) -> list[Question]:
+    """Return the questions about a graph, at most as many of each kind as ``PER_GRAPH`` says."""
+    questions: list[Question] = []
+    for kind, count in PER_GRAPH.items():
+        asked = list(_ASKED[kind](memory, chance))
+        questions += chance.sample(asked, min(count, len(asked)))
+    return questions
+
+
+def _evidence(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
+    critical = critical_numbers(memory)
+    places = sorted({evidence_place(one) for step in memory.steps for one in step.evidence})
+    for step in memory.steps:
+        if step.evidence and step.step_number in critical:
+            text = f"Which place is cited for this: “{step.content}”?"
+            yield from _question("evidence", text, evidence_place(step.evidence[0]), places, chance)
+
+
+def _limitations(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
+    for limitation in memory.known_limitations:
+        text = "Which limitation does the author name?"
+        yield from _question("limitations", text, limitation, _variants(memory, limitation, chance), chance)
+
+
+def _assumptions(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
+    for step in filter(is_open_assumption, memory.steps):
+        text = "What does the author take for granted, without having validated it?"
+        yield from _question("assumptions", text, step.content, _variants(memory, step.content, chance), chance)
+
+
+def _premises(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
+    contents = {step.step_number: step.content for step in memory.steps}
+    for number, rests_on in memory.dependencies.items():
+        content, words = contents[number], set(content_words(contents[number]))
+        others = [one for one in contents if one not in {*rests_on, number} and contents[one] != content]
+        # The likest of the others, so that likeness alone does not tell the premise.
+        likest = sorted(others, key=lambda one: -len(words & set(content_words(contents[one]))))[: 2 * OPTIONS]
+        if rests_on and not any(contents[one] == contents[rest] for one in likest for rest in rests_on):
+            text = f"On which statement does this rest directly: “{content}”?"
+            wrong = [contents[one] for one in likest]
+            yield from _question("premises", text, contents[chance.choice(rests_on)], wrong, chance)
+
+
+def _details(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
+    critical = critical_numbers(memory)
+    for step in memory.steps:
+        is_critical = step.step_number in critical and step.content != memory.conclusion
+        if is_critical and not is_open_assumption(step):
+            text = "Which of these sentences stands in the reasoning, word for word?"
+            yield from _question("details", text, step.content, _variants(memory, step.content, chance), chance)
+
+
+_ASKED: Final = {
+    "evidence": _evidence,
+    "limitations": _limitations,
+    "assumptions": _assumptions,
+    "premises": _premises,
+    "details": _details,
+}
+
+
+def _question(kind: str, text: str, right: str, wrong: Sequence[str], chance: random.Random) -> Iterator[Question]:
+    """Yield the question, its answers in any order; nothing where there are too few wrong ones."""
+    others = [one for one in dict.fromkeys(wrong) if one != right]
+    if len(others) >= OPTIONS - 1:
+        options = [right, *chance.sample(others, OPTIONS - 1)]
+        chance.shuffle(options)
+        yield Question(kind, text, options, options.index(right))
+
+
+def _variants(memory: ReasoningMemory, text: str, chance: random.Random) -> list[str]:
+    """Return three other forms of a text, of which none stands in the graph; none where it cannot be done.
+
+    Two of its telling words (that other steps use, too: not those of a template such as "Nobody looked at …") are each
+    changed for another that ends alike, alone and together: of four such forms none is nearer to the others than any
+    other, so the right one is not the one that most agree with.
+    """
+    others = [step.content for step in memory.steps if step.content != text]
+    used = sorted({word for content in others for word in _WORD.findall(content) if word.islower()})
+    own = [word for word in dict.fromkeys(_WORD.findall(text)) if word in used]
+    vocabulary = [word for word in used if word not in _WORD.findall(text)]
+    for _ in range(_TRIES if len(own) > 1 and len(vocabulary) > 1 else 0):
+        changes = []
+        for word in chance.sample(own, 2):
+            alike = [other for other in vocabulary if other[-_ENDING:] == word[-_ENDING:]] or vocabulary
+            changes.append((word, chance.choice(alike)))
+        first, second = (_changed(text, *change) for change in changes)
+        forms = [first, second, _changed(first, *changes[1])]
+        if len({text, *forms}) == OPTIONS and not any(form in others for form in forms):
+            return forms
+    return []
+
+
+def _changed(text: str, word: str, other: str) -> str:
+    return re.sub(rf"\b{word}\b", other, text)
+
+
+def graphs(count: int, seed: int) -> list[ReasoningMemory]:
+    """Return so many graphs, drawn from those with and those without steps that nothing rests on."""
+    cases = load_cases()
+    chance = random.Random(seed)
+    drawn = [chance.sample(group, min(count // 2, len(group))) for group in (cases.distracted, cases.dense)]
+    return [case.memory for group in drawn for case in group]
+
+
+def write(exams: Path, key: Path, count: int, seed: int) -> str:
+    """Write the exams and the key, and return what was written."""
+    memories = graphs(count, seed)
+    asked = [questions_of(memory, random.Random(f"{seed} {memory.reasoning_id}")) for memory in memories]
+    total = sum(map(len, asked))
+    for folder in (exams, key):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, text_of in conditions().items():
+        parts = [HEAD.format(graphs=len(memories))]
+        for number, (memory, questions) in enumerate(zip(memories, asked, strict=True), start=1):
+            parts.append(f"# Reasoning {number}\n\n{text_of(memory)}\n\n{_printed(number, questions)}")
+        (exams / f"{name}.md").write_text("\n".join(parts), "utf-8")
+    (exams / "README.md").write_text(README.format(questions=total, graphs=len(memories)), "utf-8")
+    right = {
+        f"{number}.{place}": {"kind": question.kind, "answer": LETTERS[question.right]}
+        for number, questions in enumerate(asked, start=1)
+        for place, question in enumerate(questions, start=1)
+    }
+    (key / "key.json").write_text(json.dumps(right, indent=1), "utf-8")
+    kinds = Counter(question.kind for questions in asked for question in questions)
+    said = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return f"{exams}: {len(conditions())} exams of {total} questions on {len(memories)} graphs ({said}); key in {key}"
+
+
+def _printed(number: int, questions: list[Question]) -> str:
+    lines: list[str] = []
+    for place, question in enumerate(questions, start=1):
+        lines.append(f"{number}.{place} {question.text}")
+        lines += [f"   {letter}) {option}" for letter, option in zip(LETTERS, question.options, strict=True)]
+    return "\n".join([*lines, ""])
+
+
+def grade(exams: Path, key: Path) -> list[list[str]]:
+    """Return the rows of the table: a reader and condition each, the share that is right of all and of each kind.
+
+    Raises:
+        ValueError: When an answer is to no question of the key, or no letter.
+    """
+    right = json.loads((key / "key.json").read_text("utf-8"))
+    kinds = [kind for kind in KINDS if any(one["kind"] == kind for one in right.values())]
+    rows = [["reader", "condition", "answered", "right", "of full", *kinds]]
+    shares: dict[tuple[str, str], dict[str, float]] = {}
+    answered: dict[tuple[str, str], int] = {}
+    for path in sorted((exams / "answers").rglob("*.json")):
+        reader, answers = str(path.parent.relative_to(exams / "answers")), json.loads(path.read_text("utf-8"))
+        for number, answer in answers.items():
+            if number not in right or answer not in LETTERS or len(answer) != 1:
+                raise ValueError(f"{path}: {number}: {answer} answers no question of this exam")
+        hits: defaultdict[str, list[bool]] = defaultdict(list)
+        for number, one in right.items():
+            hits[one["kind"]].append(answers.get(number) == one["answer"])
+        all_hits = [hit for of_kind in hits.values() for hit in of_kind]
+        shares[reader, path.stem] = {"": sum(all_hits) / len(all_hits)} | {
+            kind: sum(hits[kind]) / len(hits[kind]) for kind in kinds
+        }
+        answered[reader, path.stem] = len(answers)
+    order = list(conditions())
+    for reader, name in sorted(shares, key=lambda one: (one[0], order.index(one[1]) if one[1] in order else 99)):
+        share, full = shares[reader, name], shares.get((reader, "full"), {}).get("", 0.0)
+        of_full = f"{share[''] / full:.3f}" if full else "–"
+        by_kind = [f"{share[kind]:.2f}" for kind in kinds]
+        rows.append([reader, name, str(answered[reader, name]), f"{share['']:.3f}", of_full, *by_kind])
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the exams, or grade what was answered."""
+    parser = argparse.ArgumentParser(
+        prog="make bench-reader", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("action", choices=("write", "grade"))
+    parser.add_argument("--exams", type=Path, default=EXAMS, help=f"the folder of the exams (default: {EXAMS})")
+    parser.add_argument("--key", type=Path, default=KEY, help=f"the folder of the key (default: {KEY})")
+    parser.add_argument("--graphs", type=int, default=GRAPHS, help=f"how many graphs (default: {GRAPHS})")
+    parser.add_argument("--seed", type=int, default=1, help="what is drawn (default: 1)")
+    asked = parser.parse_args(arguments)
+    if asked.action == "write":
+        print(write(asked.exams, asked.key, asked.graphs, asked.seed))
+        return
+    try:
+        rows = grade(asked.exams, asked.key)
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+if __name__ == "__main__":
+    main()
