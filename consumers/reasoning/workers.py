@@ -4,14 +4,12 @@ Their effects are events in the same log, outside their own stores, so each carr
 we crash here: between the briefs, or between an event and the position, all of them are tried again, and those that are
 there are recognised by their keys.
 
-The graph is the one that stands when the worker gets to it, which may be newer than the conclusion it reacts to.
+The graph is the one that stands when the worker gets to it, which may be newer than the conclusion it reacts to. The
+validator is never the author of a reasoning, so its report is the independent one that acting on a full graph needs.
 
-A brief never waits for a model. That its prose is wanted is written into the compressor's store in the transaction of
-the position, so it outlives a crash, and ``ProseWorker`` publishes the brief once more with it: several are asked for
-at a time, so one that hangs holds up no other, and what failed is asked for again with a growing pause.
-
-The validator is never the author of a reasoning, so its report is the independent one that acting on a full graph
-needs.
+A brief never waits for a model. That its prose is wanted is kept in the compressor's store, in the transaction of the
+position. ``ProseWorker`` publishes the brief once more with it: several are asked for at a time, so one that hangs
+holds up no other, and what failed is asked for again with a growing pause.
 """
 
 from __future__ import annotations
@@ -78,11 +76,7 @@ class Wanted(NamedTuple):
 class ProseStore(Subscriptions):
     """The compressor's store: its position, and which prose is still to be written."""
 
-    schema = """
-    CREATE TABLE IF NOT EXISTS prose (
-        id TEXT PRIMARY KEY, cause TEXT NOT NULL, attempts INTEGER NOT NULL, due_s REAL NOT NULL
-    ) WITHOUT ROWID;
-    """
+    schema = "CREATE TABLE IF NOT EXISTS prose (id TEXT PRIMARY KEY, cause TEXT, attempts INTEGER, due_s REAL) STRICT;"
 
     def due(self, now_s: float) -> list[Wanted]:
         """Return what is to be asked for now, the oldest wish first."""
@@ -125,22 +119,14 @@ class _Worker:
     def _react(self, event: Event, _: sqlite3.Connection) -> None:
         raise NotImplementedError
 
-    def _brief(
-        self,
-        id_: str,
-        cause: str,
-        level: TransferLevel,
-        *,
-        prose: Prose | None = None,
-        missing: str = "",
-        again: str = "",
-    ) -> None:
-        """Publish the brief of a reasoning as it is now.
+    def _brief(self, id_: str, cause: str, level: TransferLevel, said: Prose | str = "", again: str = "") -> None:
+        """Publish the brief of a reasoning as it is now, with what a model said or why it did not.
 
         Raises:
             Refused: it was not admitted; ``INVALID_FIELD`` when the prose is of an earlier version.
         """
         full = self._reader.full_reasoning(id_)
+        prose, missing = (said, "") if isinstance(said, Prose) else (None, said)
         if prose is not None and not holds(prose, full.memory):
             raise Refused("INVALID_FIELD", "the reasoning was extended while the model wrote about it")
         domain = self._reader.answer("reasoning.show", {"id": id_})["domain"] or None
@@ -173,7 +159,7 @@ class CompressorWorker(_Worker):
     def _react(self, event: Event, db: sqlite3.Connection) -> None:
         for level in LEVELS:
             is_awaited = self._wants_prose and level is TransferLevel.STANDARD
-            self._brief(event.name, event.id, level, missing=PROSE_AWAITED if is_awaited else "")
+            self._brief(event.name, event.id, level, PROSE_AWAITED if is_awaited else "")
         if self._wants_prose:
             db.execute("INSERT OR REPLACE INTO prose VALUES (?, ?, ?, ?)", Wanted(event.name, event.id))
 
@@ -221,21 +207,20 @@ class ProseWorker(_Worker):
             prose = Unavailable("LLM_INVALID", f"asking failed: {message_of(error)}")
         self._written.put((wanted, prose))
 
-    def _publish(self, wanted: Wanted, prose: Prose | BatonError) -> Wanted | None:
+    def _publish(self, wanted: Wanted, said: Prose | BatonError) -> Wanted | None:
         """Publish the brief with its prose, or why it has none; return when it is asked for again."""
-        publish = partial(self._brief, wanted.id, wanted.cause, TransferLevel.STANDARD)
         number = f":prose:{wanted.cause[:16]}:{wanted.attempts}"
-        if not isinstance(prose, BatonError):
+        publish = partial(self._brief, wanted.id, wanted.cause, TransferLevel.STANDARD, again=number)
+        if not isinstance(said, BatonError):
             try:
-                return publish(prose=prose, again=number)
+                return publish(said)
             except Refused as refusal:
-                prose = refusal
-        again = _again(wanted, prose, self._now())
-        log.warning("no prose", reasoning=wanted.id, code=prose.code, error=prose.message, again=again is not None)
-        # The first failure and the last are worth an event each: what a reader wants to know of the model.
-        if wanted.attempts == 0 or again is None:
+                said = refusal
+        again = _again(wanted, said, self._now())
+        log.warning("no prose", reasoning=wanted.id, code=said.code, error=said.message, again=again is not None)
+        if wanted.attempts == 0 or again is None:  # of an outage, its first and its last failure are worth an event
             with contextlib.suppress(Refused):
-                publish(missing=shorten(f"{prose.code}: {prose.message}", prose_missing_max_chars), again=number)
+                publish(shorten(f"{said.code}: {said.message}", prose_missing_max_chars))
         return again
 
 

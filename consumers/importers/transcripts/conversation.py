@@ -151,14 +151,7 @@ class Conversation:
             self._progress.skipped += 1
             return
         named = lines.text(message.id) if message is not None else lines.text(head.id)
-        opened = _Open(
-            place=place,
-            session=session,
-            message=named or lines.text(head.uuid),
-            at=lines.time_of(head),
-            prompt=prompt,
-            lines=[],
-        )
+        opened = _Open(place, session, named or lines.text(head.uuid), lines.time_of(head), prompt, [])
         if is_session and opened.message:
             key = (session, opened.message)
             opened = self._open.setdefault(key, opened)
@@ -193,18 +186,11 @@ class Conversation:
         except Refused as refusal:
             yield Unread(opened.place, original, len(original), f"{refusal.code}: {refusal.message}")
             return
-        yield Answered(
-            place=opened.place,
-            original=original,
-            response=merged([_innermost(value) for value, _ in read]),
-            is_session=is_session,
-            session=opened.session,
-            message=opened.message,
-            at=opened.at,
-            prompt=opened.prompt,
-            lines=len(opened.lines),
-            odd=tuple(number for _, odd in read for number in odd),
-        )
+        response = merged([_innermost(value) for value, _ in read])
+        odd = tuple(number for _, numbers in read for number in numbers)
+        ids = (opened.session, opened.message)
+        answer = Answered(opened.place, original, response, is_session, *ids, opened.at, opened.prompt)
+        yield answer._replace(lines=len(opened.lines), odd=odd)
 
     def _prompt_for(
         self, line: bytes, head: lines.Head, message: lines.Message | None, role: str, session: str

@@ -95,17 +95,15 @@ def _thought_in(answered: Answered, task: str) -> Thought | None:
     extraction = extract_reasoning(answered.response, task=answered.prompt.text if answered.prompt else "")
     if answered.is_session and not _is_thinking_of_a_session(extraction):
         return None
-    own = extraction.memory.task
+    own = task if "task" in extraction.absent and task else extraction.memory.task
     memory = msgspec.structs.replace(
         extraction.memory,
         ai_id=shorten(extraction.memory.ai_id.strip(), name_max_chars),
-        task=shorten((task if "task" in extraction.absent and task else own).strip(), task_max_chars)
-        or TASK_NOT_STATED,
+        task=shorten(own.strip(), task_max_chars) or TASK_NOT_STATED,
         conclusion=shorten(answer_of(extraction).strip(), conclusion_max_chars),
         reasoning_id="",
     )
-    is_whole = memory.task in (own, task)
-    return Thought(answered, extraction, memory, names_of(answered, extraction), is_whole)
+    return Thought(answered, extraction, memory, names_of(answered, extraction), memory.task == own)
 
 
 def answer_of(extraction: Extraction) -> str:
@@ -198,20 +196,17 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
         f"inferred_{name}": ranges([number for number, names in extraction.inferred.items() if name in names])
         for name in ("type", "reasoning_type")
     }
-    links = [(number, step, way) for number, ways in extraction.ways.items() for step, way in ways.items()]
-    for way in dict.fromkeys(way for _, _, way in links):
-        edges = (f"{number}←{step}" for number, step, found in links if found == way)
-        guessed[f"inferred_dependencies_by_{way}"] = ", ".join(edges)
+    for number, ways in extraction.ways.items():
+        for step, way in ways.items():
+            name = f"inferred_dependencies_by_{way}"
+            guessed[name] = f"{guessed[name]}, {number}←{step}" if name in guessed else f"{number}←{step}"
+    has_task = thought.memory.task != TASK_NOT_STATED
     said = guessed | {
         "session": answered.session,
         "message": answered.message,
         "prompt": prompt or "",
         "conclusion_from": "answer" if thought.memory.conclusion else "absent",
-        "task_from": "prompt"
-        if "task" not in extraction.absent
-        else "absent"
-        if thought.memory.task == TASK_NOT_STATED
-        else "importer",
+        "task_from": ("importer" if "task" in extraction.absent else "prompt") if has_task else "absent",
     }
     dirty = dirty + [DirtyValue(path=note.path[:name_max_chars] or "$", value=note.kind, why=_WHY[note.kind])
                      for note in extraction.notes]  # fmt: skip
@@ -227,12 +222,6 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
         said={name: shorten(value.strip(), said_max_chars) for name, value in said.items() if value.strip()},
         dirty=dirty,
     )
-
-
-def _task_from(thought: Thought) -> str:
-    if "task" not in thought.extraction.absent:
-        return "prompt"
-    return "absent" if thought.memory.task == TASK_NOT_STATED else "importer"
 
 
 def _is_thinking_of_a_session(extraction: Extraction) -> bool:

@@ -74,13 +74,7 @@ def write_prose(memory: ReasoningMemory, client: LlmClient) -> Prose:
     if problems := prose_problems(sentences, index):
         message = f"what the model wrote is not shown: {problems[0]}"
         raise Unavailable("LLM_INVALID", message, problems=problems[:problems_shown_max])
-    return Prose(
-        sentences=sentences,
-        fidelity=measure_prose(sentences, index),
-        fidelity_kind=FIDELITY_KIND,
-        model=answer.model,
-        prompt_sha256=answer.prompt_sha256,
-    )
+    return Prose(sentences, measure_prose(sentences, index), FIDELITY_KIND, answer.model, answer.prompt_sha256)
 
 
 def holds(prose: Prose, memory: ReasoningMemory) -> bool:

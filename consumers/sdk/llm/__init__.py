@@ -1,9 +1,9 @@
-"""A language model as an optional adviser: any endpoint that speaks OpenAI's chat completions.
+"""A language model as an optional adviser: OpenAI's, Anthropic's, and what is compatible.
 
     from consumers.sdk.llm.model import LlmClient, LlmSettings, Message, read_endpoint
 
     settings = LlmSettings(base_url="https://llm.example.org/v1", model="some-model", api_key_variable="LLM_API_KEY")
-    client = LlmClient(read_endpoint(settings, environment))
+    client = LlmClient(read_endpoint(settings, environment.get))
     answer = client.ask([Message("system", "Answer with JSON."), Message("user", "…")], Verdict)
     print(answer.value, answer.model, answer.prompt_sha256)
 

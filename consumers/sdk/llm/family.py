@@ -5,10 +5,9 @@
 - ``anthropic``: ``/v1/messages``, a head with the version, instructions beside the messages, content in parts;
   ``max_tokens`` is demanded, ``temperature`` refused by current models, and there is no JSON mode.
 
-These are defaults: each field can be named in ``[llm]``, or left out with ``"none"``; ``[llm.fields]`` adds others. A
-default field that a server refuses by its name is left out, and the question put again; one that the operator named is
-never dropped behind his back. Refused: the vendors' own clients, which bring pydantic and a second HTTP stack, follow
-redirects and the environment's proxies, and know neither one deadline nor a bound on an answer.
+Each field can be named in ``[llm]``, or left out with ``"none"``; ``[llm.fields]`` adds others. A default field that a
+server refuses by its name is left out, and the question put again; one that the operator named never is. Why not the
+vendors' own clients, ``consumers/README.md`` says.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ NONE: Final = "none"
 reason_max_chars: Final = 300
 _shared_with_key_chars: Final = 6
 _CUT_OFF: Final = frozenset({"length", "max_tokens"})
+_REFUSED: Final = frozenset({"refusal", "content_filter"})
 _TEXTS: Final = frozenset({"text", "output_text"})
 _MARKUP: Final = re.compile(r"<(?:script|style).*?</(?:script|style)>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
@@ -53,31 +53,24 @@ MANNERS: Final[dict[Family, Manner]] = {
     "openai-compatible": Manner(_CHAT, "", "max_tokens", 2_048, 0.0, _JSON),
     "anthropic": Manner("/messages", "https://api.anthropic.com/v1", "max_tokens", 4_096, None, None),
 }
+BY_HOST: Final[dict[str, Family]] = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
 _OTHER_LIMIT: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-
-
-def family_of(settings: LlmSettings, host: str) -> Family:
-    """Return the family that the settings name, or that of a vendor's own host; else a compatible server."""
-    by_host = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
-    return settings.family or by_host.get(host, "openai-compatible")  # type: ignore[return-value]  # literals all
 
 
 def fields_of(settings: LlmSettings, family: Family) -> tuple[dict[str, Any], frozenset[str]]:
     """Return the fields that are sent beside the messages, and which of them only the family's default asks for."""
     manner = MANNERS[family]
     limit = settings.token_field or manner.token_field
-    temperature = manner.temperature if settings.temperature is None else settings.temperature
-    json_mode = manner.json_mode if settings.json_mode is None else _JSON if settings.json_mode else None
-    fields: dict[str, Any] = {
-        limit: settings.answer_tokens_max or manner.answer_tokens_max,
-        "temperature": temperature,
-        "response_format": json_mode,
-    }
-    named = {"temperature": settings.temperature, "response_format": settings.json_mode, limit: settings.token_field}
-    by_default = {name for name, value in named.items() if value is None and name not in settings.fields}
+    json_mode = None if settings.json_mode is None else _JSON if settings.json_mode else NONE
+    named = {limit: settings.token_field, "temperature": settings.temperature, "response_format": json_mode}
+    usual = {"temperature": manner.temperature, "response_format": manner.json_mode}
+    fields = usual | {name: value for name, value in named.items() if value is not None}
+    fields |= {limit: settings.answer_tokens_max or manner.answer_tokens_max}
     sent = {name: value for name, value in fields.items() if name != NONE and value not in (None, NONE)}
     # Anthropic demands its limit: to leave it out would be refused for another reason.
-    return sent | settings.fields, frozenset(by_default & sent.keys() - ({limit} if family == "anthropic" else set()))
+    fixed = {limit} if family == "anthropic" else set()
+    by_default = {name for name, value in named.items() if value is None} & sent.keys() - fixed - settings.fields.keys()
+    return sent | settings.fields, frozenset(by_default)
 
 
 def without_refused(
@@ -138,20 +131,19 @@ def answer_in(body: bytes, key: str | None) -> str:
     """Return what the model wrote, of an answer in any family's form.
 
     Raises:
-        Refused: ``INVALID_FORMAT`` when it is cut off, refused by the model, or none; what msgspec raises.
+        Refused: ``INVALID_FORMAT`` when the model refused or there is none, ``TOO_LARGE`` when it is cut off; what
+            msgspec raises.
     """
     reply = _reply.decode(body)
-    choice = _Choice(_Message(reply.content), reply.stop_reason) if reply.content or reply.stop_reason else None
-    if reply.choices:
-        choice = reply.choices[0]
-    if choice is None:
-        raise Refused("INVALID_FORMAT", f"it has no text: {reason_in(body, key)}")
+    choice = reply.choices[0] if reply.choices else _Choice(_Message(reply.content), reply.stop_reason)
     if choice.finish_reason in _CUT_OFF:
         raise Refused("TOO_LARGE", "it was cut off at its token limit: raise answer_tokens_max in [llm]")
-    if choice.message.refusal or choice.finish_reason in ("refusal", "content_filter"):
+    if choice.message.refusal or choice.finish_reason in _REFUSED:
         said = told_by_server(choice.message.refusal or choice.finish_reason or "", key)
         raise Refused("INVALID_FORMAT", f"the model refused to answer: {said}")
-    content = choice.message.content or ""
+    content = choice.message.content
+    if not content:
+        raise Refused("INVALID_FORMAT", f"it has no text: {reason_in(body, key)}")
     parts = [_Part(text=content)] if isinstance(content, str) else content
     return "".join(part.text or "" for part in parts if part.type in _TEXTS)
 
@@ -163,27 +155,20 @@ def reason_in(body: bytes, key: str | None) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return told_by_server(_MARKUP.sub(" ", body.decode("utf-8", "replace")), key)
     value = value[0] if isinstance(value, list) and value else value
-    while isinstance(value, dict):
-        inner = next((value[name] for name in ("message", "error", "detail") if value.get(name)), None)
-        if inner is None:
-            break
+    while isinstance(value, dict) and (
+        inner := next(filter(None, map(value.get, ("message", "error", "detail"))), None)
+    ):
         # OpenAI names the field beside its sentence, which may not repeat it.
-        param = f" ({value['param']})" if isinstance(value.get("param"), str) and isinstance(inner, str) else ""
-        value = f"{inner}{param}" if isinstance(inner, str) else inner
+        is_named = isinstance(inner, str) and isinstance(value.get("param"), str)
+        value = f"{inner} ({value['param']})" if is_named else inner
     return told_by_server(value if isinstance(value, str) else msgspec.json.encode(value).decode(), key)
 
 
 def told_by_server(text: str, key: str | None) -> str:
     """Return what a server says on one line: without words that repeat part of the key, and no secret at all."""
+    size = min(len(key or ""), _shared_with_key_chars)
+    parts = ["***", *(key[start : start + size] for start in range(len(key) - size + 1))] if key else []
     words = one_line(text[: reason_max_chars * 8], mark=" ").split()
-    told = shorten(" ".join("…" if _repeats(word, key) else word for word in words), reason_max_chars)
+    told = " ".join("…" if any(part in word for part in parts) else word for word in words)
     # It goes into signed events, and one that holds what looks like a secret would be refused with its brief.
-    return "(what it says holds what looks like a secret)" if scan(told) is not None else told
-
-
-def _repeats(word: str, key: str | None) -> bool:
-    """Tell whether a word has some characters of the key in a row, or is masked as vendors mask keys."""
-    if key is None:
-        return False
-    size = min(len(key), _shared_with_key_chars)
-    return "***" in word or any(key[start : start + size] in word for start in range(len(key) - size + 1))
+    return "(it holds what looks like a secret)" if scan(told) is not None else shorten(told, reason_max_chars)

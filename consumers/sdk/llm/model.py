@@ -20,23 +20,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
-from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from consumers.sdk.http import Answer as HttpAnswer
 from consumers.sdk.http import NoAnswer, is_loopback, request
-from consumers.sdk.llm.family import (
-    MANNERS,
-    Family,
-    answer_in,
-    body_of,
-    family_of,
-    fields_of,
-    headers_of,
-    reason_in,
-    without_refused,
-)
+from consumers.sdk.llm import family as families
+from consumers.sdk.llm.family import Family
 from consumers.sdk.thinking.response import read_tags
 from ledger.codec import UNREADABLE, check_depth, decode_strict, encode_sorted, encode_utf8
 from ledger.config import environment_variable
@@ -59,6 +49,9 @@ _OK: Final = 200
 _FENCED: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", re.DOTALL)
 api_key_max_chars: Final = 4_096
 _KEY: Final = re.compile(r"[!-~]+")
+_URL: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[1-9]\d{0,4}))?(?:/[!-\"$->A-~]*)?"
+)
 _VARIABLE_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 
 
@@ -137,31 +130,19 @@ def read_endpoint(settings: LlmSettings, variable: Callable[[str], str | None]) 
     Raises:
         Refused: ``INVALID_FIELD`` for a URL that cannot be used or a key that is named twice.
     """
-    base_url = settings.base_url or (MANNERS[settings.family].base_url if settings.family else "")
-    parts = _split(base_url)
-    host = parts.hostname or ""
+    base_url = settings.base_url or (families.MANNERS[settings.family].base_url if settings.family else "")
+    parts = _URL.fullmatch(base_url)
+    if parts is None or int(parts["port"] or 1) >= 2**16:
+        form = "http(s)://HOST[:PORT][/PATH], with no user, query or fragment: a key belongs in a file or variable"
+        raise _wrong_url(f"it must be {form}")
+    host = parts["host"].strip("[]")
     if settings.api_key_file is not None and settings.api_key_variable is not None:
         raise Refused("INVALID_FIELD", "name one of api_key_file and api_key_variable, not both", path="$.api_key_file")
     has_key = settings.api_key_file is not None or settings.api_key_variable is not None
-    if has_key and parts.scheme != "https" and not is_loopback(host):
+    if has_key and parts["scheme"] != "https" and not is_loopback(host):
         raise _wrong_url("an API key is sent over https only, or to this machine")
-    family = family_of(settings, host)
-    return Endpoint(base_url.rstrip("/") + MANNERS[family].path, family, settings, variable)
-
-
-def _split(base_url: str) -> SplitResult:
-    try:
-        parts = urlsplit(base_url)
-        port_is_readable = parts.port is None or parts.port > 0
-    except ValueError as error:
-        raise _wrong_url(f"it is no URL: {error}") from error
-    if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_readable:
-        raise _wrong_url("it must be http(s)://HOST[:PORT][/PATH]")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise _wrong_url("it must have no user, query or fragment: a key belongs in a file or variable")
-    if not base_url.isprintable() or not base_url.isascii() or " " in base_url:
-        raise _wrong_url("it must be printable ASCII")
-    return parts
+    family = settings.family or families.BY_HOST.get(host, "openai-compatible")
+    return Endpoint(base_url.rstrip("/") + families.MANNERS[family].path, family, settings, variable)
 
 
 def _wrong_url(why: str) -> Refused:
@@ -177,24 +158,18 @@ class Answer(NamedTuple, Generic[T]):
 
 
 class LlmClient:
-    """Asks one endpoint; every call opens and closes its own connection, so threads may share it."""
+    """Asks one endpoint; every call opens and closes its own connection, so threads may share it.
+
+    ``fields`` are sent beside model and messages; ``left_out`` are the default ones that the server refused by name,
+    with its reason.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         """Ask ``endpoint``."""
         self.endpoint = endpoint
-        self._fields, self._by_default = fields_of(endpoint.settings, endpoint.family)
+        self.model = endpoint.settings.model
+        self.fields, self._by_default = families.fields_of(endpoint.settings, endpoint.family)
         self.left_out: dict[str, str] = {}
-        """The default fields that the server refused by name, with its reason."""
-
-    @property
-    def model(self) -> str:
-        """The model that is asked."""
-        return self.endpoint.settings.model
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What is sent beside model and messages."""
-        return dict(self._fields)
 
     def ask(self, messages: list[Message], form: type[T]) -> Answer[T]:
         """Return the model's answer as a value of ``form``.
@@ -213,20 +188,24 @@ class LlmClient:
         deadline = time.monotonic() + settings.timeout_s
         tried: set[str] = set()
         while True:
-            fields = self._fields
-            body = body_of(settings, family, fields, messages)
+            fields = self.fields
+            body = families.body_of(settings, family, fields, messages)
             if len(body) > request_size_max_bytes:
                 message = f"the question has {len(body)} bytes, more than {request_size_max_bytes}"
                 raise Refused("TOO_LARGE", message, size=len(body))
             answer = self._send(body, key, deadline - time.monotonic())
             if answer.status == _OK:
                 return answer.body
-            reason = reason_in(answer.body, key)
-            rest = without_refused(fields, self._by_default, reason, tried) if answer.status in _WRONG_FORM else None
+            reason = families.reason_in(answer.body, key)
+            rest = (
+                families.without_refused(fields, self._by_default, reason, tried)
+                if answer.status in _WRONG_FORM
+                else None
+            )
             if rest is None:
                 raise _refusal(answer.status, reason)
             self.left_out |= {name: reason for name in fields if name not in rest}
-            self._fields = rest
+            self.fields = rest
             self._by_default |= rest.keys() - fields.keys()
 
     def _send(self, body: bytes, key: str | None, limit_s: float) -> HttpAnswer:
@@ -234,7 +213,7 @@ class LlmClient:
         try:
             return request(
                 "POST",
-                self.endpoint.url, body, headers_of(self.endpoint.family, key), limit_s=max(limit_s, 0.001),
+                self.endpoint.url, body, families.headers_of(self.endpoint.family, key), limit_s=max(limit_s, 0.001),
                 attempts_max=settings.attempts_max, passing=_PASSING, answer_max_bytes=answer_size_max_bytes, read=None,
             )  # fmt: skip
         except TimeoutError as error:
@@ -247,8 +226,9 @@ class LlmClient:
 def _refusal(status: int, reason: str) -> Unavailable:
     if 300 <= status < 400:
         return Unavailable("LLM_INVALID", f"the endpoint answered {status}: redirects are not followed", status=status)
-    why = "it does not accept the API key" if status in _DENIED else "it does not accept the request"
-    return Unavailable("LLM_UNAVAILABLE", _because(f"the endpoint answered {status}, {why}", reason), status=status)
+    what = "API key" if status in _DENIED else "request"
+    problem = ": ".join(filter(None, (f"the endpoint answered {status}, it does not accept the {what}", reason)))
+    return Unavailable("LLM_UNAVAILABLE", problem, status=status)
 
 
 def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
@@ -257,18 +237,14 @@ def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
     details = {"attempts": failure.attempts, "status": failure.status, "retry_after_s": failure.wait_s}
     known = {name: value for name, value in details.items() if value is not None}
     times = f" {failure.attempts} times" if failure.attempts > 1 else ""
-    message = _because(f"the model cannot be asked: {failure.problem}{times}", reason_in(failure.body, key))
-    return Unavailable("LLM_UNAVAILABLE", message, **known)
-
-
-def _because(message: str, reason: str) -> str:
-    return f"{message}: {reason}" if reason else message
+    told = filter(None, (f"the model cannot be asked: {failure.problem}{times}", families.reason_in(failure.body, key)))
+    return Unavailable("LLM_UNAVAILABLE", ": ".join(told), **known)
 
 
 def _decode(body: bytes, form: type[T], key: str | None) -> T:
     try:
         check_depth(body)
-        content = encode_utf8(_json_part(answer_in(body, key)), "answer")
+        content = encode_utf8(_json_part(families.answer_in(body, key)), "answer")
         return decode_strict(content, msgspec.json.Decoder(form))
     except UNREADABLE as error:
         raise Unavailable("LLM_INVALID", "the endpoint's answer is not one of a language model in JSON") from error

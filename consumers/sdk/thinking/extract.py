@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from consumers.sdk.thinking.links import Way, label_in, link_steps
+from consumers.sdk.thinking.links import INFERRING, Links, label_in, link_steps
 from consumers.sdk.thinking.response import Format, Note, Region, Response, Source, read_response
 from consumers.sdk.thinking.steps import (
     classify_step_type,
@@ -34,8 +34,6 @@ ConclusionFrom = Literal["step", "answer", "absent"]
 
 TASK_NOT_STATED: Final = "(the response does not state its task)"
 conclusion_max_chars: Final = 1_000
-
-_INFERRING: Final = frozenset({"inference", "hypothesis", "conclusion"})
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -54,9 +52,8 @@ class Extraction(msgspec.Struct, frozen=True):
     sources: list[Source]
     spans: dict[int, Span]
     inferred: dict[int, list[str]]
-    ways: dict[int, dict[int, Way]]
+    ways: Links
     conclusion_from: ConclusionFrom
-    conclusion_span: Span | None
     absent: list[str]
     notes: list[Note]
 
@@ -74,11 +71,8 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
     if len(spans) > steps_max:
         raise Refused("TOO_LARGE", f"the thinking has {len(spans)} steps; a graph has at most {steps_max}")
     texts = {number: _words(read, span) for number, span in spans.items()}
-    types = {number: classify_step_type(text) for number, text in texts.items()}
-    if types and types[1] == "inference" and not stated_step_type(texts[1]):
-        types[1] = "observation"  # nothing stands before it that it could follow from
-    ways = link_steps(texts, types, _labels(read, spans))
-    steps, inferred = _steps(texts, types, ways)
+    ways = link_steps(texts, _labels(read, spans))
+    steps, inferred = _steps(texts, ways)
     conclusion_from, conclusion_span = _find_conclusion(read, steps, spans)
     task = task or read.task
     memory = ReasoningMemory(
@@ -90,18 +84,7 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
         dependencies={number: list(rests_on) for number, rests_on in ways.items()},
     )
     absent = [name for name, is_there in (("task", task), ("conclusion", memory.conclusion)) if not is_there]
-    return Extraction(
-        memory=memory,
-        format=read.format,
-        sources=read.sources,
-        spans=spans,
-        inferred=inferred,
-        ways=ways,
-        conclusion_from=conclusion_from,
-        conclusion_span=conclusion_span,
-        absent=absent,
-        notes=read.notes,
-    )
+    return Extraction(memory, read.format, read.sources, spans, inferred, ways, conclusion_from, absent, read.notes)
 
 
 def extract_reasoning_from_minimax(response: Any) -> ReasoningMemory:
@@ -132,27 +115,23 @@ def _words(read: Response, span: Span) -> str:
 
 def _labels(read: Response, spans: dict[int, Span]) -> dict[int, int]:
     """Return the numbers that list marks give to steps."""
-    labels: dict[int, int] = {}
-    before = Span(-1, 0, 0)
+    labels: dict[int, int | None] = {}
     for number, span in spans.items():
-        start = before.end if before.source == span.source else 0
-        label = label_in(read.sources[span.source].text[start : span.start])
-        labels |= {} if label is None else {number: label}
-        before = span
-    return labels
+        before = spans.get(number - 1, span)
+        start = before.end if number > 1 and before.source == span.source else 0
+        labels[number] = label_in(_words(read, Span(span.source, start, span.start)))
+    return {number: label for number, label in labels.items() if label is not None}
 
 
-def _steps(
-    texts: dict[int, str], types: dict[int, str], ways: dict[int, dict[int, Way]]
-) -> tuple[list[ReasoningStep], dict[int, list[str]]]:
+def _steps(texts: dict[int, str], ways: Links) -> tuple[list[ReasoningStep], dict[int, list[str]]]:
     steps: list[ReasoningStep] = []
     inferred: dict[int, list[str]] = {}
     for number, text in texts.items():
-        is_stated = stated_step_type(text) is not None
-        # What names earlier steps or computes with their names was not seen.
-        is_inferred = not is_stated and types[number] == "observation" and number in ways
-        type_ = "inference" if is_inferred else types[number]
-        reasoning_type = infer_reasoning_type(text) if type_ in _INFERRING else ""
+        is_stated, type_ = stated_step_type(text) is not None, classify_step_type(text)
+        if not is_stated and type_ in ("observation", "inference"):
+            # What rests on earlier steps was not seen, and what stands first follows from none.
+            type_ = "inference" if number in ways or (type_ == "inference" and number > 1) else "observation"
+        reasoning_type = infer_reasoning_type(text) if type_ in INFERRING else ""
         steps.append(ReasoningStep(step_number=number, type=type_, content=text, reasoning_type=reasoning_type))
         names = (("type", not is_stated), ("reasoning_type", reasoning_type), ("dependencies", number in ways))
         if guessed := [name for name, is_guessed in names if is_guessed]:

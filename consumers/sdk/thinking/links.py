@@ -19,6 +19,7 @@ import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from consumers.sdk.thinking.steps import classify_step_type
 from projections.briefs.anchors import anchors
 from projections.briefs.text import content_words
 
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Way: TypeAlias = Literal["reference", "name", "connective", "word", "adjacent"]
+Links: TypeAlias = dict[int, dict[int, Way]]
 
 names_max: Final = 8
 words_max: Final = 2
 _shared_min: Final = 4  # a word is two, a pair of characters one
 _steps_of_a_word_max: Final = 4
-_INFERRING: Final = frozenset({"inference", "hypothesis", "conclusion"})
+INFERRING: Final = frozenset({"inference", "hypothesis", "conclusion"})
 _NUMBER: Final = r"[(#（]?\d{1,3}[)）]?"
 _REFERENCE: Final = re.compile(
     r"(?:\b(?:steps?|points?|facts?|items?|premises?|observations?|assumptions?)|步骤|第)[ \t]*+"
@@ -51,9 +53,7 @@ _CONNECTIVE: Final = re.compile(
 )
 
 
-def link_steps(
-    texts: Mapping[int, str], types: Mapping[int, str], labels: Mapping[int, int]
-) -> dict[int, dict[int, Way]]:
+def link_steps(texts: Mapping[int, str], labels: Mapping[int, int]) -> Links:
     """Return for each step, by number, the earlier steps that it rests on and how each was found.
 
     ``labels`` are the numbers that steps bear in the text itself; before any does, a step is named by its place.
@@ -63,28 +63,26 @@ def link_steps(
     spelled: dict[str, int] = {}
     said: dict[str, list[int]] = {}
     unused: set[int] = set()
-    links: dict[int, dict[int, Way]] = {}
+    links: Links = {}
     for number, text in texts.items():
-        own: dict[int, Way] = {}
-        links[number] = own
+        own = links[number] = dict[int, Way]()
         assigned, marks = set(_ASSIGNED.findall(text)), {mark for mark in anchors(text) if len(mark) > 1}
         words = set(content_words(text))
-        found = _labels_in(text, bare=bool(labelled))
-        named = [labelled.get(label, number) if labelled else label for label in found]
-        _link(own, "reference", (step for step in named if step in texts and step < number))
-        infers = types[number] in _INFERRING
+        named = (labelled.get(label, 0) if labelled else label for label in _labels_in(text, bare=bool(labelled)))
+        _link(own, "reference", (step for step in named if 0 < step < number))
+        type_ = classify_step_type(text)
+        infers = type_ in INFERRING
         if infers or assigned:
             reused = {values[name] for name in set(_NAME.findall(text)) - assigned if name in values}
             reused |= {spelled[mark] for mark in marks if mark in spelled and infers}
             _link(own, "name", sorted(reused, reverse=True)[:names_max])
         if infers:
-            before = [number - 1] if number - 1 in texts else []
-            if types[number] == "conclusion":
-                _link(own, "connective", unused)
+            before = [number - 1] if number > 1 else []
+            _link(own, "connective", unused if type_ == "conclusion" else [])
             _link(own, "connective", before if _CONNECTIVE.search(text) and not own else [])
             _link(own, "word", _alike(words, said))
             _link(own, "adjacent", [] if own else before)
-        unused = (unused | ({number} if types[number] == "inference" else set())) - own.keys()
+        unused = (unused | ({number} if type_ == "inference" else set())) - own.keys()
         labelled |= {labels[number]: number} if number in labels else {}
         values |= dict.fromkeys(assigned, number)
         spelled |= dict.fromkeys(marks, number)

@@ -70,5 +70,6 @@ def test_step_that_pretends_to_end_the_data_stays_data() -> None:
 
 def test_no_verdict_makes_a_failed_check_pass(vendor: Vendor, client: LlmClient) -> None:
     vendor.script = [says_json({"verdict": "supported", "reason": "It does."})]
-    checked = ReasoningValidator(judge=ModelJudge(client)).check_inference(STEP, [])
+    unsupported = ReasoningStep(step_number=9, type="inference", content="So it is.")
+    checked = ReasoningValidator(judge=ModelJudge(client)).check_inference(unsupported, [])
     assert (checked.sound, checked.opinion) == (False, "follows")
