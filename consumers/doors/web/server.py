@@ -1,4 +1,8 @@
-"""The server of the web: bound before anything is said, run in the node's own event loop, ended with it."""
+"""The log on the web: checkpoint, tiles and entries under the paths of C2SP tlog-tiles, as in an exported folder.
+
+The server is bound before anything is said, run in the node's own event loop, and ended with it. A tile never changes
+once it has a path, so it may be kept for ever; the checkpoint is asked for anew each time.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,33 @@ import contextlib
 import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
+from hashlib import sha256
 from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
-from consumers.doors.web.tiles import routes_of
+from ledger.bundle.layout import tile_name
 from ledger.client import read_event
-from ledger.errors import Refused, Unavailable
+from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.local import LocalClient
+from ledger.log.tiles import TILE_WIDTH
 
 LOOPBACK: Final = "127.0.0.1"
 connections_max: Final = 128
 keep_alive_max_s: Final = 5
 request_head_max_bytes: Final = 16 * 1024
 stop_wait_max_s: Final = 3
+path_max: Final = 64
+_TILE: Final = re.compile(r"tile/(entries|\d|[1-5]\d|6[0-3])/((?:x\d{3}/)*\d{3})(?:\.p/([1-9]\d{0,2}))?", re.ASCII)
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
+_FOR_NOW: Final = "no-cache"
 _WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
 
 
@@ -104,3 +117,41 @@ class Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         if self.started:
             self._ready()
+
+
+def routes_of(client: LocalClient) -> list[Route]:
+    """Return the routes under which a ledger's log is published; GET and HEAD are answered."""
+
+    def checkpoint(request: Request) -> Response:
+        return _answer(request, lambda: client.published_checkpoint().encode(), _FOR_NOW, "text/plain; charset=utf-8")
+
+    def tile(request: Request) -> Response:
+        return _answer(request, lambda: _tile(client, request.scope["path"][1:]), _FOR_EVER, "application/octet-stream")
+
+    return [Route("/checkpoint", checkpoint), Route("/tile/{path:path}", tile)]
+
+
+def _tile(client: LocalClient, path: str) -> bytes:
+    match = _TILE.fullmatch(path[:path_max])
+    if match is not None:
+        level, number = match[1], int(match[2].replace("x", "").replace("/", ""))
+        width = int(match[3] or TILE_WIDTH)
+        if tile_name(level, number, width) == path:  # one path for one tile: no superfluous x000, no .p/256
+            with client.log.snapshot() as snapshot:
+                if level == "entries":
+                    return snapshot.entry_bundle(number, width)
+                return snapshot.tile(int(level), number, width)
+    raise Refused("NOT_FOUND", "there is no such tile")
+
+
+def _answer(request: Request, read: Callable[[], bytes], cache: str, type_: str) -> Response:
+    try:
+        content = read()
+    except BatonError as error:
+        status = 404 if error.code == "NOT_FOUND" else 503
+        return PlainTextResponse(f"{error}\n", status, {"cache-control": "no-store"})
+    etag = f'"{sha256(content).hexdigest()[:32]}"'
+    headers = {"cache-control": cache, "etag": etag, "x-content-type-options": "nosniff"}
+    if etag in [given.strip() for given in request.headers.get("if-none-match", "").split(",")]:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=type_)
