@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 
 from ledger.client import Client
 from projections.projection import Projection
-from projections.runner import Progress, Runner
+from projections.runner import Runner
 from projections.sqlite import SqliteStore
 from projections.store import Store
 from projections.views import ON_DEMAND
@@ -27,13 +27,7 @@ class Difference(msgspec.Struct, frozen=True):
     rebuilt: str
 
 
-def verify_views(
-    client: Client,
-    store: Store,
-    views: Sequence[Projection[Any]],
-    *,
-    progress: Callable[[Progress], None] | None = None,
-) -> list[Difference]:
+def verify_views(client: Client, store: Store, views: Sequence[Projection[Any]]) -> list[Difference]:
     """Return where the stored views differ from the log; empty when every view is right.
 
     Brings the views up to date first, then folds the same stretch of the log into a temporary store. A view that is
@@ -46,7 +40,7 @@ def verify_views(
     with store.reading() as reading:
         held = {slot.view for slot in reading.slots()}
     views = [view for view in views if view.name in held or view.name not in ON_DEMAND]
-    Runner(client, store, views).catch_up(progress=progress)
+    Runner(client, store, views).catch_up()
     with store.reading() as reading:
         size = max(slot.position for slot in reading.slots() if slot.is_live)
         stored = {view.name: reading.table_digests(view) for view in views}
@@ -54,7 +48,7 @@ def verify_views(
         tempfile.TemporaryDirectory(prefix="baton-verify-") as folder,
         contextlib.closing(SqliteStore(Path(folder) / "views.db", ledger=client.ledger)) as fresh,
     ):
-        Runner(client, fresh, views, until=size).catch_up(progress=progress)
+        Runner(client, fresh, views, until=size).catch_up()
         with fresh.reading() as reading:
             rebuilt = {view.name: reading.table_digests(view) for view in views}
     return [

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # Called with the event and the connection to the subscriber's store; an AsyncReactor awaits what it returns.
 Effect = Callable[[Event, sqlite3.Connection], Any]
 EffectT = TypeVar("EffectT", bound=Effect)
-ClientT = TypeVar("ClientT")
 Where = Callable[[Event], bool]
 
 log = structlog.get_logger("baton.reactor")
@@ -144,12 +143,12 @@ class _Attempts:
         log.error("dead letter", subscription=self._name, index=event.index, id=event.id, error=reason)
 
 
-class _Subscription(Generic[ClientT]):
+class _Subscription:
     _awaits: ClassVar = False
 
     def __init__(
         self,
-        client: ClientT,
+        client: Any,
         subscriptions: Subscriptions,
         name: str,
         *,
@@ -188,8 +187,10 @@ class _Subscription(Generic[ClientT]):
         self._subscriptions.trust(self._name, self._past)
 
 
-class Reactor(_Subscription[Client]):
+class Reactor(_Subscription):
     """One subscription: a name, the kinds it asks for, and what it does with each event."""
+
+    _client: Client
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """React until ``stop`` is set, or until everything before index ``until`` was handled.
@@ -264,7 +265,7 @@ class Reactor(_Subscription[Client]):
         return False
 
 
-class AsyncReactor(_Subscription[Any]):
+class AsyncReactor(_Subscription):
     """A ``Reactor`` on an event loop: functions may be coroutines, and cancelling ``run`` ends it.
 
     The store's transactions run on the loop itself: each takes a few milliseconds, and one that ran in a thread could
