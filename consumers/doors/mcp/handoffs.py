@@ -235,7 +235,8 @@ def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]
         told["command"] = "baton next"
     if not is_plain(item["from"]):  # what an imported file says of itself
         told["from"] = item["author"]
-    return quoted(as_grounds(told), told.pop("author"), told.pop("since_ms"), "title", "why")
+    author, at_ms = told.pop("author"), told.pop("since_ms")
+    return quoted(as_grounds(told), author, at_ms, "title", "why")
 
 
 def as_grounds(answer: dict[str, Any]) -> dict[str, Any]:

@@ -121,9 +121,6 @@ def receive_brief(
     The published brief is taken when there is one for this level, no budget was asked for and it holds; else it is made
     here. Of imported reasoning it always is, because its CONTEXT has to say that nobody vouches for it. Whoever has the
     graph already, fetched by ``ref``, gives it as ``memory``.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     reasoning = view("reasoning.show", {"id": ref})
     imported, domain = reasoning.get("imported"), reasoning["domain"]
@@ -150,11 +147,7 @@ def receive_brief(
 
 
 def latest_verdict(view: Ask, ref: str) -> LatestVerdict:
-    """Return what validators say of a version of a reasoning (its id, its ref or a beginning of one) last.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-    """
+    """Return what validators say of a version of a reasoning (its id, its ref or a beginning of one) last."""
     return read_answer(view("validations.latest", {"ref": ref}), LatestVerdict)
 
 
@@ -228,16 +221,12 @@ class GraphCache:
     def find(self, ref: str) -> ReasoningMemory | None:
         """Return the graph of a ref or of a beginning that fits one graph only; None when it is not here."""
         bounds = prefix_range(ref, "sha256")
-        if bounds is None:
-            return None
-        files = list(self._folder.glob(f"{bounds[0].removeprefix('sha256:')}*.json"))
+        files = [] if bounds is None else list(self._folder.glob(f"{bounds[0].removeprefix('sha256:')}*.json"))
         if len(files) != 1:
             return None
         try:
             text = files[0].read_bytes()
-            if hashlib.sha256(text).hexdigest() != files[0].stem:
-                return None
-            return read_graph(text)
+            return read_graph(text) if hashlib.sha256(text).hexdigest() == files[0].stem else None
         except (OSError, Refused):
             return None
 
@@ -270,8 +259,7 @@ def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None)
         return Base(memory, "file")
     if have is None:
         return Base()
-    cached = cache.find(have)
-    if cached is not None:
+    if (cached := cache.find(have)) is not None:
         return Base(cached, "cache")
     fetched = fetch(view, have)
     cache.keep(fetched)

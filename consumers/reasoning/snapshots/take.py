@@ -117,10 +117,6 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     ``snapshot/ID`` and ``reasoning/ID`` say which of the two is meant; a whole ref is a reasoning's. What a signed one
     says of its reasoning is compared with the graph, and made again where it does not hold: ``rejected`` says who
     signed it and what is wrong.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-        Corrupted: ``VERIFICATION_FAILED`` when the answer is no snapshot.
     """
     if not name.startswith("reasoning/") and not re.match(REF_PATTERN, name):
         try:

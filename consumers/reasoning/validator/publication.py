@@ -64,12 +64,7 @@ class Validated(msgspec.Struct, frozen=True):
 
 
 def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge | None = None) -> Validated:
-    """Return the report on a reasoning (id, ref or beginning of one), compared with an earlier report that passed.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-        Corrupted: ``VERIFICATION_FAILED`` when the graph is not what its ref names.
-    """
+    """Return the report on a reasoning (id, ref or beginning of one), compared with an earlier report that passed."""
     fetched = fetch(view, ref)
     shown = read_answer(view("reasoning.show", {"id": ref}), _Shown)
     answer = read_answer(view("validations.list", {"ref": fetched.ref, "passed": True}), _Latest)
