@@ -101,9 +101,10 @@ class Runner:
             missing = self._missing(reading.slots(), anew)
         if not missing:
             return
+        is_short = (self._until or self._client.head().size) <= batch_events_max
         with self._store.writing() as writing:
             for view in self._missing(writing.slots(), anew):
-                writing.start_building(view)
+                writing.start_building(view, in_place=is_short)
         self._works.clear()
 
     def _missing(self, slots: list[Slot], anew: Iterable[str]) -> list[Projection[Any]]:
@@ -160,8 +161,8 @@ class Runner:
         with self._store.writing() as writing:
             if self._mine(writing.slots()) == slots:  # else another process was first
                 for view in self._views.values():
-                    writing.drop(view.name)
-                    writing.start_building(view)
+                    writing.drop(view.name, is_live=True)
+                    writing.start_building(view, in_place=True)
         self._works.clear()
         self._expected = []
 

@@ -4,9 +4,9 @@
   processes that fold at once never apply an event twice.
 - ``synchronous=NORMAL``: after a power cut the last commits may be missing, but rows and position are missing
   together, and the next fold makes them again from the log. Views hold nothing of their own.
-- A view being built has the suffix ``__next`` on its tables and no secondary indexes; ``make_live`` drops the old
-  tables, renames the new ones and then sorts the indexes into place at once, which is several times faster than
-  growing them row by row.
+- A view that is built beside a live one has the suffix ``__next`` on its tables and no secondary indexes; ``make_live``
+  drops the old tables, renames the new ones and then sorts the indexes into place at once. That pays for many rows:
+  indexes that grow row by row take a fifth longer (225,000 events); to rename a table SQLite parses all others (2 ms).
 - The file names the ledger it was made from and the format of its bookkeeping; another database is refused, and not
   touched. What is no database, or a damaged one, can be set aside and made again (``set_aside``).
 - Each transaction asks whether the file is still the one that was opened: one that somebody deleted or replaced is
@@ -250,10 +250,9 @@ class _Transaction:
         sql = "UPDATE baton_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
         self._db.execute(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
 
-    def start_building(self, view: Projection[Any]) -> None:
-        self._drop(view.name, is_live=False)
-        # Where no query reads yet, nothing has to take a place: SQLite renames a table by parsing all others again.
-        is_live = not any(slot.is_live for slot in self.slots() if slot.view == view.name)
+    def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
+        self.drop(view.name, is_live=False)
+        is_live = in_place and not any(slot.is_live for slot in self.slots() if slot.view == view.name)
         for table in _tables(view):
             self._db.execute("INSERT INTO baton_tables VALUES (?, ?, ?)", (view.name, is_live, table.name))
             create_table(self._db, table, _physical(table.name, is_live=is_live))
@@ -262,23 +261,19 @@ class _Transaction:
         self._db.execute("INSERT INTO baton_views VALUES (?, ?, ?, 0, '')", (view.name, view.version, is_live))
 
     def make_live(self, view: Projection[Any]) -> None:
-        self._drop(view.name, is_live=True)
+        self.drop(view.name, is_live=True)
         for table in _tables(view):
             self._db.execute(f'ALTER TABLE "{_physical(table.name, is_live=False)}" RENAME TO "{table.name}"')
             self._index(table)
         for book in ("baton_views", "baton_tables"):
             self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = ?", (view.name,))  # noqa: S608
 
-    def drop(self, view: str) -> None:
-        self._drop(view, is_live=False)
-        self._drop(view, is_live=True)
-
     def _index(self, table: Table) -> None:
         for columns in table.indexes:
             listed = ", ".join(f'"{column}"' for column in columns)
             self._db.execute(f'CREATE INDEX "{"_".join(("by", table.name, *columns))}" ON "{table.name}" ({listed})')
 
-    def _drop(self, view: str, *, is_live: bool) -> None:
+    def drop(self, view: str, *, is_live: bool) -> None:
         # The names come from the books: an older version of the view may have had other tables.
         held = self._db.execute("SELECT name FROM baton_tables WHERE view = ? AND is_live = ?", (view, is_live))
         for (name,) in held.fetchall():

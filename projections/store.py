@@ -99,14 +99,14 @@ class Writing(Reading, Protocol):
     def move(self, slot: Slot) -> None:
         """Set the position and last event of a slot to what ``slot`` says."""
 
-    def start_building(self, view: Projection[Any]) -> None:
-        """Make an empty slot beside the live one, or in place of one being built; where none is live, it is at once."""
+    def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
+        """Make an empty slot, also in place of one being built; ``in_place``, for few rows: live where none is."""
 
     def make_live(self, view: Projection[Any]) -> None:
         """Let the slot being built take the place of the live one, whose tables are dropped."""
 
-    def drop(self, view: str) -> None:
-        """Drop every slot of a view."""
+    def drop(self, view: str, *, is_live: bool) -> None:
+        """Drop a slot of a view, if there is one."""
 
 
 class Store(Protocol):

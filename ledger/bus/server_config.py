@@ -37,11 +37,9 @@ log_file_max_bytes = 8 * 1024 * 1024
 log_files_max = 3
 control_line_max_bytes = 4096
 
-# A consumer is answered as it asks: without "$JS.FC.>" one with flow control ends, unsaid, after its first window.
-_STREAM_READING = (
-    *("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*"),
-    *("$JS.API.CONSUMER.>", "$JS.ACK.>", "$JS.FC.>"),
-)
+_STREAM_READING = ("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.CONSUMER.>")
+# Without the second, a consumer with flow control ends, unsaid, after its first window.
+_CONSUMING = ("$JS.ACK.>", "$JS.FC.>")
 _STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
 
 _ANSWERS = "_R_.>"
@@ -69,7 +67,7 @@ def _permissions(nkey: str, publish: list[str], subscribe: list[str]) -> str:
 
 def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
     altering = _STREAM_ALTERING if may_alter else ()
-    publish = [event_pattern(ledger), checkpoint_subject(ledger), *_STREAM_READING, *altering, _ANSWERS]
+    publish = [event_pattern(ledger), checkpoint_subject(ledger), *_STREAM_READING, *altering, *_CONSUMING, _ANSWERS]
     subscribe = [
         submit_pattern(ledger),
         read_pattern(ledger),
