@@ -71,7 +71,8 @@ class Ignored(msgspec.Struct, frozen=True):
 class CheckedStream(msgspec.Struct, frozen=True):
     """A stream as of a head: (index, entry bytes) of its events that count, in order, and those that do not.
 
-    ``state`` is where its events leave it, None where it has none; ``ends`` is the signed note on how many it has.
+    ``state`` is where its events leave it, None where it has none; ``last_ms`` is the time of the head's last entry,
+    and ``ends`` the signed note on how many the stream has.
     """
 
     name: str
@@ -79,6 +80,7 @@ class CheckedStream(msgspec.Struct, frozen=True):
     ignored: list[Ignored]
     state: StreamState | None
     head: Trusted
+    last_ms: int
     ends: str = ""
 
 
@@ -211,10 +213,10 @@ class StreamReader:
                 break
             start = page.next_index
             page = self._client.stream(replace(asked, start=start, authority_start=start, size=page.growth.size))
-        run.end(page.last)
+        last_ms = run.end(page.last)
         if key := self._client.memory.checkpoint_key:  # whoever reads over the bus has learnt it
             run.compare(ends, key)
-        return CheckedStream(stream, run.entries, run.ignored, run.state, run.head, ends)
+        return CheckedStream(stream, run.entries, run.ignored, run.state, run.head, last_ms, ends)
 
     def _nobody(self) -> Authority:
         return Authority(_Kept(_FORMAT, self._client.ledger, Trusted(0, ""), [], {}))
@@ -291,12 +293,14 @@ class _Run:
         self._ids[candidate.id] = index
         self.entries.append((index, proven.data))
 
-    def end(self, last: Proven) -> None:
-        """Compare how much authority was read with how much there is at the end of the log."""
-        there_are = self._entry(last)[0].authority_version if last.index == self.head.size - 1 else -1
+    def end(self, last: Proven) -> int:
+        """Compare how much authority was read with how much there is at the log's end; return the last entry's time."""
+        entry, _ = self._entry(last)
+        there_are = entry.authority_version if last.index == self.head.size - 1 else -1
         read = len(self._authority.kept.indexes)
         if there_are != read:
             raise unproven(f"{read} of {there_are} entries of authority were handed over", size=self.head.size)
+        return entry.accepted_ms
 
     def compare(self, note: str, key: str) -> None:
         """Compare how much of the stream was read with how much the ledger's key (vkey) has signed for."""

@@ -34,7 +34,7 @@ from projections.projection import Projection, Row, json_text, row_of
 from projections.query import Answer, Moment, Query
 from projections.runner import Work, read_logged
 from projections.sqlite import in_memory
-from projections.store import Changes, Slot, Writing
+from projections.store import Changes, Slot
 from projections.views import QUERIES
 
 # The lists in an answer that only a view can give: what points to the thing from elsewhere.
@@ -130,7 +130,9 @@ class _Question:
             for view in views:
                 own = {table.row: rows.get(table.row, []) for table in view.tables}
                 store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live
-            yield Moment(store, self._now_ms(store))
+            # The clock of the newest head that was read: the root may have set it since the last entry of a stream.
+            _, last_ms = max(((one.head.size, one.last_ms) for one in self._streams.values()), default=(0, 0))
+            yield Moment(store, ledger_now(last_ms, time.time_ns() // 1_000_000))
 
     def _read(self, stream: str) -> CheckedStream:
         if stream not in self._streams:
@@ -209,10 +211,6 @@ class _Question:
     def _end(self) -> int:
         # Of an empty name no stream is read, and its query says that there is no such thing.
         return max((stream.head.size for stream in self._streams.values()), default=0)
-
-    def _now_ms(self, store: Writing) -> int:
-        rows = store.rows("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
-        return ledger_now(int(rows[0]["accepted_ms"]) if rows else 0, time.time_ns() // 1_000_000)
 
     def _as_of(self) -> Answer:
         read = list(self._streams.values())
