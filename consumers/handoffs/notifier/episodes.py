@@ -30,6 +30,7 @@ from consumers.sdk.quotation import Origin, is_plain, words_of
 from consumers.sdk.text import cut, json_text, one_line
 
 Kind: TypeAlias = Literal["handoff", "review"]
+Ground: TypeAlias = Mapping[str, Any]  # a reasoning that stands behind what waits, as ``reasoning.grounds`` tells it
 
 
 class Key(NamedTuple):
@@ -116,18 +117,9 @@ def episode_id(ledger: str, key: Key, seen_size: int, began_ms: int) -> str:
 
 
 def notification_of(
-    ledger: str,
-    identity: str,
-    waiting: Waiting,
-    began_ms: int,
-    origin: Origin,
-    *,
-    behind: Sequence[Mapping[str, Any]] = (),
+    ledger: str, identity: str, waiting: Waiting, began_ms: int, origin: Origin, *, behind: Sequence[Ground] = ()
 ) -> Notification:
-    """Return what is told of an episode that began at ``began_ms``, in a ledger whose words come from ``origin``.
-
-    ``behind`` are the reasonings that stand behind what waits, as ``reasoning.grounds`` tells them.
-    """
+    """Return what is told of an episode that began at ``began_ms``, in a ledger whose words come from ``origin``."""
     key = waiting.key
     # An id may be a sentence: then it stands in its field alone.
     named = f"{key.kind} {key.id}" if is_plain(key.id) else f"a {key.kind}"
