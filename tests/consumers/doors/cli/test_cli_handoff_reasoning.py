@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import subprocess
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from calling import Baton
 
@@ -15,6 +17,21 @@ if TYPE_CHECKING:
 
 PARTIES = ("--to", "b", "--reviewer", "rita", "--title", "Expire tokens", "--as", "a")
 ELSEWHERE = "sha256:" + "0" * 64
+CODE: Final = "def check(token):\n    entry = CACHE.get(token)\n    return entry\n\nTTL = 3600\n"
+CHANGED: Final = CODE.replace("CACHE.get", "STORE.find").replace("return entry", "return fresh(entry)")
+FILE: Final = """\
+# Handoff: Expire tokens
+
+## Meta
+- Status: approved
+- From: kuro
+- To: b
+- Reviewer: rita
+- Reasoning: {refs}
+
+## Task
+Do it.
+"""
 
 
 def reason(baton: Baton, name: str) -> str:
@@ -74,3 +91,83 @@ def test_a_return_brings_the_reasoning_behind_the_result(baton: Baton, fresh: Fr
     assert (refs_of(baton, name), refs_of(baton, name, "result_refs")) == ([ref], [result])
     (waiting,) = [one for one in baton.data("next", "--as", "rita")["items"] if one["id"] == name]
     assert waiting["reasoning_refs"] == [result, ref]
+
+
+@pytest.fixture
+def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the code that a reasoning cites, in which the verbs run."""
+    (tmp_path / "auth.py").write_text(CODE)
+    identity = ["-c", "user.name=ann", "-c", "user.email=ann@example.org"]
+    for words in (["init", "-q"], ["add", "auth.py"], [*identity, "commit", "-qm", "code"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def reason_about_code(baton: Baton, name: str) -> None:
+    baton("reasoning", "start", "--id", name, "--task", f"Why do the tokens of {name} stay?", "--as", "a")
+    for number, line in enumerate((2, 3, 5)):
+        seen = ["--content", f"{name} sees {number}", "--evidence", f"auth.py:{line}"]
+        baton("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")
+    baton("reasoning", "conclude", name, "--conclusion", f"Compare the age in {name}", "--as", "a")
+
+
+def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_changes(
+    baton: Baton, fresh: Fresh, work_tree: Path
+) -> None:
+    reason_about_code(baton, own := fresh("r"))
+    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
+    entries = []
+    for text, stand in [(CODE, 3), (CHANGED, 1), (CODE, 3), (CHANGED, 1), (CODE, 3)]:
+        if text == CODE:
+            subprocess.run(["git", "checkout", "-q", "auth.py"], check=True)
+        else:
+            (work_tree / "auth.py").write_text(text)
+        baton.run("reasoning", "validate", own, "--as", "rita")
+        entries += [one["event_index"] for one in baton.data("reasoning", "validations", own)["validations"][:1]]
+        word, may = (
+            ("validated", "act on the brief") if stand == 3 else ("found wrong", "ask a human before acting on it")
+        )
+        line = f"; {stand} of 3 stand, {word} by rita just now; {may}\n"
+        brief = f"│ CONCLUSION: Compare the age in {own}"
+        for reads in (["next", "--as", "b"], ["handoff", "show", name]):
+            said = baton(*reads)
+            assert line in said
+            assert brief in said
+        action = baton.data("snapshot", "receive", own, "--as", "b")["action"]
+        assert action == ("act" if stand == 3 else "human_review_required")
+    assert len(set(entries)) == 5
+    primed = baton("prime", "--as", "b", "--budget", 4000)
+    assert f"its reasoning: {baton.data('reasoning', 'show', own)['ref'][7:19]} by a, fidelity " in primed
+    block = primed.partition("### The reasoning behind what waits")[2]
+    assert f"CONCLUSION: Compare the age in {own}" in block.partition("</others>")[0].partition("<others ")[2]
+
+
+def test_what_a_human_answered_is_read_with_the_handoff(baton: Baton, fresh: Fresh) -> None:
+    own = fresh("r")
+    baton("reasoning", "start", "--id", own, "--task", f"Why {own}?", "--domain", "security", "--as", "a")
+    baton("reasoning", "step", own, "--type", "observation", "--content", f"{own} leaks", "--as", "a")
+    baton("reasoning", "conclude", own, "--conclusion", "Close it", "--as", "a")
+    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
+    assert "; ask a human before acting on it\n" in baton("handoff", "show", name, "--as", "b")
+    review = baton.data("snapshot", "receive", ref_of(baton, own), "--as", "b")["review"]["id"]
+    baton("review", "answer", review, "--approve", "--as", "rita")
+    assert "; rita, a human, approved it\n" in baton("handoff", "show", name, "--as", "b")
+    assert "; ask a human before acting on it\n" in baton("handoff", "show", name, "--as", "a")
+
+
+def test_a_file_may_name_what_is_not_here_and_is_shown_all_the_same(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    ref = reason(baton, fresh("r"))
+    path = tmp_path / f"{fresh('h')}.md"
+    path.write_bytes(
+        b"\xef\xbb\xbf" + FILE.format(refs=f"{ELSEWHERE}, \x1b[2Jjwt, {ref}").replace("\n", "\r\n").encode()
+    )
+    baton("handoff", "import", path, "--as", "a")
+    said = baton("handoff", "show", path.stem)
+    gone = "no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
+    assert f"Reasoning 000000000000: {gone}\n" in said
+    assert f"Reasoning {ref[7:19]} by a, fidelity " in said
+    assert baton("next", "--as", "rita").count(gone) >= 1
+    assert refs_of(baton, path.stem) == [ELSEWHERE, ref]
+    assert baton("handoff", "render", path.stem).encode() == path.read_bytes()
