@@ -119,7 +119,8 @@ class _Question:
             items = (item for agent in agents for item in every_row(ask, _QUEUE, "items", {"agent": agent}))
             waiting = {(item["kind"], item["id"], item["agent"]): item for item in items}
         kept = [waiting[name] for name in named if name in waiting]
-        return page | {"items": kept, "total": page["total"] - len(named) + len(kept), "as_of": self._as_of()}
+        as_of = {name: value for name, value in self._as_of().items() if name not in ("entries", "ends")}
+        return page | {"items": kept, "total": page["total"] - len(named) + len(kept), "as_of": as_of}
 
     @contextmanager
     def _folded(self, names: Iterable[str], agents: Collection[str] = ()) -> Iterator[Moment]:
