@@ -59,9 +59,8 @@ PROSE_AWAITED: Final = "the model has not written it yet"
 prose_poll_s: Final = 0.5
 prose_wait_first_s: Final = 30.0
 prose_wait_max_s: Final = 3_600.0
-prose_attempts_max: Final = 50  # two days
+prose_attempts_max: Final = 50  # two days; fewer where each costs as much and seldom helps, or never can
 _fewer_attempts: Final = {"LLM_INVALID": 3, "TOO_LARGE": 1, "INVALID_FIELD": 1, "NOT_FOUND": 1}
-"""A model that answers wrongly costs as much each time and seldom betters itself; a graph that is too large never."""
 
 
 class Wanted(NamedTuple):

@@ -2,12 +2,10 @@
 
 The default embedder ``hash-v1`` needs no model: words, their character 3- and 4-grams, and pairs of Chinese, Japanese
 and Korean characters are hashed with BLAKE2b into 384 signed places; the vector has length 1. It knows spellings, not
-meanings: a paraphrase in other words is far away, the same words in another order are near. Views use it alone, so that
-they are the same everywhere.
+meanings: a paraphrase in other words is far away. Views use it alone, so that they are the same everywhere.
 
 The extra ``semantic`` brings ``wordllama`` for briefs: MIT, 256 places, Chinese too, its weights in the wheel, so that
-nothing is downloaded and no folder is to be named. Refused: model2vec (better kept) and fastembed, which bring none;
-sentence-transformers, with PyTorch. Another model is another ``Embedder`` and a function.
+nothing is downloaded. Refused: model2vec (better kept) and fastembed bring none, sentence-transformers brings PyTorch.
 
 - The same text gives the same floats everywhere (``hash-v1``): only sums, products and square roots, which IEEE 754
   rounds exactly, in the order of the text. Changing anything here needs another version.
@@ -17,8 +15,7 @@ sentence-transformers, with PyTorch. Another model is another ``Embedder`` and a
 
 **The threshold** of each is the lowest value, in twentieths, that at most one in a hundred unrelated pairs passes: a
 false alarm costs a fetch. Of briefs against the tasks of *other* cases (245 development cases, 59,780 pairs) .4 % pass
-by ``hash-v1``, .9 % by ``wordllama``; of a case's own task 84 % and 91 %. One that is the own task word for word is
-found by its text (``gates``).
+by ``hash-v1``, .9 % by ``wordllama``; of a case's own task 84 % and 91 %; the rest are found by their text (``gates``).
 """
 
 from __future__ import annotations

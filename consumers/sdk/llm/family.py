@@ -5,9 +5,9 @@
 - ``anthropic``: ``/v1/messages``, a head with the version, instructions beside the messages, content in parts;
   ``max_tokens`` is demanded, ``temperature`` refused by current models, and there is no JSON mode.
 
-Each field can be named in ``[llm]``, or left out with ``"none"``; ``[llm.fields]`` adds others. A default field that a
-server refuses by its name is left out, and the question put again; one that the operator named never is. Why not the
-vendors' own clients, ``consumers/README.md`` says.
+``[llm]`` names any field, or leaves it out with ``"none"``; ``[llm.fields]`` adds others. Refused: to leave out what a
+server refuses and ask again, which nobody would see; its reason names the field. Why not the vendors' own clients,
+``consumers/README.md`` says.
 """
 
 from __future__ import annotations
@@ -43,52 +43,35 @@ class Manner(NamedTuple):
     token_field: str
     answer_tokens_max: int
     temperature: float | None
-    json_mode: dict[str, str] | None
+    json_mode: bool
 
 
 _CHAT: Final = "/chat/completions"
 _JSON: Final = {"type": "json_object"}
 MANNERS: Final[dict[Family, Manner]] = {
-    "openai": Manner(_CHAT, "https://api.openai.com/v1", "max_completion_tokens", 8_192, None, _JSON),
-    "openai-compatible": Manner(_CHAT, "", "max_tokens", 2_048, 0.0, _JSON),
-    "anthropic": Manner("/messages", "https://api.anthropic.com/v1", "max_tokens", 4_096, None, None),
+    "openai": Manner(_CHAT, "https://api.openai.com/v1", "max_completion_tokens", 8_192, None, json_mode=True),
+    "openai-compatible": Manner(_CHAT, "", "max_tokens", 2_048, 0.0, json_mode=True),
+    "anthropic": Manner("/messages", "https://api.anthropic.com/v1", "max_tokens", 4_096, None, json_mode=False),
 }
 BY_HOST: Final[dict[str, Family]] = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
-_OTHER_LIMIT: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 
 
-def fields_of(settings: LlmSettings, family: Family) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the fields that are sent beside the messages, and which of them only the family's default asks for."""
+def fields_of(settings: LlmSettings, family: Family) -> dict[str, Any]:
+    """Return the fields that are sent beside model and messages."""
     manner = MANNERS[family]
     limit = settings.token_field or manner.token_field
-    json_mode = None if settings.json_mode is None else _JSON if settings.json_mode else NONE
-    named = {limit: settings.token_field, "temperature": settings.temperature, "response_format": json_mode}
-    usual = {"temperature": manner.temperature, "response_format": manner.json_mode}
-    fields = usual | {name: value for name, value in named.items() if value is not None}
-    fields |= {limit: settings.answer_tokens_max or manner.answer_tokens_max}
+    fields: dict[str, Any] = {
+        limit: settings.answer_tokens_max or manner.answer_tokens_max,
+        "temperature": manner.temperature if settings.temperature is None else settings.temperature,
+        "response_format": _JSON if (manner.json_mode if settings.json_mode is None else settings.json_mode) else None,
+    }
     sent = {name: value for name, value in fields.items() if name != NONE and value not in (None, NONE)}
-    # Anthropic demands its limit: to leave it out would be refused for another reason.
-    fixed = {limit} if family == "anthropic" else set()
-    by_default = {name for name, value in named.items() if value is None} & sent.keys() - fixed - settings.fields.keys()
-    return sent | settings.fields, frozenset(by_default)
+    return sent | settings.fields
 
 
-def without_refused(
-    fields: dict[str, Any], by_default: frozenset[str], reason: str, tried: set[str]
-) -> dict[str, Any] | None:
-    """Return the fields without the default one that a refusal names (a limit under its other name); else None."""
-    for name in sorted(by_default, key=len, reverse=True):
-        if name not in tried and name in fields and re.search(rf"\b{name}\b", reason):
-            tried.add(name)
-            rest = {other: value for other, value in fields.items() if other != name}
-            other = _OTHER_LIMIT.get(name)
-            return rest if other is None or other in tried else rest | {other: fields[name]}
-    return None
-
-
-def body_of(settings: LlmSettings, family: Family, fields: dict[str, Any], messages: list[Message]) -> bytes:
+def body_of(model: str, family: Family, fields: dict[str, Any], messages: list[Message]) -> bytes:
     """Return what is posted."""
-    body: dict[str, Any] = {"model": settings.model, "messages": messages} | fields
+    body: dict[str, Any] = {"model": model, "messages": messages} | fields
     if family == "anthropic":
         system = "\n".join(message.content for message in messages if message.role == "system")
         body |= {"system": system, "messages": [message for message in messages if message.role != "system"]}
@@ -155,9 +138,7 @@ def reason_in(body: bytes, key: str | None) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return told_by_server(_MARKUP.sub(" ", body.decode("utf-8", "replace")), key)
     value = value[0] if isinstance(value, list) and value else value
-    while isinstance(value, dict) and (
-        inner := next(filter(None, map(value.get, ("message", "error", "detail"))), None)
-    ):
+    while isinstance(value, dict) and (inner := value.get("message") or value.get("error") or value.get("detail")):
         # OpenAI names the field beside its sentence, which may not repeat it.
         is_named = isinstance(inner, str) and isinstance(value.get("param"), str)
         value = f"{inner} ({value['param']})" if is_named else inner

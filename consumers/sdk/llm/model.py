@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from consumers.sdk.http import Answer as HttpAnswer
 from consumers.sdk.http import NoAnswer, is_loopback, request
 from consumers.sdk.llm import family as families
 from consumers.sdk.llm.family import Family
@@ -44,13 +42,13 @@ request_size_max_bytes: Final = 1024**2
 
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 _DENIED: Final = frozenset({401, 403})
-_WRONG_FORM: Final = frozenset({400, 422})
 _OK: Final = 200
 _FENCED: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", re.DOTALL)
 api_key_max_chars: Final = 4_096
 _KEY: Final = re.compile(r"[!-~]+")
 _URL: Final = re.compile(
-    r"(?P<scheme>https?)://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[1-9]\d{0,4}))?(?:/[!-\"$->A-~]*)?"
+    r"http(?P<tls>s)?://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[1-9]\d{0,4}))?(?:/[!-\"$->A-~]*)?",
+    re.IGNORECASE,
 )
 _VARIABLE_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 
@@ -133,13 +131,12 @@ def read_endpoint(settings: LlmSettings, variable: Callable[[str], str | None]) 
     base_url = settings.base_url or (families.MANNERS[settings.family].base_url if settings.family else "")
     parts = _URL.fullmatch(base_url)
     if parts is None or int(parts["port"] or 1) >= 2**16:
-        form = "http(s)://HOST[:PORT][/PATH], with no user, query or fragment: a key belongs in a file or variable"
-        raise _wrong_url(f"it must be {form}")
-    host = parts["host"].strip("[]")
+        raise _wrong_url("it must be http(s)://HOST[:PORT][/PATH]; a key belongs in a file or variable")
+    host = parts["host"].strip("[]").lower()
     if settings.api_key_file is not None and settings.api_key_variable is not None:
         raise Refused("INVALID_FIELD", "name one of api_key_file and api_key_variable, not both", path="$.api_key_file")
     has_key = settings.api_key_file is not None or settings.api_key_variable is not None
-    if has_key and parts["scheme"] != "https" and not is_loopback(host):
+    if has_key and not parts["tls"] and not is_loopback(host):
         raise _wrong_url("an API key is sent over https only, or to this machine")
     family = settings.family or families.BY_HOST.get(host, "openai-compatible")
     return Endpoint(base_url.rstrip("/") + families.MANNERS[family].path, family, settings, variable)
@@ -158,18 +155,13 @@ class Answer(NamedTuple, Generic[T]):
 
 
 class LlmClient:
-    """Asks one endpoint; every call opens and closes its own connection, so threads may share it.
-
-    ``fields`` are sent beside model and messages; ``left_out`` are the default ones that the server refused by name,
-    with its reason.
-    """
+    """Asks one endpoint; every call opens and closes its own connection, so threads may share it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         """Ask ``endpoint``."""
         self.endpoint = endpoint
         self.model = endpoint.settings.model
-        self.fields, self._by_default = families.fields_of(endpoint.settings, endpoint.family)
-        self.left_out: dict[str, str] = {}
+        self.fields = families.fields_of(endpoint.settings, endpoint.family)
 
     def ask(self, messages: list[Message], form: type[T]) -> Answer[T]:
         """Return the model's answer as a value of ``form``.
@@ -183,37 +175,15 @@ class LlmClient:
         return Answer(_decode(self._post(messages, key), form, key), self.model, prompt_digest(messages))
 
     def _post(self, messages: list[Message], key: str | None) -> bytes:
-        """Return the body of the answer, asked again without each default field that the server refuses by name."""
         settings, family = self.endpoint.settings, self.endpoint.family
-        deadline = time.monotonic() + settings.timeout_s
-        tried: set[str] = set()
-        while True:
-            fields = self.fields
-            body = families.body_of(settings, family, fields, messages)
-            if len(body) > request_size_max_bytes:
-                message = f"the question has {len(body)} bytes, more than {request_size_max_bytes}"
-                raise Refused("TOO_LARGE", message, size=len(body))
-            answer = self._send(body, key, deadline - time.monotonic())
-            if answer.status == _OK:
-                return answer.body
-            reason = families.reason_in(answer.body, key)
-            rest = (
-                families.without_refused(fields, self._by_default, reason, tried)
-                if answer.status in _WRONG_FORM
-                else None
-            )
-            if rest is None:
-                raise _refusal(answer.status, reason)
-            self.left_out |= {name: reason for name in fields if name not in rest}
-            self.fields = rest
-            self._by_default |= rest.keys() - fields.keys()
-
-    def _send(self, body: bytes, key: str | None, limit_s: float) -> HttpAnswer:
-        settings = self.endpoint.settings
+        body = families.body_of(self.model, family, self.fields, messages)
+        if len(body) > request_size_max_bytes:
+            message = f"the question has {len(body)} bytes, more than {request_size_max_bytes}"
+            raise Refused("TOO_LARGE", message, size=len(body))
         try:
-            return request(
+            answer = request(
                 "POST",
-                self.endpoint.url, body, families.headers_of(self.endpoint.family, key), limit_s=max(limit_s, 0.001),
+                self.endpoint.url, body, families.headers_of(family, key), limit_s=settings.timeout_s,
                 attempts_max=settings.attempts_max, passing=_PASSING, answer_max_bytes=answer_size_max_bytes, read=None,
             )  # fmt: skip
         except TimeoutError as error:
@@ -221,6 +191,9 @@ class LlmClient:
             raise Unavailable("LLM_UNAVAILABLE", message) from error
         except NoAnswer as error:
             raise _gave_up(error, key) from error
+        if answer.status != _OK:
+            raise _refusal(answer.status, families.reason_in(answer.body, key))
+        return answer.body
 
 
 def _refusal(status: int, reason: str) -> Unavailable:

@@ -4,7 +4,6 @@
 - ``name``: it uses a name that an earlier one gave a value (``z = x + y``), or a path, identifier or figure of one;
 - ``connective``: it begins what follows from the step before it ("so", "therefore", 因此); a conclusion, from every
   inference that nothing rests on yet;
-- ``word``: it shares several content words with it;
 - ``adjacent``: an inference of which nothing else is known, and the weakest: the step before it.
 
 What was observed or assumed stands on its own: it gets a link only where it names a step or computes with a name. Every
@@ -16,23 +15,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from consumers.sdk.thinking.steps import classify_step_type
 from projections.briefs.anchors import anchors
-from projections.briefs.text import content_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Way: TypeAlias = Literal["reference", "name", "connective", "word", "adjacent"]
+Way: TypeAlias = Literal["reference", "name", "connective", "adjacent"]
 Links: TypeAlias = dict[int, dict[int, Way]]
 
-names_max: Final = 8
-words_max: Final = 2
-_shared_min: Final = 4  # a word is two, a pair of characters one
-_steps_of_a_word_max: Final = 4
+links_max: Final = 16
 INFERRING: Final = frozenset({"inference", "hypothesis", "conclusion"})
 _NUMBER: Final = r"[(#（]?\d{1,3}[)）]?"
 _REFERENCE: Final = re.compile(
@@ -61,13 +55,11 @@ def link_steps(texts: Mapping[int, str], labels: Mapping[int, int]) -> Links:
     labelled: dict[int, int] = {}
     values: dict[str, int] = {}
     spelled: dict[str, int] = {}
-    said: dict[str, list[int]] = {}
     unused: set[int] = set()
     links: Links = {}
     for number, text in texts.items():
         own = links[number] = dict[int, Way]()
         assigned, marks = set(_ASSIGNED.findall(text)), {mark for mark in anchors(text) if len(mark) > 1}
-        words = set(content_words(text))
         named = (labelled.get(label, 0) if labelled else label for label in _labels_in(text, bare=bool(labelled)))
         _link(own, "reference", (step for step in named if 0 < step < number))
         type_ = classify_step_type(text)
@@ -75,19 +67,17 @@ def link_steps(texts: Mapping[int, str], labels: Mapping[int, int]) -> Links:
         if infers or assigned:
             reused = {values[name] for name in set(_NAME.findall(text)) - assigned if name in values}
             reused |= {spelled[mark] for mark in marks if mark in spelled and infers}
-            _link(own, "name", sorted(reused, reverse=True)[:names_max])
+            _link(own, "name", sorted(reused)[-links_max:])
         if infers:
             before = [number - 1] if number > 1 else []
-            _link(own, "connective", unused if type_ == "conclusion" else [])
+            _link(own, "connective", sorted(unused)[-links_max:] if type_ == "conclusion" else [])
             _link(own, "connective", before if _CONNECTIVE.search(text) and not own else [])
-            _link(own, "word", _alike(words, said))
             _link(own, "adjacent", [] if own else before)
-        unused = (unused | ({number} if type_ == "inference" else set())) - own.keys()
+        unused -= own.keys()
+        unused |= {number} if type_ == "inference" else set()
         labelled |= {labels[number]: number} if number in labels else {}
         values |= dict.fromkeys(assigned, number)
         spelled |= dict.fromkeys(marks, number)
-        for word in words:
-            said.setdefault(word, []).append(number)
     return {number: dict(sorted(own.items())) for number, own in links.items() if own}
 
 
@@ -107,13 +97,3 @@ def _labels_in(text: str, *, bare: bool) -> list[int]:
     """Return the numbers of the steps that a text names; a ``bare`` (2) names one where steps bear numbers."""
     parts = [match[1] or (match[2] if bare else "") for match in _REFERENCE.finditer(text)]
     return [int(digits) for part in parts for digits in re.findall(r"\d+", part)]
-
-
-def _alike(words: Iterable[str], said: Mapping[str, list[int]]) -> list[int]:
-    """Return the earlier steps that share most words; a word of many steps counts for the last few alone."""
-    scores: Counter[int] = Counter()
-    for word in words:
-        for step in said.get(word, [])[-_steps_of_a_word_max:]:
-            scores[step] += 2 if word.isascii() else 1
-    enough = [step for step, score in scores.items() if score >= _shared_min]
-    return sorted(enough, key=lambda step: (-scores[step], -step))[:words_max]

@@ -79,11 +79,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
 
 
 def asked_model(app: App) -> LlmClient:
-    """Return the model that ``config.toml`` names, if this folder is trusted.
-
-    Raises:
-        Refused: ``NOT_TRUSTED``; as ``named_client``.
-    """
+    """Return the model that ``config.toml`` names, if this folder is trusted."""
     from consumers.sdk.llm.model import named_client  # noqa: PLC0415 - few ask one
     from ledger.trust import actions_of  # noqa: PLC0415 - few ask one
 

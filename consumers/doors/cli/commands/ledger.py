@@ -271,7 +271,6 @@ def _model_check(app: App) -> Check:
         asked, fix = f"{asked}: {error.code}", error.message
     if client is not None:
         asked += f"; sent with it: {json.dumps(client.fields)}"
-        asked += "".join(f"; refused and left out: {name} ({why})" for name, why in client.left_out.items())
     return Check("model", not fix, asked, fix)
 
 

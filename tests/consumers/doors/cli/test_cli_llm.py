@@ -106,14 +106,17 @@ def test_without_a_model_it_is_said_how_to_name_one(recorded: Baton) -> None:
         assert "[llm]" in recorded.refuses("USAGE", "reasoning", *words)["message"]
 
 
-def test_doctor_says_what_was_sent_where_and_what_was_refused(recorded: Baton) -> None:
+def test_doctor_says_what_was_sent_where_and_which_field_was_refused(recorded: Baton) -> None:
     with model(lm_studio, '{"ready": true}') as server:
         configure(recorded, f'base_url = "{server.url}"')
+        refused = recorded.run("doctor", "--llm").out
+        configure(recorded, f'base_url = "{server.url}"', "json_mode = false")
         (check,) = [one for one in recorded.data("doctor", "--llm")["checks"] if one["name"] == "model"]
+    assert "it does not accept the request: 'response_format.type' must be" in refused
+    assert '"response_format": {"type": "json_object"}' in refused
     assert check["ok"]
     assert f"stub-model at {server.url}/chat/completions (openai-compatible)" in check["found"]
     assert 'sent with it: {"max_tokens": 2048, "temperature": 0.0}' in check["found"]
-    assert "refused and left out: response_format ('response_format.type' must be" in check["found"]
 
 
 def test_doctor_gives_the_servers_reason_and_never_the_key(recorded: Baton) -> None:

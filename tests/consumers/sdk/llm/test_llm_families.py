@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 AUDIT = audit_graph()
 SENTENCES = [{"text": step.content.strip(), "steps": [step.step_number]} for step in AUDIT.steps[:3]]
 HONEST = json.dumps({"sentences": SENTENCES})
-FAMILIES = {
-    "openai": (openai, "openai"),
-    "anthropic": (anthropic, "anthropic"),
-    "ollama": (ollama, "openai-compatible"),
-    "vllm": (vllm, "openai-compatible"),
-    "lm_studio": (lm_studio, "openai-compatible"),
+FAMILIES: dict[str, tuple[Callable[[Received, str], Reply], dict[str, Any]]] = {
+    "openai": (openai, {"family": "openai"}),
+    "anthropic": (anthropic, {"family": "anthropic"}),
+    "ollama": (ollama, {}),
+    "vllm": (vllm, {}),
+    "lm_studio": (lm_studio, {"json_mode": False}),
 }
 each_family = pytest.mark.parametrize("name", FAMILIES)
 
@@ -36,10 +36,10 @@ each_family = pytest.mark.parametrize("name", FAMILIES)
 def asked(
     client_of: Callable[..., LlmClient], name: str, text: str = HONEST, **settings: Any
 ) -> Iterator[tuple[FamilyServer, LlmClient]]:
-    law, family = FAMILIES[name]
+    law, own = FAMILIES[name]
     server = FamilyServer(law, text)
     try:
-        yield server, client_of(server.url, **({"family": family} | settings))
+        yield server, client_of(server.url, **(own | settings))
     finally:
         server.close()
 
@@ -55,10 +55,7 @@ def reason(client: LlmClient) -> Unavailable:
 def test_family_is_asked_as_it_documents_and_writes_prose(name: str, client_of: Callable[..., LlmClient]) -> None:
     with asked(client_of, name) as (server, client):
         assert [one.steps for one in write_prose(AUDIT, client).sentences] == [[1], [2], [3]]
-        # LM Studio alone needs a second question: it is a compatible server that lacks one field of theirs.
-        assert len(server.received) == (2 if name == "lm_studio" else 1)
-        write_prose(AUDIT, client)
-        assert len(server.received) == (3 if name == "lm_studio" else 2)  # what was refused once is not sent again
+        assert len(server.received) == 1
 
 
 def test_fields_of_each_family_are_those_it_takes(client_of: Callable[..., LlmClient]) -> None:
@@ -188,36 +185,21 @@ def refuses(*names: str) -> Callable[[Received, str], Reply]:
     return law
 
 
-@pytest.mark.parametrize("family", ["openai", "openai-compatible"])
-def test_default_fields_refused_in_turn_are_left_out_one_by_one(
+@pytest.mark.parametrize("family", ["openai", "openai-compatible", "anthropic"])
+def test_each_field_that_is_refused_is_named_and_left_out_by_a_setting(
     family: str, client_of: Callable[..., LlmClient]
 ) -> None:
-    with asked(client_of, "ollama", family=family) as (server, client):
-        server.law = refuses("temperature", "max_tokens", "max_completion_tokens", "response_format")
-        assert write_prose(AUDIT, client)
-        assert client.fields == {}
-        assert "That is not supported here. (response_format)" in client.left_out.values()
-        assert len(server.received) <= 5
-
-
-def test_old_settings_reach_a_current_model(client_of: Callable[..., LlmClient]) -> None:
-    """Who has a compatible server in the settings and a current model behind it gets the other limit by itself."""
-    with asked(client_of, "openai", family="openai-compatible") as (_, client):
-        assert write_prose(AUDIT, client)
-        assert client.fields.keys() == {"max_completion_tokens", "response_format"}
-        assert client.left_out.keys() == {"max_tokens", "temperature"}
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"temperature": 0.7}, {"token_field": "max_tokens"}, {"json_mode": True}, {"fields": {"max_tokens": 9}}],
-)
-def test_field_that_the_operator_named_is_never_dropped_behind_his_back(
-    settings: dict[str, Any], client_of: Callable[..., LlmClient]
-) -> None:
-    with asked(client_of, "ollama", **settings) as (server, client):
-        server.law = refuses("temperature", "max_tokens", "response_format")
-        assert "That is not supported here." in reason(client).message
+    law = refuses("temperature", "max_tokens", "max_completion_tokens", "response_format")
+    settings: dict[str, Any] = {"family": family}
+    left_out = {"temperature": {"temperature": "none"}, "response_format": {"json_mode": False}}
+    with asked(client_of, "ollama") as (server, _):
+        server.law = law
+        while (field := next(iter(client_of(server.url, **settings).fields), None)) is not None:
+            error = reason(client_of(server.url, **settings))
+            field = error.message.rpartition("(")[2].rstrip(")")
+            assert f"That is not supported here. ({field})" in error.message
+            settings |= left_out.get(field, {"token_field": "none"})
+        assert write_prose(AUDIT, client_of(server.url, **settings))
 
 
 def test_settings_take_the_place_of_the_familys(client_of: Callable[..., LlmClient]) -> None:

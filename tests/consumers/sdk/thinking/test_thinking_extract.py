@@ -55,8 +55,8 @@ def test_thinking_becomes_steps_with_types_and_a_conclusion() -> None:
     assert (found.memory.task, found.memory.ai_id) == ("Audit the login", "MiniMax-M2")
     assert found.memory.conclusion == "In conclusion, rotate the secret immediately."
     assert found.conclusion_from == "step"
-    assert found.memory.dependencies == {2: [1], 6: [5], 8: [2, 5]}
-    assert found.ways == {2: {1: "connective"}, 6: {5: "adjacent"}, 8: {2: "connective", 5: "word"}}
+    assert found.memory.dependencies == {2: [1], 6: [5], 8: [2]}
+    assert found.ways == {2: {1: "connective"}, 6: {5: "adjacent"}, 8: {2: "connective"}}
 
 
 def test_chinese_thinking_becomes_steps() -> None:

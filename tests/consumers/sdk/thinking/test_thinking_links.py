@@ -36,8 +36,7 @@ def ways(thinking: str) -> dict[int, dict[int, str]]:
          {2: {1: "connective"}, 4: {3: "connective"}, 5: {2: "connective", 4: "connective"}}),
         # Figures, paths and names that come again.
         ("JWT_SECRET is read in a/b/auth.py:23.\n\nNobody asked.\n\nThis means JWT_SECRET is known.", {3: {1: "name"}}),
-        # Words, and the weakest of all.
-        ("The login pool closes early.\n\nIt rains.\n\nPerhaps the login pool is too small.", {3: {1: "word"}}),
+        # The weakest of all.
         ("It rains.\n\nPerhaps nobody cares.", {2: {1: "adjacent"}}),
         # What was seen or assumed stands on its own, and so does what comes first.
         ("The login pool closes early.\n\nThe login pool has 5 places.\n\nAssume that the login pool is shared.", {}),
