@@ -41,7 +41,7 @@ def transition(state: SessionState | None, event: Event) -> SessionState:
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was never started: emit session.started first")
     if event.author != state.owner:
-        message = f"session {event.name} belongs to {state.owner}: start one of your own (`baton session start`)"
+        message = f"session {event.name} belongs to {state.owner}: start one of your own"
         raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
     if isinstance(event.data, kinds.ReportGenerated):
         return state
