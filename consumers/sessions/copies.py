@@ -25,6 +25,7 @@ import hashlib
 import re
 import stat
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 
@@ -35,7 +36,8 @@ from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, Report, 
 from consumers.sessions.places import Project, Status, Store, Stored, name_of, project_of
 from ledger.client import Ask
 from ledger.config import Settings
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import BatonError, Refused
+from ledger.files import as_unavailable
 
 Step = Callable[[int, int], None]
 
@@ -190,15 +192,11 @@ def write_files(root: Path, report: dict[str, Any]) -> list[Stored]:
 
 
 def _make(root: Path, folder: Path) -> None:
-    try:
+    is_folder = False
+    with as_unavailable(folder, "cannot be made"), suppress(FileExistsError):
         root.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)
         is_folder = stat.S_ISDIR(folder.lstat().st_mode)
-    except FileExistsError:
-        is_folder = False
-    except OSError as error:
-        text = f"{folder} cannot be made: {error.strerror}"
-        raise Unavailable("STORE_UNAVAILABLE", text, path=str(folder)) from error
     if not is_folder:
         raise Refused("INVALID_FORMAT", f"{folder} is no folder: links and files are left alone", path=str(folder))
 

@@ -22,8 +22,9 @@ import msgspec
 from consumers.sdk.files import read_file, remove_file, write_file
 from consumers.sdk.text import one_line
 from consumers.thoughts.tree import advance, stats
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Refused
 from ledger.events import tot as kinds
+from ledger.files import as_unavailable
 from projections.thoughts.messages import Rounds, round_of_file, rounds_after
 
 if TYPE_CHECKING:
@@ -71,11 +72,9 @@ def write_logs(events: Iterable[Event], out: Path) -> Path:
     events = list(events)
     files = log_files(events)
     folder: Path = out / events[0].data.task_id
-    try:
+    with as_unavailable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         older = [path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in files]
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{folder} cannot be written: {error.strerror}") from error
     for path in older:
         remove_file(path)
     for name, content in files.items():

@@ -21,6 +21,7 @@ from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.sdk.files import settled_for_s
 from ledger.client import every_row, follow
 from ledger.errors import BatonError, Unavailable
+from ledger.files import as_unavailable
 from projections.handoffs.fold import HANDLED
 
 settle_s: Final = 0.25
@@ -216,15 +217,12 @@ class Watcher:
     def _scan(self) -> list[str]:
         """Return the handoffs that files are named after, remembering what each file looks like from outside."""
         found: dict[str, tuple[int, int]] = {}
-        try:
+        with as_unavailable(self._folder.path, "cannot be read"):
             for path in self._folder.path.iterdir():
                 id_ = handoff_of(path)
                 if id_ is not None:
                     stat = path.lstat()
                     found[id_] = max(found.get(id_, (0, 0)), (stat.st_ctime_ns, stat.st_size))
-        except OSError as error:
-            name = str(self._folder.path)
-            raise Unavailable("STORE_UNAVAILABLE", f"{name} cannot be read: {error.strerror}", path=name) from error
         self._stamps = found
         return sorted(found)
 

@@ -22,8 +22,8 @@ from consumers.importers.records import find_files, name_in
 from consumers.importers.transcripts import lines
 from consumers.importers.transcripts.conversation import Answered, Conversation, Place, Unread
 from consumers.sdk.thinking.response import has_tags, response_size_max_bytes
-from ledger.errors import Refused, Unavailable
-from ledger.files import open_regular
+from ledger.errors import Refused
+from ledger.files import as_unavailable, open_regular
 from ledger.limits import blob_size_max_bytes
 
 if TYPE_CHECKING:
@@ -58,27 +58,24 @@ def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answ
     """
     place = Place(name_in(file, root))
     before = progress.done_bytes
-    try:
-        with ExitStack() as stack:
-            try:
-                descriptor = stack.enter_context(open_regular(file, follow=True))
-            except Refused as refusal:  # a pipe or a device, which would be waited for, or has no end
-                yield Unread(place, None, 0, f"{refusal.code}: {refusal.message}")
-                return
-            opened = stack.enter_context(os.fdopen(descriptor, "rb", closefd=False))
-            size = os.fstat(opened.fileno()).st_size
-            what = next((what for sign, what in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
-            if what is not None:
-                original = opened.read() if size <= blob_size_max_bytes else None
-                yield Unread(place, original, size, f"INVALID_FORMAT: the file is {what}")
-            elif _are_lines(file, opened):
-                yield from _read_lines(opened, place, progress)
-            else:
-                progress.lines += 1
-                yield from _read_whole(opened, size, place, progress, is_asked_for=file == root)
-            progress.done_bytes = before + size
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{file} cannot be read: {error.strerror}", path=str(file)) from error
+    with as_unavailable(file, "cannot be read"), ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(open_regular(file, follow=True))
+        except Refused as refusal:  # a pipe or a device, which would be waited for, or has no end
+            yield Unread(place, None, 0, f"{refusal.code}: {refusal.message}")
+            return
+        opened = stack.enter_context(os.fdopen(descriptor, "rb", closefd=False))
+        size = os.fstat(opened.fileno()).st_size
+        what = next((what for sign, what in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
+        if what is not None:
+            original = opened.read() if size <= blob_size_max_bytes else None
+            yield Unread(place, original, size, f"INVALID_FORMAT: the file is {what}")
+        elif _are_lines(file, opened):
+            yield from _read_lines(opened, place, progress)
+        else:
+            progress.lines += 1
+            yield from _read_whole(opened, size, place, progress, is_asked_for=file == root)
+        progress.done_bytes = before + size
     progress.files += 1
 
 

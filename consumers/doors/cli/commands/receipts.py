@@ -17,7 +17,7 @@ from consumers.sdk.text import clean
 from consumers.sdk.tiles import PublishedLog
 from ledger.checkpoint import CheckpointVerifier
 from ledger.errors import Refused, Unavailable
-from ledger.files import read_regular, replacing
+from ledger.files import read_regular, write_whole
 from ledger.limits import policy_size_max_bytes, request_size_max_bytes
 from ledger.policy import Policy
 from ledger.receipt import Receipt, receipt_size_max_bytes
@@ -124,11 +124,7 @@ def _hold_here(app: App, checked: Checked) -> bool:
 def write_receipt(app: App, index: int, path: Path, *, policy: Policy | None = None) -> None:
     """Write the receipt of an entry to a file."""
     text = take(app.client(), index, policy=policy).to_text()
-    try:
-        with replacing(path) as writing:
-            writing.write(text.encode())
-    except OSError as error:
-        raise Unavailable("STORE_UNAVAILABLE", f"{path} cannot be written: {error.strerror}", path=str(path)) from error
+    write_whole(path, text.encode())
 
 
 def read_policy(path: Path) -> Policy:
