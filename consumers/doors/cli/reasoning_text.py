@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -63,7 +64,8 @@ def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
 def print_grounds(grounds: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
     """Print what stands behind a handoff: of each reasoning what is said of it, its brief, and the way on."""
     for one in grounds:
-        brief = told(one["prompt"], indent, is_barred=True) if one["prompt"] else ""
+        words = one["expanded" if sys.stdout.isatty() else "prompt"]  # people read no shorthand
+        brief = told(words, indent, is_barred=True) if words else ""
         click.echo(f"{indent}{heading} {one['said']}{brief}")
         ref = one["reasoning_ref"].partition(":")[2][:prefix_digits_min]
         asks = f"; `baton snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""

@@ -127,7 +127,7 @@ def receive_brief(
     memory = fetch(view, ref).memory if memory is None else memory
     data, rejected = None, None
     if budget is None and imported is None:
-        data, rejected = _published(view, level, memory, domain)
+        data, rejected = published(view, level, memory, domain)
     is_published = data is not None
     if data is None:
         context = None if imported is None else f"{IMPORTED} {memory.task}"
@@ -151,7 +151,7 @@ def latest_verdict(view: Ask, ref: str) -> LatestVerdict:
     return read_answer(view("validations.latest", {"ref": ref}), LatestVerdict)
 
 
-def _published(
+def published(
     view: Ask, level: TransferLevel, memory: ReasoningMemory, domain: str
 ) -> tuple[_BriefData | None, Rejected | None]:
     """Return the published brief of a level, or who signed one that does not hold; neither where none can be used."""
