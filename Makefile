@@ -25,8 +25,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	$(BIN)/baton demo
 
+# Three at a time on two cores: on a quiet machine two leave four tenths of them idle, waiting for processes and timers.
 test: install tools
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 3 -q
 
 # What tests call and no wheel brings: strace is installed where that is allowed; tests that lack it, or Node with npm
 # (whose packages they install from locks), are not run and name the command.
