@@ -50,7 +50,9 @@ class NoAnswer(Exception):
     ``body`` is the beginning of what was answered instead, where the caller reads what is said of failures.
     """
 
-    def __init__(self, problem: str, *, may_pass: bool, status: int | None = None, wait_s: float | None = None) -> None:
+    def __init__(
+        self, problem: str, *, may_pass: bool, status: int | None = None, wait_s: float | None = None, body: bytes = b""
+    ) -> None:
         """Say what happened, and, of an answer that may pass, its status and how long the server asks to wait."""
         super().__init__(problem)
         self.problem = problem
@@ -58,7 +60,7 @@ class NoAnswer(Exception):
         self.status = status
         self.wait_s = wait_s
         self.attempts = 1
-        self.body = b""
+        self.body = body
 
 
 def request(
@@ -148,9 +150,8 @@ async def _try_once(
             wait_s = retry_after_s(response.headers.get("retry-after"), datetime.now(UTC))
             told = await _beginning(response) if read is None and status not in _OK else b""
             if status in passing:
-                failure = NoAnswer(f"the endpoint answered {status}", may_pass=True, status=status, wait_s=wait_s)
-                failure.body = told
-                raise failure
+                problem = f"the endpoint answered {status}"
+                raise NoAnswer(problem, may_pass=True, status=status, wait_s=wait_s, body=told)
             if told:
                 return Answer(status, told, wait_s)
             is_read = status in (_OK if read is None else read) and answer_max_bytes is not None

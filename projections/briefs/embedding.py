@@ -103,8 +103,7 @@ def _semantic() -> tuple[Embedder, Callable[[str], Iterable[float]]] | None:
 
 def best_embedder() -> Embedder:
     """Return the embedder of briefs here: that of the extra ``semantic`` where it is installed, else ``hash-v1``."""
-    found = _semantic()
-    return HASH_V1 if found is None else found[0]
+    return (_semantic() or (HASH_V1,))[0]
 
 
 def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:

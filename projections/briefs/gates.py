@@ -191,10 +191,9 @@ def _rules(
 def _similarity(
     embedding: Embedding | None, task: str | None, own_task: str
 ) -> tuple[tuple[float, Embedder] | None, str]:
-    """Return how near the reasoning is to the task and by which embedder here, or why that is not known.
+    """Return how near the reasoning's brief or own task is to the task and by which embedder, or why that is not known.
 
-    Near is its brief or its own task, whichever is more above its threshold: that of the embedder here, because whoever
-    signed a vector may write any beside it.
+    The threshold is that of the embedder here: whoever signed a vector may write any beside it.
     """
     if task is None or not task.strip():
         return None, ""

@@ -1,9 +1,8 @@
 """An optional judge of inferences, a language model: does a step follow from what it rests on?
 
 The structural check decides; a judge adds an opinion, and can never turn a failed check into a pass. One that could not
-be asked, or answered nonsense, is ``unsure`` with the reason, so that one broken endpoint does not stop a validation,
-and nobody reads silence as agreement. Its model and ``prompt_hash`` (of the instructions, which are the same for every
-inference) stand in the report.
+be asked, or answered nonsense, is ``unsure`` with the reason: nobody reads silence as agreement. Its model and
+``prompt_hash`` (of the instructions, which are the same for every inference) stand in the report.
 """
 
 from __future__ import annotations

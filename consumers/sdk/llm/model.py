@@ -90,10 +90,9 @@ class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A checked endpoint: the URL that is posted to, its family, the settings, and where variables are read.
+    """A checked endpoint, and where variables are read.
 
-    The key is read when it is needed: one that is missing stops the model's part and nothing else, and one that is
-    renewed needs no new start.
+    The key is read at each call: a missing one stops nothing but the call, and a renewed one needs no new start.
     """
 
     url: str
@@ -123,11 +122,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def read_endpoint(settings: LlmSettings, variable: Callable[[str], str | None]) -> Endpoint:
-    """Return the endpoint of the settings; ``variable`` reads one of the environment.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a URL that cannot be used or a key that is named twice.
-    """
+    """Return the endpoint of the settings, or refuse a URL that cannot be used or a key that is named twice."""
     base_url = settings.base_url or (families.MANNERS[settings.family].base_url if settings.family else "")
     parts = _URL.fullmatch(base_url)
     if parts is None or int(parts["port"] or 1) >= 2**16:
@@ -251,12 +246,7 @@ def configured_client(actions: Actions) -> LlmClient | None:
 
 
 def named_client(actions: Actions) -> LlmClient:
-    """Return the client of the configured model, for who asked for one.
-
-    Raises:
-        Refused: ``USAGE`` when none is configured; as ``configured_client``.
-    """
-    client = configured_client(actions)
-    if client is None:
-        raise Refused("USAGE", "no model is configured: config.toml needs a table [llm] (README, Language models)")
+    """Return the client of the configured model; ``USAGE`` when there is none."""
+    if (client := configured_client(actions)) is None:
+        raise Refused("USAGE", "no model is configured: config.toml needs a table [llm] (deploy/README.md)")
     return client

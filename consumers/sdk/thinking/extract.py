@@ -6,8 +6,7 @@ the gaps between them give each source back whole. What the graph's shape has no
 - ``inferred`` says which fields of which step were guessed from the wording;
 - ``conclusion_from`` says where the conclusion was found: the last concluding step, else the answer beside the
   thinking (whole when it is short, else its first part), else nowhere: then it is empty and named in ``absent``;
-- ``ways`` says how each dependency was found (``links``): thinking seldom states them, and without any no inference
-  could be checked and every brief would be a list;
+- ``ways`` says how each dependency was found (``links``), because thinking seldom states them;
 - ``notes`` names redacted blocks, other choices and tags that were not balanced.
 """
 
@@ -88,13 +87,7 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
 
 
 def extract_reasoning_from_minimax(response: Any) -> ReasoningMemory:
-    """Return the reasoning graph of a MiniMax response: ``{"thinking": "…"}``, or any other known form.
-
-    Which of its fields are inferred, ``extract_reasoning`` tells of the same response.
-
-    Raises:
-        Refused: as ``extract_reasoning``.
-    """
+    """Return the graph that ``extract_reasoning`` finds in ``{"thinking": "…"}``, or in any other known form."""
     return extract_reasoning(response).memory
 
 

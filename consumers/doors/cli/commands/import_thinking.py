@@ -39,8 +39,7 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
     broken or holds a secret is kept aside with the reason. Of a folder, *.jsonl and *.json files are read, and *.md and
     *.txt files with thinking tags.
 
-    What a step rests on is found by its words, and marked with how: by a step that it names, a name or figure that it
-    uses again, "therefore", or only because it follows. The last line says how many hold together.
+    What a step rests on is found by its words, and marked with how; the last line says how many hold together.
     """
     files = find_transcripts(path)
     seen = Progress(total_bytes=sum(file.stat().st_size for file in files))
