@@ -252,10 +252,10 @@ def test_agent_added_removed_and_added_again_by_reloads_is_heard_at_once(bus: Bu
             live = await agent.subscribe(subjects.live_subject(bus.ledger, "session.started", "s"))
             await bus.settle(node)
             await bus.settle(agent)
-            answer = await agent.request(subjects.read_subject(bus.ledger, name, "head"), b"", timeout=2)
+            answer = await agent.request(subjects.read_subject(bus.ledger, name, "head"), b"", timeout=60)
             await open_stream(node, Incarnation(bus.ledger))
             await node.jetstream().publish(subjects.event_subject(bus.ledger, "session.started", "s"), b"stored")
-            assert (await live.next_msg(timeout=2)).data == b"stored"
+            assert (await live.next_msg(timeout=60)).data == b"stored"
             return answer.data
 
     everybody = dict(bus.seeds)

@@ -292,7 +292,7 @@ def test_stopping_answers_what_was_asked_and_takes_no_more(
             await stopping
             answers = [msgspec.json.decode((await one).data) for one in asked]
             with pytest.raises(Exception, match="no responders"):
-                await served.alice.request(read_subject(ledger.id, "alice", "head"), b"", timeout=5)
+                await served.alice.request(read_subject(ledger.id, "alice", "head"), b"", timeout=60)
             return answers
 
         accepted, page = served.run(stop())

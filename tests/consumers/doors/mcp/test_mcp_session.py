@@ -247,7 +247,7 @@ def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
     def plan_together(*given: Any, **named: Any) -> Any:
         batch = planned(*given, **named)
         with contextlib.suppress(threading.BrokenBarrierError):
-            both.wait(5)  # both have planned before either is submitted; the plan that is made again waits no more
+            both.wait(60)  # both have planned before either is submitted; the plan that is made again waits no more
             both.abort()
         return batch
 

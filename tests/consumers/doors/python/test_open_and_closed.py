@@ -148,7 +148,7 @@ def test_calls_at_the_same_time_open_one_client_beside_the_loop(alone: Baton, mo
     async def work() -> None:
         async with AsyncLedger("kuro", home=alone.home) as ledger:
             ledger._beside, beside = None, ledger._beside  # as behind a server, where it is opened when first needed
-            await asyncio.gather(*(ledger.compute(lambda client: (both.wait(5), client.head())) for _ in range(2)))
+            await asyncio.gather(*(ledger.compute(lambda client: (both.wait(60), client.head())) for _ in range(2)))
             assert beside is not None
             clients.close(beside)
 
