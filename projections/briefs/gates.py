@@ -1,7 +1,9 @@
 """When the brief is not enough: the rules for fetching the full graph, and the trust gates of levels, in one place.
 
-A vector that nobody assessed fires nothing, nor does a similarity to a vector of another embedder: the answer names
-it. Not a number is never below or above anything, so the comparisons are turned such that it fires.
+What nobody said disarms nothing: where no domain is named, the words of the reasoning give it, and a snapshot where
+nobody assessed the uncertainty or the impact asks for the full graph. A similarity to a vector of another embedder
+fires nothing: the answer names it. Not a number is never below or above anything: the comparisons are turned such that
+it fires.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from ledger.errors import Refused
 from projections.briefs.embedding import Embedder, Embedding, best_embedder, cosine_similarity, embed_text
 from projections.briefs.fidelity import value_digits
 from projections.briefs.prompt import TransferLevel
+from projections.briefs.text import content_words, stem
 
 if TYPE_CHECKING:
     from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
@@ -29,6 +32,12 @@ LOW_FIDELITY: Final = "low_fidelity"
 HIGH_RISK_DOMAINS: Final = frozenset({"medical", "legal", "security"})
 verdict_age_max_s: Final = 30 * 86_400
 CRITICAL_EVIDENCE_WORDS: Final = ("secret", "credential")
+_TELLING: Final = {
+    "security": "secret credential password vulnerability exploit encryption jwt csrf xss malware cve tls 密钥 密码"
+    " 漏洞 加密 凭证 攻击",
+    "medical": "patient medication dosage clinical surgery tumor 患者 病人 药物 剂量 手术 诊断",
+    "legal": "lawsuit plaintiff defendant litigation attorney statute gdpr 诉讼 被告 原告 法律 律师 合规",
+}
 
 
 class FetchRule(msgspec.Struct, frozen=True):
@@ -73,6 +82,7 @@ def should_fetch_full_reasoning(
     *,
     fidelity: float | None = None,
     domain: str | None = None,
+    text: str = "",
     vectors: Mapping[str, float | None] | None = None,
     evidence_refs: Iterable[str] = (),
     embedding: Embedding | None = None,
@@ -83,28 +93,41 @@ def should_fetch_full_reasoning(
 ) -> FetchAnswer:
     """Return which of the rules asks for the full graph; vector names and domains ignore case.
 
-    Give a ``snapshot``, or what the rules read of one; what is given beside a snapshot replaces what it
-    says. ``task`` is what the receiver is about to do, in words, ``own_task`` what the reasoning was for;
-    ``is_imported`` says that only importers have it;
-    ``verdict`` is what its validators say.
+    Give a ``snapshot``, or what the rules read of one; what is given beside a snapshot replaces what it says. ``text``
+    is what the reasoning says, read where no domain is named; ``task`` what the receiver is about to do, in words,
+    ``own_task`` what the reasoning was for; ``is_imported`` says that only importers have it, and ``verdict`` what its
+    validators say.
     """
     if snapshot is not None:
         fidelity = snapshot.reasoning_fidelity if fidelity is None else fidelity
         domain = snapshot.domain if domain is None else domain
         vectors = snapshot.vectors if vectors is None else vectors
+        text = text or f"{snapshot.context_summary}\n{snapshot.conclusion}\n{snapshot.reasoning_brief}"
         evidence_refs = tuple(evidence_refs) or snapshot.evidence_refs
         embedding = snapshot.reasoning_embedding if embedding is None else embedding
     assessed = {name.upper(): value for name, value in (vectors or {}).items() if value is not None}
     similarity, not_compared = _similarity(embedding, task, own_task)
+    not_assessed = [name for name in THRESHOLDS_TO_FETCH if name not in assessed]
     fired = [FetchRule("found_wrong", wrong)] if (wrong := _wrong(verdict)) else []
     fired += _rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported)
+    if not (domain or "").strip() and (told := domain_told(text)):
+        fired.append(FetchRule("high_risk_domain", f"No domain is named, and its words are of {told}."))
+    # One made on the spot of a reasoning is nobody's word on how sure he is: only who takes a snapshot assesses.
+    if not_assessed and snapshot is not None and snapshot.snapshot_id and snapshot.reasoning_ref is not None:
+        fired.append(FetchRule("not_assessed", f"Nobody assessed {' or '.join(not_assessed)}."))
     return FetchAnswer(
         rule=fired[0] if fired else None,
         all_rules=fired,
-        not_assessed=[name for name in THRESHOLDS_TO_FETCH if name not in assessed],
+        not_assessed=not_assessed,
         similarity=None if similarity is None else similarity[0],
         not_compared=not_compared,
     )
+
+
+def domain_told(text: str) -> str:
+    """Return the high-risk domain that a word of a text tells of; empty for none."""
+    said = set(content_words(text))
+    return next((domain for domain, telling in _TELLING.items() if not said.isdisjoint(map(stem, telling.split()))), "")
 
 
 def is_critical_evidence(ref: str) -> bool:

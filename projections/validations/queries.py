@@ -12,7 +12,7 @@ may name a ref of another stream, spans streams and is seen here.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -90,28 +90,16 @@ def list_validations(moment: Moment, asked: ValidationsOf) -> Answer:
 
 
 def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
-    """Return the ``LatestVerdict`` on a version; where there is none, ``text`` names that on the one before it."""
+    """Return the ``LatestVerdict`` on a version."""
     ref = whole_ref(moment, asked.ref)
     voices = _voices(moment, ref)
     if not voices:
-        sql = (
-            "SELECT old.ref FROM reasoning_versions old JOIN reasoning_versions own USING (reasoning_id)"
-            " WHERE own.ref = ? AND old.version < own.version"
-            " AND old.ref IN (SELECT reasoning_ref FROM validations) ORDER BY old.version DESC LIMIT 1"
-        )
-        before = [voice.text for row in moment.rows(sql, (ref,)) for voice in _voices(moment, row["ref"])[:1]]
-        told = "".join(f"; an earlier version: {text}" for text in before)
-        return _plain(LatestVerdict(ref, "none", f"not validated{told}"))
+        return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, "none", "not validated")))
     latest = voices[0]
     differing = [one for one in voices if one.outcome != latest.outcome]
     strongest = max((latest, *differing), key=lambda one: _STRONGER.index(one.outcome))
     text = "; but ".join(one.text for one in (latest, *differing))
-    return _plain(LatestVerdict(ref, strongest.outcome, text, latest, differing))
-
-
-def _plain(verdict: LatestVerdict) -> Answer:
-    plain: Answer = msgspec.to_builtins(verdict)
-    return plain
+    return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, strongest.outcome, text, latest, differing)))
 
 
 def _voices(moment: Moment, ref: str) -> list[Voice]:

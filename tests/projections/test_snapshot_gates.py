@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from projections.briefs.embedding import HASH_V1, Embedder, Embedding, embed_text
-from projections.briefs.gates import check_level, should_fetch_full_reasoning
+from projections.briefs.gates import check_level, domain_told, should_fetch_full_reasoning
 from projections.briefs.prompt import TransferLevel
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
@@ -75,9 +75,37 @@ def test_vector_of_another_embedder_fires_nothing_and_is_named() -> None:
     assert "minilm" in answer.not_compared
 
 
-def test_vectors_not_assessed_are_named_and_fire_nothing() -> None:
+def test_snapshot_that_nobody_assessed_asks_for_the_full_graph() -> None:
     answer = should_fetch_full_reasoning(replace(QUIET, vectors={"know": 0.1}))
-    assert (bool(answer), answer.not_assessed) == (False, ["UNCERTAINTY", "IMPACT"])
+    assert [rule.name for rule in answer.all_rules] == ["not_assessed"]
+    assert answer.not_assessed == ["UNCERTAINTY", "IMPACT"]
+    half = should_fetch_full_reasoning(replace(QUIET, vectors={"Impact": 0.1}))
+    assert half.rule is not None
+    assert half.rule.reason == "Nobody assessed UNCERTAINTY."
+    for silent in (replace(QUIET, vectors={}, reasoning_ref=None), replace(QUIET, vectors={}, snapshot_id="")):
+        assert not should_fetch_full_reasoning(silent)
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"),
+    [
+        ("JWT_SECRET stands in the log", "security"),
+        ("Passwords are not encrypted", "security"),
+        ("日志里有密码", "security"),
+        ("The dosage is too high", "medical"),
+        ("给病人的药物", "medical"),
+        ("The plaintiff may sue", "legal"),
+        ("A token is made of the user", ""),
+        ("The button is blue", ""),
+        ("", ""),
+    ],
+)
+def test_words_give_the_domain_that_nobody_named(text: str, domain: str) -> None:
+    assert domain_told(text) == domain
+    snapshot = replace(QUIET, domain=" ", conclusion=text, reasoning_brief="", context_summary="")
+    rule = should_fetch_full_reasoning(snapshot).rule
+    assert (rule is not None and rule.name) == ("high_risk_domain" if domain else False)
+    assert not should_fetch_full_reasoning(replace(snapshot, domain="operations"))
 
 
 def test_snapshot_without_reasoning_has_no_fidelity_that_could_be_low() -> None:

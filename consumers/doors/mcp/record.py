@@ -22,6 +22,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Final, NamedTuple
 
+import msgspec
 from pydantic import Field
 
 from consumers.doors.mcp.answers import Answer, Quoting, Words, compact, fitting
@@ -29,6 +30,7 @@ from consumers.doors.mcp.entries import AnyEntry, Assessment, OnReasoning, Sessi
 from consumers.doors.mcp.judgement import judged
 from consumers.doors.mcp.reports import Id
 from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.reasoning.validator.evidence import cite
 from consumers.sdk.names import default_id
 from consumers.sdk.quotation import words_of
 from consumers.sessions.generator import ReportInputs
@@ -48,6 +50,7 @@ _log: Final = logging.getLogger(__name__)
 
 entries_max: Final = 100
 plans_max: Final = 4
+warnings_max: Final = 8
 _dead_ends_max: Final = 3
 _digest_digits: Final = 40
 _AGAIN: Final = frozenset({"IDEMPOTENCY_CONFLICT", "PARTIAL_RETRY"})
@@ -121,9 +124,14 @@ class RecordTool:
             return self._answer(found, self._report(author, entries, found), is_repeat=True)
         seed = corr or str(uuid.uuid4())
 
+        warnings: list[str] = []
+
         def planned() -> Batch:
             place = place_of(self._ledger, author.name, of_work, session_id, reasoning_id, task, seed=seed)
-            return plan(of_work, place, corr=corr, key=idempotency_key)
+            batch = plan(of_work, place, corr=corr, key=idempotency_key)
+            cited, warnings[:] = cite([draft.data for draft in batch.drafts], partial(ask, self._ledger.client))
+            drafts = [msgspec.structs.replace(one, data=data) for one, data in zip(batch.drafts, cited, strict=True)]
+            return batch._replace(drafts=drafts)
 
         batch = planned()
         dead_ends = self._failed_before(batch)
@@ -140,7 +148,8 @@ class RecordTool:
             for draft, one in zip(batch.drafts, accepted, strict=True)
         ]
         report = self._report(author, entries, events)
-        return self._answer(events, report, dead_ends=dead_ends, is_repeat=any(one.is_repeat for one in accepted))
+        is_repeat = any(one.is_repeat for one in accepted)
+        return self._answer(events, report, dead_ends=dead_ends, is_repeat=is_repeat, warnings=warnings)
 
     def _earlier(self, author: Author, corr: str) -> list[dict[str, Any]]:
         rows = self._ledger.ask("catalog.find", corr=corr, author=author.name, limit=500)["events"]
@@ -185,6 +194,7 @@ class RecordTool:
         is_repeat: bool,
         dead_ends: list[dict[str, Any]] | None = None,
         told: dict[str, Any] | None = None,
+        warnings: Sequence[str] = (),
     ) -> RecordedAll:
         streams = [one["stream"].partition("/") for one in events]
         made = {} if report is None else report.get("handoff_report") or {}
@@ -199,7 +209,7 @@ class RecordTool:
             "report_id": made.get("report_id"),
             "dead_ends": dead_ends or [],
             "others": self._ledger.others(),
-            "warnings": [] if report is None else report["warnings"],
+            "warnings": [*warnings[:warnings_max], *([] if report is None else report["warnings"])],
         }
         if answer["dead_ends"] and fitting(answer["dead_ends"], answer | {"dead_ends": []}) < len(answer["dead_ends"]):
             answer["dead_ends"] = []

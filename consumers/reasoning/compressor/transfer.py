@@ -132,11 +132,12 @@ def receive_brief(
     if data is None:
         context = None if imported is None else f"{IMPORTED} {memory.task}"
         data = _BriefData(compress(memory, level, budget, context=context, domain=domain or None))
-    verdict = latest_verdict(view, compute_reasoning_ref(memory))
+    verdict = read_answer(view("validations.latest", {"ref": compute_reasoning_ref(memory)}), LatestVerdict)
     answer = should_fetch_full_reasoning(
         verdict=verdict,
         fidelity=data.brief.fidelity.value,
         domain=domain or None,
+        text="\n".join([memory.task, memory.conclusion, *(step.content for step in memory.steps)]),
         evidence_refs=data.brief.top_evidence_refs,
         is_imported=imported is not None,
     )
@@ -144,11 +145,6 @@ def receive_brief(
     newer = reasoning["version"] - reasoning["asked_version"]
     own = (reasoning["author"], reasoning["updated_ms"], verdict, newer, data.prose, data.prose_missing)
     return Received(data.brief, memory, prompt, answer, domain, is_published, *own, imported, rejected)
-
-
-def latest_verdict(view: Ask, ref: str) -> LatestVerdict:
-    """Return what validators say of a version of a reasoning (its id, its ref or a beginning of one) last."""
-    return read_answer(view("validations.latest", {"ref": ref}), LatestVerdict)
 
 
 def published(

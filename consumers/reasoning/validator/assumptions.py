@@ -125,19 +125,13 @@ def check_assumption(
     return AssumptionCheck(step, cut(text), "not_checked", cut(method), note=note)
 
 
-def _file_exists(reads: Reads, path: str) -> Result:
+def _presence(reads: Reads, path: str, *, there: AssumptionStatus, gone: AssumptionStatus) -> Result:
     outcome, _ = _text_of(reads, path)
-    if outcome in ("file", "unreadable", "too_large"):
-        return Result("held", "The file is there")
-    return _without_file(outcome)
-
-
-def _file_absent(reads: Reads, path: str) -> Result:
-    outcome, _ = _text_of(reads, path)
+    if outcome in {"file", "unreadable", "too_large"}:
+        return Result(there, "The file is there")
     if outcome == "gone":
-        return Result("held", "There is no such file")
-    if outcome in ("file", "unreadable", "too_large", "directory", "not_a_file", "symlink"):
-        return Result("refuted", "There is something at that path")
+        return Result(gone, "There is no such file")
+    # A folder or a link is no file, and not nothing either.
     return _without_file(outcome)
 
 
@@ -204,8 +198,8 @@ def _searched(
 
 
 CHECKS: Final[dict[str, tuple[int, Callable[..., Result]]]] = {
-    "file_exists": (1, _file_exists),
-    "file_absent": (1, _file_absent),
+    "file_exists": (1, partial(_presence, there="held", gone="refuted")),
+    "file_absent": (1, partial(_presence, there="refuted", gone="held")),
     "file_contains": (2, _file_contains),
     "any_match": (2, partial(_searched, where_found="held", where_not="refuted")),
     "no_match": (2, partial(_searched, where_found="refuted", where_not="held")),

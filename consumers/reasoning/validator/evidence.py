@@ -16,21 +16,32 @@ Rules this module keeps:
   check), it is looked for in the rest of the file. ``}`` stands in many places: a text that says little must be unique;
 - ``ok``, ``file_changed_line_same`` and ``moved`` hold. ``not_checked`` (no tree, a URL) does not, and is no issue: who
   relies on a report counts what stands. Everything else is an issue;
-- no content of the tree enters a check: notes name lines by number.
+- no content of the tree enters a check: notes name lines by number;
+- a ledger forgets nothing, so evidence that nobody could ever check is refused when it is to be signed (``cite``); what
+  is not there is warned of, because the file may be written in the next minute.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from itertools import islice
-from typing import Final, Literal, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from consumers.reasoning.validator.reads import FileText, Reads, digest_of
-from consumers.reasoning.validator.trees import Parts, is_revision, parts_of
+from consumers.reasoning.validator.trees import REVISION, Parts, open_tree, parts_of, work_tree
 from consumers.sdk.text import cut as cut_to_chars
-from ledger.events.reasoning import EvidenceCheck, EvidenceStatus, excerpt_max_chars
+from ledger.client import Ask
+from ledger.errors import Refused
+from ledger.events.reasoning import EvidenceCheck, EvidenceStatus, ReasoningExtended, Step, excerpt_max_chars
 from projections.reasoning.memory import ReasoningStep
 
+T = TypeVar("T")
 Form: TypeAlias = Literal["line", "text", "hash", "url", "ref"]
 
 HOLDING: Final = frozenset({"ok", "file_changed_line_same", "moved"})
@@ -87,7 +98,7 @@ def parse_evidence(reference: str) -> list[Evidence]:
     readings = list(islice(filter(None, (_read(*line) for line in lines if line[0])), readings_max))
     for first in readings[:1]:
         revision, _, path = first.path.partition(":")
-        if path and is_revision(revision):
+        if path and REVISION.fullmatch(revision):
             readings.append(first._replace(path=path, revision=revision))
     return readings
 
@@ -119,6 +130,9 @@ def check_evidence(
     if possible[0].form == "ref":
         return EvidenceCheck(step, shown, *reads.look_up(possible[0].path))
     if not reads.is_possible:
+        _, where = parts_of(possible[0].path)
+        if where in {"malformed", "outside"}:
+            return EvidenceCheck(step, shown, where, _PATHS[where])
         return EvidenceCheck(step, shown, "not_checked", "There was no tree to check it against")
     evidence, parts, outcome, note = _choose(possible, reads)
     if outcome != "ok":
@@ -129,6 +143,52 @@ def check_evidence(
     known = earlier.line if earlier else cited
     status, note, line = _compare(evidence, file, earlier, known)
     return EvidenceCheck(step, shown, status, cut(note), f"sha256:{file.digest}", line)
+
+
+def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T], list[str]]:
+    """Return what is to be signed with the digests of what its steps cite, and a warning for each that is not there.
+
+    Evidence is looked up in the git work tree that this process is in, and refs in the ledger that ``view`` asks. That
+    of a graph from elsewhere (not ``is_own``) is warned of, whatever it is.
+
+    Raises:
+        Refused: ``INVALID_FIELD`` for evidence that has none of the forms, or leads out of any tree.
+    """
+    warnings: list[str] = []
+    cited = list(drafts)
+    if not any(step.evidence for data in drafts if isinstance(data, ReasoningExtended) for step in data.steps):
+        return cited, warnings
+    root = work_tree(Path.cwd())
+    with open_tree(root) if root is not None else nullcontext() as tree:
+        reads = Reads(tree, partial(is_known, view))
+        for at, data in enumerate(drafts):
+            if isinstance(data, ReasoningExtended):
+                steps = [_cited(step, reads, warnings, is_own=is_own) for step in data.steps]
+                cited[at] = replace(data, steps=steps)
+    return cited, warnings
+
+
+def _cited(step: Step, reads: Reads, warnings: list[str], *, is_own: bool) -> Step:
+    checks = [check_evidence(reference, reads) for reference in step.evidence]
+    for check in checks:
+        told = f"evidence {check.reference!r} of step {step.step_number}"
+        if is_own and check.status in {"malformed", "outside"}:
+            raise Refused("INVALID_FIELD", f"{told} cannot be checked: {check.note}", field="evidence")
+        if check.status not in {"ok", "not_checked"}:
+            note = f" ({check.note})" if check.note else ""
+            warnings.append(f"{told}: {check.status.replace('_', ' ')}{note}")
+    digests = [check.line if check.status in HOLDING else "" for check in checks]
+    return replace(step, evidence_digests=digests) if any(digests) else step
+
+
+def is_known(view: Ask, ref: str) -> bool:
+    """Tell whether a ref names something of the ledger."""
+    try:
+        return bool(view("resolve", {"ref": ref}))
+    except Refused as refusal:
+        if refusal.code not in {"NOT_FOUND", "REF_AMBIGUOUS"}:
+            raise
+        return False
 
 
 def stands(text: str, line: str) -> bool:
@@ -162,21 +222,16 @@ def _read(path: str, line: int, end: int, rest: str) -> Evidence | None:
 def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, EvidenceStatus, str]:
     """Return the first reading whose file is there and ``ok``, else what is wrong: more than "gone", if anything."""
     problems: list[tuple[Evidence, Parts, EvidenceStatus, str]] = []
-    whole = reads
     for evidence in possible:
         parts, outcome = parts_of(evidence.path)
-        there = whole.at(evidence.revision)
+        there = reads.at(evidence.revision)
         if there is None:
             note = f"There is no such file, and no commit {evidence.revision} in this repository"
             problems.append((evidence, parts, "gone", note))
-            continue
-        reads = there
-        if outcome != "file":
+        elif outcome != "file":
             problems.append((evidence, parts, outcome, _PATHS[outcome]))
-            continue
-        file = reads.file(parts)
-        if file.outcome != "file":
-            problems.append((evidence, parts, file.outcome, file.note))
+        elif (file := there.file(parts)).outcome != "file":
+            problems.append((evidence, parts, file.outcome, file.note or _PATHS.get(file.outcome, "")))
         elif file.text is None:
             return evidence, parts, "unreadable", "The file is not UTF-8 text"
         else:
@@ -251,7 +306,9 @@ def _in_word(character: str) -> bool:
 
 _PATHS: Final[dict[str, str]] = {
     "malformed": "The path holds what no path of a tree does (backslash, control character, URL), or is too long",
-    "outside": "The path leads out of the tree",
+    "outside": "The path leads out of the tree: name it from the root of the tree",
+    "gone": "There is no such file",
+    "symlink": "A link is not followed",
     "private": "Files of this name hold credentials: a validator does not look into them",
     "directory": "The path is a directory",
 }

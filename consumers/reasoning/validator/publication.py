@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch, latest_verdict, read_answer
+from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
+from consumers.reasoning.validator.evidence import is_known
 from consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
 from consumers.reasoning.validator.trees import Tree
 from consumers.reasoning.validator.validator import Judge, ReasoningValidator
@@ -28,6 +29,7 @@ from ledger.client import Ask
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.reasoning import ReasoningValidated
+from projections.validations.queries import LatestVerdict
 
 again_after_s: Final = 86_400
 
@@ -48,13 +50,6 @@ class _Latest(msgspec.Struct):
     validations: list[_Former]
 
 
-class Published(NamedTuple):
-    """Where a report stands in the log, and whether it is new there: else its validator's latest says the same."""
-
-    entry: int
-    is_new: bool
-
-
 class Validated(msgspec.Struct, frozen=True):
     """A graph that was fetched and validated."""
 
@@ -71,7 +66,7 @@ def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge 
     # Not one by the reasoning's own author, which would be no independent one, nor one that looked into no tree.
     independent = (one for one in answer.validations if one.author != shown.author and one.data.tree.sort != "none")
     former = next(independent, None)
-    knows = partial(_knows, view)
+    knows = partial(is_known, view)
     report = ReasoningValidator(tree, judge, knows).validate(
         fetched.memory, earlier=former.data.evidence if former else ()
     )
@@ -89,8 +84,8 @@ def offer(author: Author, view: Ask, validated: Validated, *, must: bool = False
     return {"published": index} if is_new else {"same_as": index, "not_published": f"same as entry {index}"}
 
 
-def publish(author: Author, view: Ask, validated: Validated) -> Published:
-    """Publish a report as ``author``, or find that his latest one says the same.
+def publish(author: Author, view: Ask, validated: Validated) -> tuple[int, bool]:
+    """Publish a report as ``author``; return its entry, and whether it is new: else his latest one says the same.
 
     Raises:
         Refused: ``NOT_AUTHORIZED`` for the reasoning's own author and for agents that are neither service, reviewer
@@ -101,20 +96,10 @@ def publish(author: Author, view: Ask, validated: Validated) -> Published:
         data = validated.report.to_event(whole=author.put_blob(encode_canonical(validated.report.to_dict())))
     asked = {"ref": data.reasoning_ref, "author": author.name, "limit": 1}
     latest = next(iter(read_answer(view("validations.list", asked), _Latest).validations), None)
-    newest = latest_verdict(view, data.reasoning_ref).latest
+    newest = read_answer(view("validations.latest", {"ref": data.reasoning_ref}), LatestVerdict).latest
     if latest is not None and latest.data == data and newest is not None and newest.age_s < again_after_s:
-        return Published(latest.event_index, is_new=False)
+        return latest.event_index, False
     stream = f"reasoning/{validated.reasoning_id}"
     follows = hashlib.sha256(encode_canonical([data, latest.event_id if latest else ""])).hexdigest()
     idem = f"{VALIDATOR_NAME}/{VALIDATOR_VERSION}:{stream_token(stream)}:{data.reasoning_ref}:{follows}"
-    return Published(author.emit(Draft(stream=stream, data=data, idem=idem))[0].index, is_new=True)
-
-
-def _knows(view: Ask, ref: str) -> bool:
-    """Tell whether a ref names something of the ledger."""
-    try:
-        return bool(view("resolve", {"ref": ref}))
-    except Refused as refusal:
-        if refusal.code not in {"NOT_FOUND", "REF_AMBIGUOUS"}:
-            raise
-        return False
+    return author.emit(Draft(stream=stream, data=data, idem=idem))[0].index, True

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
-from consumers.reasoning.validator.trees import Listing, Outcome, Parts, Tree
+from consumers.reasoning.validator.trees import Listing, Outcome, Parts, Tree, commit_of
 from ledger.events.reasoning import CheckedTree, EvidenceStatus
 
 file_size_max_bytes: Final = 8 * 1024**2
@@ -81,7 +81,7 @@ class Reads:
         """Return the looks into another commit of the same repository ("": this tree); None where there is none."""
         assert self.tree is not None  # noqa: S101 - callers ask is_possible first
         if revision and revision not in self._revisions:
-            tree = self.tree.at(revision) if len(self._revisions) < revisions_max else None
+            tree = commit_of(self.tree.folder, revision) if len(self._revisions) < revisions_max else None
             self._revisions[revision] = None if tree is None else Reads(tree)
         return self._revisions[revision] if revision else self
 

@@ -55,7 +55,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a named pipe that was put in the file's place would wait for ever.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_REVISION: Final = re.compile(r"[^-\s:\x00-\x1f\x7f][^\s:\x00-\x1f\x7f]{0,199}")
+REVISION: Final = re.compile(r"[^-\s:\x00-\x1f\x7f][^\s:\x00-\x1f\x7f]{0,199}")
 _LINK: Final = b"120000"
 
 
@@ -78,6 +78,7 @@ class Tree(Resource):
 
     kind: TreeSort
     commit: str
+    folder: Path
 
     @abstractmethod
     def read(self, parts: Parts, size_max: int) -> Found:
@@ -86,10 +87,6 @@ class Tree(Resource):
     @abstractmethod
     def files(self, parts: Parts) -> Listing:
         """Return the files below a folder of the tree, without links and private files."""
-
-    @abstractmethod
-    def at(self, revision: str) -> CommitTree | None:
-        """Return another commit of the same repository; None where there is none, or no repository."""
 
     def close(self) -> None:
         """Release what the tree holds open, if it holds anything."""
@@ -135,11 +132,7 @@ class FolderTree(Tree):
             self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise Refused("NOT_FOUND", f"the folder cannot be opened: {error.strerror}", path=str(folder)) from error
-        self._folder = folder
-
-    def at(self, revision: str) -> CommitTree | None:
-        """Return a commit of the repository that the folder is in."""
-        return _commit_of(self._folder, revision)
+        self.folder = folder
 
     def close(self) -> None:
         """Close the folder."""
@@ -207,8 +200,8 @@ class CommitTree(Tree):
             Refused: ``NOT_FOUND`` for no such commit, ``INVALID_FIELD`` for what cannot name one.
             Unavailable: ``STORE_UNAVAILABLE`` when there is no git program.
         """
-        self._git = Git(repository, is_own=False)
-        if not is_revision(revision):
+        self._git, self.folder = Git(repository, is_own=False), repository
+        if REVISION.fullmatch(revision) is None:
             raise Refused("INVALID_FIELD", f"{revision[:80]!r} cannot name a commit", path="$.commit")
         answer = self._ask(("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"), 200)
         if answer is None or _ID.fullmatch(answer.strip()) is None:
@@ -216,10 +209,6 @@ class CommitTree(Tree):
         self.commit: str = answer.strip().decode("ascii")
         self._entries: dict[Parts, _Entry] | None = None
         self._folders: set[Parts] = set()
-
-    def at(self, revision: str) -> CommitTree | None:
-        """Return another commit of the repository."""
-        return _commit_of(self._git.folder, revision)
 
     def read(self, parts: Parts, size_max: int) -> Found:
         """Return what the commit has at a path."""
@@ -288,12 +277,7 @@ def work_tree(folder: Path) -> Path | None:
     return None if answer.code else Path(os.fsdecode(answer.out.removesuffix(b"\n")))
 
 
-def is_revision(text: str) -> bool:
-    """Tell whether a text can name a commit."""
-    return _REVISION.fullmatch(text) is not None
-
-
-def _commit_of(folder: Path, revision: str) -> CommitTree | None:
+def commit_of(folder: Path, revision: str) -> CommitTree | None:
     """Return a commit of the repository that holds ``folder``; None where there is none."""
     try:
         return CommitTree(folder, revision)

@@ -72,7 +72,8 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
             click.echo(f"-- {clean(said_of_import(data['imported']))}", err=True)
         if data["rule_fired"]:
             why = clean(data["rule_fired"]["reason"])
-            click.echo(f"-- fetch the whole graph before acting: {why}", err=True)
+            to_do = "validate" if received.brief.whole_graph else "fetch"
+            click.echo(f"-- {to_do} the whole graph before acting: {why}", err=True)
         click.echo(f"-- the whole graph: `baton reasoning fetch {short_ref(data['reasoning_ref'])}`", err=True)
 
     app.show("brief", data, text)
@@ -141,7 +142,7 @@ def explained(received: Received) -> dict[str, Any]:
         "certificate": HOLDS,
         "rejected": msgspec.to_builtins(received.rejected),
         "steps": steps,
-        "dropped_sections": received.prompt.dropped,
+        "dropped_sections": [] if brief.whole_graph else received.prompt.dropped,
         "budget_needed_for_0.90": brief.budget_needed_for_090,
     }
 

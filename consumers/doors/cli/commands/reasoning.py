@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from textwrap import shorten
@@ -18,6 +19,7 @@ from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_
 from consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
 from consumers.reasoning.compressor.transfer import GraphCache, find_base
 from consumers.reasoning.compressor.transfer import fetch as fetch_graph
+from consumers.reasoning.validator.evidence import cite
 from consumers.sdk.names import default_id
 from consumers.sdk.text import clean
 from ledger.author import Author, Draft
@@ -70,7 +72,8 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
 @click.option("--content", required=True, help="The step in words.")
 @click.option("--type", type=click.Choice(get_args(StepType)), default="inference", show_default=True)
 @click.option("--reasoning-type", type=click.Choice(get_args(ReasoningType)[1:]), help="How an inference infers.")
-@click.option("--evidence", multiple=True, metavar="PATH:LINE[:TEXT]", help="May be given more than once.")
+@click.option("--evidence", multiple=True, metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
+              help="What it rests on, as src/auth.py:5-9; may be given more than once.")  # fmt: skip
 @click.option("--rests-on", multiple=True, type=click.IntRange(1), metavar="N", help="A step this one follows from.")
 @click.option("--premise", "premises", multiple=True, help="A premise in words.")
 @click.option("--alternative", "alternatives_considered", multiple=True, help="An alternative that was considered.")
@@ -84,7 +87,9 @@ def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, *
     number = number or following
     fields = {option: list(value) if isinstance(value, tuple) else value for option, value in given.items()}
     one = Step(step_number=number, **fields | {"reasoning_type": given["reasoning_type"] or ""})
-    emit(app, name, ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {}))
+    data = ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {})
+    (data,), warnings = cite([data], app.query_with)
+    emit(app, name, data, warnings)
 
 
 @reasoning.command()
@@ -101,6 +106,12 @@ def assume(
     if (number is None) != (settled is None) or (content is None) == (settled is None):
         raise Refused("USAGE", "give --content for a new assumption, or --step N with --settled TEXT")
     if settled is not None and number is not None:
+        steps = [one for one in find(app, name)["memory"]["steps"] if one["step_number"] == number]
+        if steps and not (
+            steps[0]["type"] == "assumption" or "needs_validation" in steps[0] or steps[0]["assumptions"]
+        ):
+            remedy = f"see `baton reasoning show {name}` for those that are"
+            raise Refused("USAGE", f"step {number} of {name} is no assumption and states none: {remedy}", step=number)
         emit(app, name, ReasoningExtended(assumptions_updated={number: settled}))
         return
     assumed = Step(
@@ -206,13 +217,25 @@ def diff(app: App, base: str, target: str) -> None:
     app.show("reasoning_diff", found, lambda: print_diff(found))
 
 
-def emit(app: App, name: str, data: EventData) -> None:
-    """Sign and append one event of a reasoning, and say where it stands now."""
+def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> None:
+    """Sign and append one event of a reasoning, and say where it stands now, and what is doubtful about it."""
     accepted = app.author().emit(Draft(stream=f"reasoning/{name}", data=data))[0]
     found = find(app, name)
     answer = {"id": name, "ref": found["ref"], "steps": found["steps"], "accepted": fields_of(accepted)}
+    answer |= {"warnings": list(warnings)}
     said = f"{name}: {found['steps']} steps, {found['ref'][:19]}… (entry {accepted.index})"
-    app.show("reasoning", answer, lambda: click.echo(said))
+
+    def text() -> None:
+        click.echo(said)
+        print_warnings(warnings)
+
+    app.show("reasoning", answer, text)
+
+
+def print_warnings(warnings: Sequence[str]) -> None:
+    """Print on standard error what is doubtful about what was signed."""
+    for warning in warnings:
+        click.echo(clean(f"warning: {warning}"), err=True)
 
 
 def find(app: App, ref: str) -> dict[str, Any]:
@@ -253,7 +276,8 @@ def next_number(app: App, ref: str) -> tuple[str, int]:
 def record(app: App, file: str, id_: str | None, domain: str | None, session: str | None) -> None:
     """Record the reasoning graphs of FILE: one JSON object, an array, or one a line.
 
-    The whole file is checked before anything is signed. Recording the same file again under the same ids adds nothing.
+    The whole file is checked before anything is signed; evidence that nobody can check is warned of. Recording the same
+    file again under the same ids adds nothing.
     """
     graphs = read_reasoning_file(read_argument(file if file == "-" else f"@{file}", "the reasoning file"))
     if id_ is not None and len(graphs) > 1:
@@ -261,6 +285,8 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
     given = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}
     # What the command line says stands in place of the file's own hints.
     planned = [_planned(graph._replace(hints=replace(graph.hints, **given))) for graph in graphs]
+    drafts = [one.data for _, _, groups in planned for group in groups for one in group]
+    _, warnings = cite(drafts, app.query_with, is_own=False)
     author = app.author()
     recorded = []
     with progress("recording", shown=not app.as_json) as step:
@@ -276,8 +302,9 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
             )
             for path in one["kept_aside"]:
                 click.echo(f"  kept aside: {clean(path)}", err=True)
+        print_warnings(warnings)
 
-    app.show("recorded", {"recorded": recorded, "total": len(recorded)}, text)
+    app.show("recorded", {"recorded": recorded, "total": len(recorded), "warnings": warnings}, text)
 
 
 def _planned(graph: ReadGraph) -> tuple[ReadGraph, str, list[list[Draft]]]:

@@ -7,6 +7,7 @@ written once for both ledgers: ``R`` is what publishing returns and ``A`` what a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
@@ -253,7 +254,14 @@ class Reasoning(_Noun[R, A]):
                 step_number=number, type=type, content=content, evidence=list(evidence), confidence=confidence, **fields
             )
             dependencies = {number: list(rests_on)} if rests_on else {}
-            return [reasonings.ReasoningExtended(steps=[step], dependencies=dependencies)]
+            from consumers.reasoning.validator.evidence import cite  # noqa: PLC0415 - loads the validator
+            from projections.views import ask  # noqa: PLC0415 - as above
+
+            extended = reasonings.ReasoningExtended(steps=[step], dependencies=dependencies)
+            cited, warned = cite([extended], partial(ask, author.client))
+            for warning in warned:
+                logging.getLogger("baton").warning(warning)
+            return [*cited]
 
         return self._ledger.publish_from(self.stream, make)
 
