@@ -59,6 +59,7 @@ PROSE_AWAITED: Final = "the model has not written it yet"
 prose_poll_s: Final = 0.5
 prose_wait_first_s: Final = 30.0
 prose_wait_max_s: Final = 3_600.0
+prose_wait_asked_max_s: Final = 86_400.0
 prose_attempts_max: Final = 50  # two days; fewer where each costs as much and seldom helps, or never can
 _fewer_attempts: Final = {"LLM_INVALID": 3, "TOO_LARGE": 1, "INVALID_FIELD": 1, "NOT_FOUND": 1}
 
@@ -229,7 +230,8 @@ def _again(wanted: Wanted, error: BatonError, now_s: float) -> Wanted | None:
     if attempts >= _fewer_attempts.get(error.code, prose_attempts_max):
         return None
     wait_s = min(prose_wait_first_s * 2 ** min(wanted.attempts, 10), prose_wait_max_s)
-    return wanted._replace(attempts=attempts, due_s=now_s + max(wait_s, error.details.get("retry_after_s", 0.0)))
+    asked_s = min(error.details.get("retry_after_s", 0.0), prose_wait_asked_max_s)
+    return wanted._replace(attempts=attempts, due_s=now_s + max(wait_s, asked_s))
 
 
 def fitting(briefed: ReasoningBriefed) -> ReasoningBriefed:

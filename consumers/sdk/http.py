@@ -45,15 +45,12 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """No answer that can be used, after so many ``attempts``; ``may_pass`` tells an outage from a wrong form.
-
-    ``body`` is the beginning of what was answered instead, where the caller reads what is said of failures.
-    """
+    """No answer that can be used, after so many ``attempts``; ``may_pass`` tells an outage from a wrong form."""
 
     def __init__(
         self, problem: str, *, may_pass: bool, status: int | None = None, wait_s: float | None = None, body: bytes = b""
     ) -> None:
-        """Say what happened, and, of an answer that may pass, its status and how long the server asks to wait."""
+        """Say what happened, and, of an answer that may pass, its status, how long to wait, and how ``body`` begins."""
         super().__init__(problem)
         self.problem = problem
         self.may_pass = may_pass

@@ -6,8 +6,7 @@
   ``max_tokens`` is demanded, ``temperature`` refused by current models, and there is no JSON mode.
 
 ``[llm]`` names any field, or leaves it out with ``"none"``; ``[llm.fields]`` adds others. Refused: to leave out what a
-server refuses and ask again, which nobody would see; its reason names the field. Why not the vendors' own clients,
-``consumers/README.md`` says.
+server refuses and ask again, which nobody would see; its reason names the field.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ NONE: Final = "none"
 
 reason_max_chars: Final = 300
 _shared_with_key_chars: Final = 6
+_page_max_bytes: Final = 4_096
 _CUT_OFF: Final = frozenset({"length", "max_tokens"})
 _REFUSED: Final = frozenset({"refusal", "content_filter"})
 _TEXTS: Final = frozenset({"text", "output_text"})
@@ -136,7 +136,7 @@ def reason_in(body: bytes, key: str | None) -> str:
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return told_by_server(_MARKUP.sub(" ", body.decode("utf-8", "replace")), key)
+        return told_by_server(_MARKUP.sub(" ", body[:_page_max_bytes].decode("utf-8", "replace")), key)
     value = value[0] if isinstance(value, list) and value else value
     while isinstance(value, dict) and (inner := value.get("message") or value.get("error") or value.get("detail")):
         # OpenAI names the field beside its sentence, which may not repeat it.

@@ -6,9 +6,8 @@
   inference that nothing rests on yet;
 - ``adjacent``: an inference of which nothing else is known, and the weakest: the step before it.
 
-What was observed or assumed stands on its own: it gets a link only where it names a step or computes with a name. Every
-link leads to an earlier step, and is found from earlier steps alone: so no circle can come about, and a transcript that
-has grown has the links that it had.
+What was observed or assumed stands on its own, unless it names a step or computes with a name. Every link leads to an
+earlier step and is found from earlier ones alone: no circle comes about, and a transcript that grew keeps its links.
 """
 
 from __future__ import annotations
@@ -71,7 +70,8 @@ def link_steps(texts: Mapping[int, str], labels: Mapping[int, int]) -> Links:
         if infers:
             before = [number - 1] if number > 1 else []
             _link(own, "connective", sorted(unused)[-links_max:] if type_ == "conclusion" else [])
-            _link(own, "connective", before if _CONNECTIVE.search(text) and not own else [])
+            is_told = bool(own) if type_ == "conclusion" else "reference" in own.values()
+            _link(own, "connective", before if _CONNECTIVE.search(text) and not is_told else [])
             _link(own, "adjacent", [] if own else before)
         unused -= own.keys()
         unused |= {number} if type_ == "inference" else set()
