@@ -170,11 +170,10 @@ def check_verdict(verdict: LatestVerdict | None) -> tuple[Voice | None, list[str
     ]
     passing = next(iter(verdict.voices("passed")), None)
     if passing is None:
-        left = f"{verdict.latest.by} could not check all of it (entry {verdict.latest.event_index})"
-        return None, against or [f"{left}: {verdict.latest.counted}."]
+        last = verdict.latest
+        return None, against or [f"{last.by} could not check all of it (entry {last.event_index}): {last.counted}."]
     if passing.age_s > verdict_age_max_s:
-        days = verdict_age_max_s // 86_400
-        against.append(f"{passing.by} validated it (entry {passing.event_index}) more than {days} days ago.")
+        against.append(f"The validation by {passing.by} (entry {passing.event_index}) is too old.")
     return passing, against
 
 

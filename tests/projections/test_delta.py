@@ -212,6 +212,7 @@ def events(draw):
         for _ in range(draw(st.integers(0 if numbers else 1, 3))):
             number = draw(st.integers(1, 1000).filter(lambda number: number not in numbers))
             optional = {"needs_validation": st.booleans(), "validation_method": TEXT, "conclusion": TEXT}
+            optional["evidence_digests"] = st.lists(st.sampled_from(["", "0123456789abcdef"]), max_size=2)
             given = draw(st.fixed_dictionaries({}, optional=optional))
             steps.append(
                 Step(

@@ -138,7 +138,7 @@ def test_reasoning_that_was_found_wrong_passes_no_gate_and_is_fetched() -> None:
         (verdict_of(), "No validation by another than its author has passed."),
         (verdict_of("unchecked"), "v0 could not check all of it (entry 0): 1 of 3 stand."),
         (verdict_of("passed", "failed"), "v1 found it wrong (entry 1): gone"),
-        (verdict_of("passed", age_s=verdict_age_max_s + 1), "v0 validated it (entry 0) more than 30 days ago."),
+        (verdict_of("passed", age_s=verdict_age_max_s + 1), "The validation by v0 (entry 0) is too old."),
     ],
 )
 def test_graph_is_acted_on_only_by_a_verdict_that_is_whole_undisputed_and_not_too_old(

@@ -148,6 +148,7 @@ def deltas(draw):
                     needs_validation=draw(st.sampled_from([None, True, False])),
                     validation_method=draw(st.one_of(st.none(), TEXT)),
                     conclusion=draw(st.one_of(st.none(), TEXT)),
+                    evidence_digests=draw(st.sampled_from([None, [""], ["0123456789abcdef", ""]])),
                 )
                 found.append(ReasoningExtended(steps=[one], dependencies={number: rests_on}))
                 numbers.append(number)

@@ -98,9 +98,10 @@ def test_ref_changes_with_every_optional_field_that_is_given() -> None:
         {},
         {"needs_validation": False},
         {"validation_method": "m"},
+        {"evidence_digests": ["", "0123456789abcdef"]},
         {"conclusion": "so"},
     ]
-    assert len({compute_reasoning_ref(graph(first_step(**fields))) for fields in given_fields}) == 4
+    assert len({compute_reasoning_ref(graph(first_step(**fields))) for fields in given_fields}) == 5
 
 
 def test_absent_optional_fields_stay_absent() -> None:

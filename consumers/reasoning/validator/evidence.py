@@ -52,12 +52,12 @@ reference_max_chars: Final = 10_000
 hash_digits_min: Final = 8
 readings_max: Final = 8
 line_max_chars: Final = 20_000
-lines_searched_max: Final = 5_000
+lines_searched_max: Final = 200_000  # of a file, times the lines that are cited, taken for ten at least
 lines_cited_max: Final = 500
 telling_chars_min: Final = 8
 
 _LINE: Final = re.compile(r":([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?(?=:|\Z)")
-_URL: Final = re.compile(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
+_URL: Final = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
 _REF: Final = re.compile(
     r"(?:(?:sha256|blake3):[0-9a-f]{12,64}|(?:session|reasoning|handoff|snapshot|tot)/[^\s/:]+)(?:#\d+)?"
 )
@@ -272,10 +272,10 @@ def _elsewhere(
     evidence: Evidence, file: FileText, known: str, here: tuple[EvidenceStatus, str, str]
 ) -> tuple[EvidenceStatus, str, str]:
     """Return ``moved`` where what was cited stands elsewhere in a file that is quickly searched, else ``here``."""
-    if len(file.lines) > lines_searched_max or not (known or evidence.form == "text"):
+    many = max(evidence.end - evidence.line, 0)
+    if len(file.lines) * max(many + 1, 10) > lines_searched_max or not (known or evidence.form == "text"):
         return here
     status, note, digest = here
-    many = max(evidence.end - evidence.line, 0)
     texts = ((number, file.cited(number, number + many) or "") for number in range(1, len(file.lines) - many + 1))
     places = {
         number: text

@@ -18,7 +18,7 @@ from ledger.events.reasoning import CheckedTree, EvidenceStatus
 file_size_max_bytes: Final = 8 * 1024**2
 read_total_max_bytes: Final = 64 * 1024**2
 cited_digest_digits: Final = 16
-revisions_max: Final = 16
+revisions_max: Final = 100
 
 
 class FileText:

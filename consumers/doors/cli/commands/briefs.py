@@ -243,12 +243,9 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
     def text() -> None:
         for one in answer["validations"]:
             counts, tree = one["data"]["counts"], one["commit_id"][:commit_digits] or one["tree"]
-            mark = "passed" if one["passed"] else "FAILED"
-            stand = f"{counts['evidence_ok']} of {counts['evidence']} stand"
-            click.echo(
-                f"{one['event_index']}  {when(one['accepted_ms'])}  {mark}  {stand}  by {one['author']}"
-                f"  tree: {tree}  {one['reasoning_ref'][:19]}…"
-            )
+            said = f"{one['event_index']}  {when(one['accepted_ms'])}  {'passed' if one['passed'] else 'FAILED'}"
+            said += f"  {counts['evidence_ok']} of {counts['evidence']} stand  by {one['author']}"
+            click.echo(f"{said}  tree: {tree}  {one['reasoning_ref'][:19]}…")
             for issue in one["data"]["issues"]:
                 click.echo(clean(f"    step {issue['step'] or '-'}: {issue['code']}: {issue['message']}"))
             if more := counts["issues"] - len(one["data"]["issues"]):
