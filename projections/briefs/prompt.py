@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -273,13 +274,12 @@ def _tight(brief: Brief, sections: dict[str, list[str]], budget: int) -> tuple[s
     statements = statements_of(brief)
     listed = [(head, item) for head in shorthand.HEADS for item in statements[head]]
 
+    @cache
     def text(count: int) -> str:
         kept = {head: [item for own, item in listed[:count] if own == head] for head in shorthand.HEADS}
         return _around(sections, kept)
 
-    count = len(listed)
-    if count_tokens(text(count)) > budget:
-        count = greatest(0, count - 1, lambda count: count_tokens(text(count)) <= budget)
+    count = greatest(0, len(listed), lambda count: count_tokens(text(count)) <= budget)
     headings = {head: expand(f"{head}: x").partition(":")[0] for head in shorthand.HEADS}
     shown = {headings[head] for head, _ in listed[:count]} - {headings[head] for head, _ in listed[count:]}
     return text(count), shown | {name for name in (CONTEXT, CONCLUSION, FULL_REASONING) if any(sections.get(name, ()))}

@@ -45,7 +45,6 @@ _phrase_saving_min: Final = 0.08
 _merge_saving_min_tokens: Final = 3
 _shared_pieces_min: Final = 2
 _entry_tokens: Final = 3
-_BREAKS: Final = frozenset(";{|}\0" + SYMBOLS)
 _PIECE: Final = re.compile(r"\s*(?:\w[\w'’]*|[^\w\s])")
 _BEHIND: Final = "FULL REASONING: "  # The only section that may stand behind the statements.
 _STARTS: Final = re.compile(rf"({'|'.join((SHORT, *HEADS))}):(?: |$)")
@@ -59,11 +58,10 @@ def shorten(statements: Statements, beside: str = "") -> str:
     everything = "\n".join([beside, *(item for items in statements.values() for item in items)])
     symbols = [symbol for symbol in SYMBOLS if symbol not in everything]
     plain, (short, entries) = _written(statements), _abbreviated(statements, symbols)
-    texts = {plain: None, _written(short, entries): None}
+    texts = [plain, _written(short, entries)]
     if not any(mark in everything for mark in "{|}"):
-        for own, named in ((statements, []), (short, entries)):
-            merged = {head: _merge(items) for head, items in own.items()}
-            texts[_written(merged, [BRACES] * (merged != own) + named)] = None
+        merged = {head: _merge(items) for head, items in short.items()}
+        texts.append(_written(merged, [BRACES] * (merged != short) + entries))
     shortest = min(texts, key=count_tokens)  # The first of equals: what saves nothing is not used.
     wanted = {head: Counter(items) for head, items in statements.items() if items}
     back = {head: Counter(items) for head, items in read_statements(shortest.split("\n"))}
@@ -132,7 +130,7 @@ def _abbreviated(statements: Statements, symbols: Iterable[str]) -> tuple[Statem
 
     Both as they were where that is not worth reading a SHORT.
     """
-    phrases = find_phrases("\n".join(item for items in statements.values() for item in items))
+    phrases = _phrases("\n".join(item for items in statements.values() for item in items))
     short, entries = dict(statements), list[str]()
     for symbol, phrase in zip(symbols, phrases, strict=False):
         short = {head: [with_symbol(item, phrase, symbol) for item in items] for head, items in short.items()}
@@ -151,7 +149,7 @@ def _whole_words(phrase: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w'’]){re.escape(phrase)}(?![\w'’])")
 
 
-def find_phrases(text: str) -> list[str]:
+def _phrases(text: str) -> list[str]:
     """Return the phrases whose symbols save most tokens in a text of lines, in the order they are to be replaced."""
     queue = [(-_saving(hits, phrase), phrase) for phrase, hits in _repeated(text).items()]
     heapq.heapify(queue)
@@ -176,22 +174,24 @@ def _saving(hits: int, phrase: str) -> int:
 def _repeated(text: str) -> dict[str, int]:
     """Return every phrase of two pieces or more, from a word's start to a word's end, that stands there twice."""
     counts: Counter[str] = Counter()
-    for line in text.split("\n"):
-        pieces = _PIECE.findall(line)
-        words = [_is_word(piece) for piece in pieces]
-        for place, phrase in enumerate(map(str.lstrip, pieces)):
-            for end in range(place + 1, min(place + phrase_pieces_max, len(pieces))) if words[place] else ():
-                phrase += pieces[end]  # noqa: PLW2901 - it grows
-                if words[end]:
-                    counts[phrase] += 1
-                elif pieces[end].lstrip() in _BREAKS:
+    lines = [_PIECE.findall(line) for line in text.split("\n")]
+    seen = Counter(piece.lstrip() for line in lines for piece in line)
+    # What is there once is part of no phrase, and a semicolon ends an entry of SHORT.
+    kinds = {word: _is_word(word) for word, count in seen.items() if count > 1 and word != ";"}
+    for line in lines:
+        for place, phrase in enumerate(map(str.lstrip, line)):
+            for piece in line[place + 1 : place + phrase_pieces_max] if kinds.get(phrase) else ():
+                is_word = kinds.get(piece.lstrip())
+                if is_word is None:
                     break
+                phrase += piece  # noqa: PLW2901 - it grows
+                if is_word:
+                    counts[phrase] += 1
     return {phrase: count for phrase, count in counts.items() if count > 1}
 
 
 def _is_word(piece: str) -> bool:
-    first = piece.lstrip()[0]
-    return (first.isalnum() or first == "_") and first not in _BREAKS
+    return piece[0].isalnum() or piece[0] == "_"
 
 
 # Statements that share a beginning or an end

@@ -45,12 +45,13 @@ def estimate_tokens(text: str) -> int:
 
 def greatest(low: int, high: int, fits: Callable[[int], bool]) -> int:
     """Return the greatest number from ``low`` to ``high`` that fits; every smaller one does too, ``low`` unasked."""
+    middle = high  # What fits whole, as most does, is asked about once.
     while low < high:
-        middle = (low + high + 1) // 2
         if fits(middle):
             low = middle
         else:
             high = middle - 1
+        middle = (low + high + 1) // 2
     return low
 
 

@@ -9,8 +9,8 @@ A greedy order, taken without a budget: again and again what adds most a token. 
 
 In choosing, assumptions, limitations and the conclusion weigh twice what they do in the published fidelity. Where room
 is scarce, assumptions and limitations weigh twice as much again, and a statement counts with its evidence: a language
-model that answered questions from briefs could guess premises and wording, but not those. A statement costs what it
-costs in shorthand, with the phrases that no earlier one needs.
+model that answered questions from briefs could guess premises and wording, but not those. Refused: the costs
+in shorthand, because an entry of SHORT never pays within the first statement that needs it (no brief changed).
 
 The queue is lazy: gains rise only around a chosen statement, and only there they are queued again, which keeps the work
 near linear (a 200-step graph may cost at most 20 times a 10-step one).
@@ -27,7 +27,6 @@ from typing import Final, NamedTuple, TypeAlias
 from projections.briefs.anchors import anchors
 from projections.briefs.fidelity import RAMP_START, WEIGHTS, combine
 from projections.briefs.index import GraphIndex, KeyFact
-from projections.briefs.shorthand import SYMBOLS, with_symbol
 from projections.briefs.text import content_words
 from projections.briefs.tokens import count_tokens
 
@@ -42,7 +41,6 @@ EVIDENCE_FACTOR: Final = 1.5
 CITED_FACTOR: Final = 2.0
 CHECK_FACTOR: Final = 0.42
 LATER_CHECK_FACTOR: Final = 0.4
-_entry_tokens: Final = 3
 _least_loss: Final = 1e-12
 
 
@@ -77,114 +75,59 @@ class Pick(NamedTuple):
 _Entry: TypeAlias = tuple[float, int, Part]
 
 
-class Worth:
-    """What the lines of a graph are worth: all that does not depend on what was taken."""
+def order_of(index: GraphIndex, lines: list[Line], conclusion: str, *, scarce: bool) -> list[Pick]:
+    """Return every part of every line once, in the order of their worth, beside as much of a conclusion as is shown.
 
-    def __init__(
-        self, index: GraphIndex, lines: list[Line], conclusion: str, phrases: Iterable[str], *, scarce: bool
-    ) -> None:
-        """Weigh lines of a graph beside as much of its conclusion as is shown; ``phrases`` may be shortened."""
-        self.index, self.lines, self.scarce = index, lines, scarce
-        self.weights = [fact.unit.weight * _factor(fact, scarce=scarce) for fact in index.key_facts]
-        self.weight = sum(self.weights) or 1.0
-        self.published_weight = sum(fact.unit.weight for fact in index.key_facts)
-        at = {fact.spelled: place for place, fact in enumerate(index.key_facts)}
-        self.own = [[at[fact] for fact in line.facts if fact in at] for line in lines]
-        self.anchors = [anchors(line.text) & index.critical_anchors for line in lines]
-        self.anchor_count = len(index.critical_anchors) or 1
-        self.shares = list(self._all_shares([line.text for line in lines]))
-        self.concluded = next(self._all_shares([conclusion]))
-        self.concluded_anchors = anchors(conclusion) & index.critical_anchors
-        self.lines_of: defaultdict[int, list[int]] = defaultdict(list)
-        for position, own in enumerate(self.own):
-            for place in own if lines[position].text else ():
-                self.lines_of[place].append(position)
-        self.neighbours: defaultdict[int, list[int]] = defaultdict(list)
-        self.inferences: defaultdict[int, set[int]] = defaultdict(set)
-        for premise, step in index.edges:
-            ends = [at[run] for run in (index.step_spelled[premise], index.step_spelled[step]) if run in at]
-            if len(ends) > 1:  # A step without a word in it is no key fact.
-                self.inferences[step].update(ends)
-                for one, other in (ends, ends[::-1]):
-                    self.neighbours[one].append(other)
-        self.inferences_of: defaultdict[int, list[int]] = defaultdict(list)
-        for step, places in self.inferences.items():
-            for place in places:
-                self.inferences_of[place].append(step)
-        self.phrases = {phrase: count_tokens(phrase) + _entry_tokens for phrase in phrases}
-        self.plain = [count_tokens(f"{line.text}; ") for line in lines]
-        self.short = [self._shortened(line.text) for line in lines]
-
-    def order(self, *, reach: float = REACH, in_shorthand: bool = True) -> list[Pick]:
-        """Return every part of every line once, in the order of their worth."""
-        return list(_Order(self, reach, in_shorthand=in_shorthand).picks())
-
-    def _all_shares(self, texts: Iterable[str]) -> Iterator[dict[int, float]]:
-        """Yield how much of each key fact each text has, where that is more than the ramp ignores.
-
-        Whatever has that much of a fact has one of its rarest words, so only those are looked up: else every pair of
-        statements of a long graph would be compared.
-        """
-        weigh = self.index.weight_of
-        facts = [frozenset(fact.content) for fact in self.index.key_facts]
-        totals = [sum(map(weigh, words)) for words in facts]
-        rare: defaultdict[str, list[int]] = defaultdict(list)
-        for place, own in enumerate(facts):
-            room = (1 - RAMP_START) * totals[place]
-            for word in sorted(own, key=lambda word: (-weigh(word), word)):
-                rare[word].append(place)
-                room -= weigh(word)
-                if room < 0:
-                    break
-        for text in texts:
-            words = frozenset(content_words(text)) if text else frozenset[str]()
-            near = sorted({place for word in words for place in rare.get(word, ())})
-            shares = {place: sum(map(weigh, words & facts[place])) / totals[place] for place in near}
-            yield {place: share for place, share in shares.items() if share > RAMP_START}
-
-    def _shortened(self, text: str) -> tuple[int, frozenset[str]]:
-        """Return what a text costs in shorthand, and the phrases that it needs for that."""
-        used: list[str] = []
-        for phrase in self.phrases:
-            shorter = with_symbol(text, phrase, SYMBOLS[0])
-            used += [phrase] if shorter != text else []
-            text = shorter
-        return count_tokens(f"{text}; "), frozenset(used)
-
-
-def _factor(fact: KeyFact, *, scarce: bool) -> float:
-    if fact.unit.kind in {"assumption", "assumption_stated", "limitation"}:
-        return WEIGHT_FACTOR * (WEIGHT_FACTOR if scarce else 1.0)
-    return WEIGHT_FACTOR if fact.unit.kind == "conclusion" else 1.0
-
-
-def _worth(share: float) -> float:
-    """Return what a share of a fact's words is worth, as the metric counts it."""
-    return max(0.0, (share - RAMP_START) / (1 - RAMP_START))
+    Where room is ``scarce``, what cannot be guessed goes first.
+    """
+    return list(_Order(index, lines, conclusion, scarce=scarce).picks())
 
 
 class _Order:
-    """One order of the lines: what was taken so far, and what each line would add to it."""
+    """The order of the lines: what was taken so far, and what each line would add to it."""
 
-    def __init__(self, worth: Worth, reach: float, *, in_shorthand: bool) -> None:
-        self._of = worth
+    def __init__(self, index: GraphIndex, lines: list[Line], conclusion: str, *, scarce: bool) -> None:
+        self._index, self._lines, self._scarce = index, lines, scarce
+        self._weights = [fact.unit.weight * _factor(fact, scarce=scarce) for fact in index.key_facts]
+        self._weight = sum(self._weights) or 1.0
+        self._published_weight = sum(fact.unit.weight for fact in index.key_facts)
+        at = {fact.spelled: place for place, fact in enumerate(index.key_facts)}
+        self._own = [[at[fact] for fact in line.facts if fact in at] for line in lines]
+        self._anchors = [anchors(line.text) & index.critical_anchors for line in lines]
+        self._anchor_count = len(index.critical_anchors) or 1
+        shares, (concluded,) = self._shares([line.text for line in lines]), self._shares([conclusion])
         self._covers = [
-            {place: _worth(reach * share) for place, share in shares.items()} | dict.fromkeys(own, 1.0)
-            for shares, own in zip(worth.shares, worth.own, strict=True)
+            {place: _worth(REACH * share) for place, share in of_line.items()} | dict.fromkeys(own, 1.0)
+            for of_line, own in zip(shares, self._own, strict=True)
         ]
-        self._covered = {place: _worth(CONCLUSION_REACH * share) for place, share in worth.concluded.items()}
-        self._anchors = set(worth.concluded_anchors)
+        self._covered = {place: _worth(CONCLUSION_REACH * share) for place, share in concluded.items()}
+        self._kept_anchors = set(anchors(conclusion) & index.critical_anchors)
         self._kept: set[int] = set()
         self._kept_weight, self._kept_edges = 0.0, 0
-        self._held = dict.fromkeys(worth.inferences, 0)
-        self._opened: set[str] = set() if in_shorthand else {""}
         self._is_checked = False
+        self._lines_of: defaultdict[int, list[int]] = defaultdict(list)
+        for position, own in enumerate(self._own):
+            for place in own if lines[position].text else ():
+                self._lines_of[place].append(position)
+        self._neighbours: defaultdict[int, list[int]] = defaultdict(list)
+        self._inferences: defaultdict[int, set[int]] = defaultdict(set)
+        for premise, step in index.edges:
+            ends = [at[run] for run in (index.step_spelled[premise], index.step_spelled[step]) if run in at]
+            if len(ends) > 1:  # A step without a word in it is no key fact.
+                self._inferences[step].update(ends)
+                for one, other in (ends, ends[::-1]):
+                    self._neighbours[one].append(other)
+        self._inferences_of: defaultdict[int, list[int]] = defaultdict(list)
+        for step, places in self._inferences.items():
+            for place in places:
+                self._inferences_of[place].append(step)
+        self._tokens = [count_tokens(f"{line.text}; ") for line in lines]
+        self._held = dict.fromkeys(self._inferences, 0)
 
     def picks(self) -> Iterator[Pick]:
         """Yield the parts of the lines."""
-        lines = self._of.lines
-        queue = [self._entry(position, Part.STATEMENT) for position, line in enumerate(lines) if line.text]
-        queue += [entry for position, line in enumerate(lines) if not line.text for entry in self._take(position)]
+        queue = [self._entry(position, Part.STATEMENT) for position, line in enumerate(self._lines) if line.text]
+        queue += [entry for position, line in enumerate(self._lines) if not line.text for entry in self._take(position)]
         heapq.heapify(queue)
         taken: set[tuple[int, Part]] = set()
         while queue:
@@ -201,71 +144,62 @@ class _Order:
                     for entry in self._take(position):
                         heapq.heappush(queue, entry)
                 case Part.EVIDENCE:
-                    self._anchors |= anchors(lines[position].evidence) & self._of.index.critical_anchors
+                    self._kept_anchors |= anchors(self._lines[position].evidence) & self._index.critical_anchors
                 case Part.CHECK:
                     self._is_checked = True
             yield Pick(position, part, self._value())
 
     def _entry(self, position: int, part: Part) -> _Entry:
         """Return a part of a line as it is queued: the less, the sooner."""
-        of, line = self._of, self._of.lines[position]
-        an_anchor = WEIGHTS["A"] / of.anchor_count
+        line = self._lines[position]
+        an_anchor = WEIGHTS["A"] / self._anchor_count
         match part:
             case Part.STATEMENT:
-                gain, tokens = self._gain(position), self._tokens(position)
+                gain, tokens = self._gain(position), self._tokens[position]
                 worth = gain / tokens
-                if of.scarce and line.evidence:
+                if self._scarce and line.evidence:
                     worth = max(worth, (gain + CITED_FACTOR * an_anchor) / (tokens + count_tokens(line.evidence) + 1))
             case Part.EVIDENCE:
-                factor = 2 * CITED_FACTOR if of.scarce else EVIDENCE_FACTOR
+                factor = 2 * CITED_FACTOR if self._scarce else EVIDENCE_FACTOR
                 worth = factor * an_anchor / (count_tokens(line.evidence) + 1)
             case Part.CHECK:
-                gain = CHECK_FACTOR * WEIGHTS["R"] / of.weight * (LATER_CHECK_FACTOR if self._is_checked else 1.0)
+                gain = CHECK_FACTOR * WEIGHTS["R"] / self._weight * (LATER_CHECK_FACTOR if self._is_checked else 1.0)
                 worth = gain / (count_tokens(line.check) + 2)
         return (-worth, position, part)
 
-    def _tokens(self, position: int) -> int:
-        tokens, phrases = self._of.short[position]
-        plain = self._of.plain[position]
-        if "" in self._opened:
-            return plain
-        return min(plain, tokens + sum(self._of.phrases[phrase] for phrase in phrases - self._opened))
-
     def _gain(self, position: int) -> float:
         """Return how much weighted fidelity a line would add, and wholeness of inferences."""
-        of, covered = self._of, self._covered
+        covered = self._covered
         covers = self._covers[position].items()
-        news = (of.weights[place] * max(0.0, worth - covered.get(place, 0.0)) for place, worth in covers)
-        gain = WEIGHTS["R"] * sum(news) / of.weight
-        gain += WEIGHTS["A"] * len(of.anchors[position] - self._anchors) / of.anchor_count
-        for place in of.own[position]:
-            if place not in self._kept and of.inferences:
-                ends = sum(1.0 if other in self._kept else LOOSE_EDGE for other in of.neighbours[place])
-                gain += WEIGHTS["E"] * ends / len(of.index.edges)
+        news = (self._weights[place] * max(0.0, worth - covered.get(place, 0.0)) for place, worth in covers)
+        gain = WEIGHTS["R"] * sum(news) / self._weight
+        gain += WEIGHTS["A"] * len(self._anchors[position] - self._kept_anchors) / self._anchor_count
+        for place in self._own[position]:
+            if place not in self._kept and self._inferences:
+                ends = sum(1.0 if other in self._kept else LOOSE_EDGE for other in self._neighbours[place])
+                gain += WEIGHTS["E"] * ends / len(self._index.edges)
                 # Squares, so that the last premise counts most.
-                parts = ((2 * self._held[step] + 1) / len(of.inferences[step]) ** 2 for step in of.inferences_of[place])
-                gain += WHOLE_INFERENCE_WEIGHT * sum(parts) / len(of.inferences)
+                parts = (
+                    (2 * self._held[step] + 1) / len(self._inferences[step]) ** 2 for step in self._inferences_of[place]
+                )
+                gain += WHOLE_INFERENCE_WEIGHT * sum(parts) / len(self._inferences)
         return gain
 
     def _take(self, position: int) -> Iterator[_Entry]:
         """Count a line as kept, and yield what is to be queued for it: its particulars, and lines that gained by it."""
-        of, line = self._of, self._of.lines[position]
+        line = self._lines[position]
         for place, worth in self._covers[position].items():
             self._covered[place] = max(self._covered.get(place, 0.0), worth)
         near: set[int] = set()
-        for place in of.own[position]:
+        for place in self._own[position]:
             if place not in self._kept:
                 self._kept.add(place)
-                self._kept_weight += of.index.key_facts[place].unit.weight
-                self._kept_edges += sum(other in self._kept for other in of.neighbours[place])
-                for step in of.inferences_of[place]:
+                self._kept_weight += self._index.key_facts[place].unit.weight
+                self._kept_edges += sum(other in self._kept for other in self._neighbours[place])
+                for step in self._inferences_of[place]:
                     self._held[step] += 1
-                    near.update(other for each in of.inferences[step] - self._kept for other in of.lines_of[each])
-        self._anchors |= of.anchors[position]
-        opened = of.short[position][1] - self._opened
-        if opened and self._tokens(position) < of.plain[position]:
-            self._opened |= opened
-            near.update(other for other, (_, used) in enumerate(of.short) if used & opened)
+                    near.update(other for each in self._inferences[step] - self._kept for other in self._lines_of[each])
+        self._kept_anchors |= self._anchors[position]
         yield from (self._entry(other, Part.STATEMENT) for other in sorted(near))
         if line.evidence:
             yield self._entry(position, Part.EVIDENCE)
@@ -274,7 +208,43 @@ class _Order:
 
     def _value(self) -> float:
         """Return the fidelity that the kept lines reach, vetoes aside."""
-        index, weight = self._of.index, self._of.published_weight
-        wanted = (("R", self._kept_weight, weight), ("A", len(self._anchors), len(index.critical_anchors)))
+        index, weight = self._index, self._published_weight
+        wanted = (("R", self._kept_weight, weight), ("A", len(self._kept_anchors), len(index.critical_anchors)))
         parts = (*wanted, ("E", self._kept_edges, len(index.edges)))
         return combine({name: kept / whole if whole else None for name, kept, whole in parts})
+
+    def _shares(self, texts: Iterable[str]) -> list[dict[int, float]]:
+        """Return how much of each key fact each text has, where that is more than the ramp ignores.
+
+        Whatever has that much of a fact has one of its rarest words, so only those are looked up: else every pair of
+        statements of a long graph would be compared.
+        """
+        weigh = self._index.weight_of
+        facts = [frozenset(fact.content) for fact in self._index.key_facts]
+        totals = [sum(map(weigh, words)) for words in facts]
+        rare: defaultdict[str, list[int]] = defaultdict(list)
+        for place, own in enumerate(facts):
+            room = (1 - RAMP_START) * totals[place]
+            for word in sorted(own, key=lambda word: (-weigh(word), word)):
+                rare[word].append(place)
+                room -= weigh(word)
+                if room < 0:
+                    break
+        kept: list[dict[int, float]] = []
+        for text in texts:
+            words = frozenset(content_words(text)) if text else frozenset[str]()
+            near = sorted({place for word in words for place in rare.get(word, ())})
+            shares = {place: sum(map(weigh, words & facts[place])) / totals[place] for place in near}
+            kept.append({place: share for place, share in shares.items() if share > RAMP_START})
+        return kept
+
+
+def _factor(fact: KeyFact, *, scarce: bool) -> float:
+    if fact.unit.kind in {"assumption", "assumption_stated", "limitation"}:
+        return WEIGHT_FACTOR * (WEIGHT_FACTOR if scarce else 1.0)
+    return WEIGHT_FACTOR if fact.unit.kind == "conclusion" else 1.0
+
+
+def _worth(share: float) -> float:
+    """Return what a share of a fact's words is worth, as the metric counts it."""
+    return max(0.0, (share - RAMP_START) / (1 - RAMP_START))
