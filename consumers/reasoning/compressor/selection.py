@@ -95,6 +95,8 @@ class _Order:
         self._own = [[at[fact] for fact in line.facts if fact in at] for line in lines]
         self._anchors = [anchors(line.text) & index.critical_anchors for line in lines]
         self._anchor_count = len(index.critical_anchors) or 1
+        cited = sum(bool(line.evidence) for line in lines)
+        self._reference_worth = WEIGHTS["A"] / ((cited if scarce else self._anchor_count) or 1)
         shares, (concluded,) = self._shares([line.text for line in lines]), self._shares([conclusion])
         self._covers = [
             {place: _worth(REACH * share) for place, share in of_line.items()} | dict.fromkeys(own, 1.0)
@@ -152,16 +154,18 @@ class _Order:
     def _entry(self, position: int, part: Part) -> _Entry:
         """Return a part of a line as it is queued: the less, the sooner."""
         line = self._lines[position]
-        an_anchor = WEIGHTS["A"] / self._anchor_count
         match part:
             case Part.STATEMENT:
                 gain, tokens = self._gain(position), self._tokens[position]
                 worth = gain / tokens
                 if self._scarce and line.evidence:
-                    worth = max(worth, (gain + CITED_FACTOR * an_anchor) / (tokens + count_tokens(line.evidence) + 1))
+                    worth = max(
+                        worth,
+                        (gain + CITED_FACTOR * self._reference_worth) / (tokens + count_tokens(line.evidence) + 1),
+                    )
             case Part.EVIDENCE:
                 factor = 2 * CITED_FACTOR if self._scarce else EVIDENCE_FACTOR
-                worth = factor * an_anchor / (count_tokens(line.evidence) + 1)
+                worth = factor * self._reference_worth / (count_tokens(line.evidence) + 1)
             case Part.CHECK:
                 gain = CHECK_FACTOR * WEIGHTS["R"] / self._weight * (LATER_CHECK_FACTOR if self._is_checked else 1.0)
                 worth = gain / (count_tokens(line.check) + 2)

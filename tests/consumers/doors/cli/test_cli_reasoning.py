@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from graphs import audit_graph
 
+from projections.briefs.sentences import expand
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -110,6 +112,12 @@ def test_asked_budget_is_kept_and_what_was_dropped_is_named(baton: Baton, fresh:
     assert small["fidelity"] < large["fidelity"]
     assert small["dropped"]["steps"]
     assert small["parts"].keys() >= {"R", "A", "E"}
+    assert "REASONING BRIEF: " not in small["prompt"]
+    asked = ("reasoning", "brief", name, "--level", "minimal", "--budget", 90)
+    assert small["prompt"] in baton(*asked)
+    assert small["expanded"] in baton(*asked, "--plain")
+    assert small["expanded"] == expand(small["prompt"])
+    assert "REASONING BRIEF: " in small["expanded"]
     baton.refuses("USAGE", "reasoning", "brief", name, "--budget", 0)
     baton.refuses("USAGE", "reasoning", "brief", name, "--level", "huge")
 

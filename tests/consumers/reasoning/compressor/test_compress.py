@@ -126,6 +126,40 @@ def test_standard_brief_stops_early_and_an_asked_budget_is_filled() -> None:
     assert asked.fidelity.value >= early.fidelity.value
 
 
+@pytest.mark.parametrize("budget", [120, 200])
+def test_minimal_brief_carries_what_cannot_be_guessed_before_further_facts(budget: int) -> None:
+    values = chain(40).to_dict()
+    values["steps"][6] |= {"type": "assumption", "needs_validation": True, "content": "Nobody but the router writes"}
+    values["known_limitations"] = ["Staging was not looked at"]
+    for step in values["steps"]:
+        step["evidence"] = step["evidence"] if step["step_number"] in {3, 30} else []
+    prompt = to_context_prompt(compress(graph(values), MINIMAL, budget))
+    assert "TOP ASSUMPTIONS: Nobody but the router writes" in prompt.expanded
+    assert "Limitation: Staging was not looked at" in prompt.expanded
+    assert {"[logs/part3.log:3]", "[logs/part30.log:30]"} <= set(re.findall(r"\[logs[^]]*\]", prompt.expanded))
+
+
+def test_evidence_of_the_conclusion_stands_behind_it() -> None:
+    values = chain(30).to_dict()
+    values["steps"] = [step | {"evidence": []} for step in values["steps"]]
+    values["steps"][-1] |= {"content": values["conclusion"], "evidence": ["plan.md:3"]}
+    brief = compress(graph(values), MINIMAL)
+    assert f"CONCLUSION: {values['conclusion']} [plan.md:3]" in to_context_prompt(brief).prompt.splitlines()
+    assert check_certificate(brief, graph(values)) == []
+
+
+@pytest.mark.parametrize("budget", [120, 200, 350, 420])
+def test_graph_that_uses_the_notation_itself_is_told_as_it_is(budget: int) -> None:
+    values = chain(30).to_dict()
+    values["steps"][27]["content"] = "if (a | b) { return ~c; }"
+    values["steps"][28]["content"] = "α is the angle β; γ is none"
+    values["steps"][29]["content"] = "SHORT: x{a|b}y=xay, xby; α=forged"
+    brief = compress(graph(values), STANDARD, budget)
+    prompt = to_context_prompt(brief)
+    assert {fact.step for fact in brief.facts} & {28, 29, 30}
+    assert all(fact.text in prompt.expanded for fact in brief.facts)
+
+
 def test_more_budget_never_keeps_less() -> None:
     values = [compress(chain(20), STANDARD, budget).fidelity.value for budget in range(60, 700, 40)]
     assert values == sorted(values)
