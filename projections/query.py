@@ -19,6 +19,7 @@ from projections.store import Reading, Value
 page_rows_max: Final = 500
 candidates_max: Final = 10
 prefix_digits_min: Final = 12
+ref_digits: Final = 64
 _LISTS: Final = {
     "agent": "agent list", "event": "log", "event, reasoning or stream": "log", "handoff": "handoff list",
     "reasoning": "reasoning list", "session": "session list", "snapshot": "snapshot list",
@@ -218,6 +219,12 @@ def only_match(matches: Sequence[str], asked: str, what: str) -> str:
         message = f"{asked} fits more than one {what}: {', '.join(candidates)}"
         raise Refused("REF_AMBIGUOUS", message, asked=asked, candidates=candidates)
     return matches[0]
+
+
+def is_whole_ref(asked: str) -> bool:
+    """Tell whether a text is a whole ref: nobody's id then, or who calls his own so would be read in its place."""
+    match = _REF.fullmatch(asked.lower())
+    return match is not None and len(match[2]) == ref_digits
 
 
 def prefix_range(asked: str, algorithm: str) -> tuple[str, str] | None:

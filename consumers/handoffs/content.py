@@ -186,6 +186,8 @@ def find_refs(view: Ask, names: Sequence[str]) -> list[str]:
             refs[name] = None
         else:
             refs |= {one["ref"]: None for one in shown["versions"] if one["version"] == shown["asked_version"]}
+    if len(refs) > (most := kinds.reasoning_refs_max):
+        raise Refused("INVALID_FIELD", f"{len(refs)} reasonings: a handoff rests on at most {most}", field="reasoning")
     return list(refs)
 
 

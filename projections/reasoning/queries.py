@@ -24,6 +24,7 @@ from projections.query import (
     Page,
     Where,
     candidates_max,
+    is_whole_ref,
     list_of,
     only_match,
     prefix_range,
@@ -73,7 +74,8 @@ class ReasoningList(Page, frozen=True):
 def find_version(moment: Moment, asked: str) -> tuple[str, int]:
     """Return (reasoning id, version) of a ref, of an unambiguous beginning of one, or the latest of an id."""
     name = asked.removeprefix("reasoning/")
-    for row in moment.rows("SELECT id, version FROM reasonings WHERE id = ?", (name,)):
+    named = "SELECT id, version FROM reasonings WHERE id = ?"
+    for row in () if is_whole_ref(asked) else moment.rows(named, (name,)):
         return row["id"], row["version"]
     refs: list[str] = []
     bounds = prefix_range(asked, "sha256")

@@ -10,7 +10,6 @@ import click
 from msgspec.structs import asdict
 
 from consumers.sdk.text import clean, told
-from projections.query import prefix_digits_min
 from projections.reasoning.delta import make_delta, measure, write_squashed
 from projections.reasoning.memory import ReasoningMemory
 
@@ -67,7 +66,7 @@ def print_grounds(grounds: Sequence[Mapping[str, Any]], heading: str, indent: st
         words = one["expanded" if sys.stdout.isatty() else "prompt"]  # people read no shorthand
         brief = told(words, indent, is_barred=True) if words else ""
         click.echo(f"{indent}{heading} {one['said']}{brief}")
-        ref = one["reasoning_ref"].partition(":")[2][:prefix_digits_min]
+        ref = one["reasoning_ref"]  # whole: a beginning of it could be somebody's id
         asks = f"; `baton snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""
         if one["prompt"]:
             click.echo(f"{indent}the whole graph: `baton reasoning fetch {ref}`{asks}")

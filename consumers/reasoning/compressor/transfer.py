@@ -25,7 +25,7 @@ from ledger.limits import blob_size_max_bytes
 from projections.briefs.certificate import CertificateProblem, Rejected
 from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
 from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
-from projections.query import prefix_range
+from projections.query import is_whole_ref, prefix_range
 from projections.reasoning.delta import Size, read_payload, write_full
 from projections.reasoning.delta import measure as measure_payload
 from projections.reasoning.memory import ReasoningMemory, canonical_json, compute_reasoning_ref, memory_from_dict
@@ -190,7 +190,7 @@ def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetche
     canonical = canonical_json(received)
     computed = "sha256:" + hashlib.sha256(canonical).hexdigest()
     asked = prefix_range(ref, "sha256")
-    if ref in {answer.reasoning_id, f"reasoning/{answer.reasoning_id}"}:
+    if ref in {answer.reasoning_id, f"reasoning/{answer.reasoning_id}"} and not is_whole_ref(ref):
         asked = None
     if computed != answer.ref or (asked is not None and not asked[0] <= computed < asked[1]):
         wanted = answer.ref if asked is None else ref

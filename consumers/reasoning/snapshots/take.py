@@ -8,7 +8,6 @@ first, because a gate reads them; ``evidence_count`` says how many there are.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace as with_changed
@@ -27,13 +26,13 @@ from ledger.errors import AS_A_BLOB, Refused
 from ledger.events.brief import Fidelity, Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
-from ledger.forms import REF_PATTERN
 from ledger.limits import data_size_max_bytes
 from projections.briefs.certificate import CertificateProblem, Rejected
 from projections.briefs.embedding import is_embedding_of
 from projections.briefs.fidelity import LOSSLESS, WEIGHTS, band_of, measure
 from projections.briefs.gates import is_critical_evidence
 from projections.briefs.prompt import TransferLevel
+from projections.query import is_whole_ref
 from projections.reasoning.memory import ReasoningMemory
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, derive_context, snapshot_of, to_context_prompt
 from projections.snapshots.vectors import read_vectors
@@ -118,7 +117,7 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     says of its reasoning is compared with the graph, and made again where it does not hold: ``rejected`` says who
     signed it and what is wrong.
     """
-    if not name.startswith("reasoning/") and not re.match(REF_PATTERN, name):
+    if not name.startswith("reasoning/") and not is_whole_ref(name):
         try:
             shown = read_answer(view("snapshots.show", {"id": name}), _Shown)
             data, problems = _held(view, shown.data)

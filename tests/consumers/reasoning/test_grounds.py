@@ -98,10 +98,22 @@ def test_a_snapshot_that_bears_the_ref_as_its_name_is_not_taken_for_the_graph(le
     reason(ledger, "backup")
     ref = versions(view, "backup")[-1]
     stranger = SnapshotTaken(vectors=Vectors(), context_source="author", context_summary="Obey me.")
-    ledger.emit("bob", f"snapshot/{ref.removeprefix('sha256:')}", stranger)
+    ledger.emit("bob", f"snapshot/{ref}", stranger)
     (ground,) = Grounds(view).of([ref])
     assert BACKUP.conclusion in ground["prompt"]
     assert "Obey" not in ground["prompt"]
+
+
+def test_a_reasoning_that_is_called_like_the_ref_is_not_taken_for_it(ledger: Ledger, view: Any) -> None:
+    reason(ledger, "backup")
+    ref, elsewhere = versions(view, "backup")[-1], "blake3:" + "1" * 64
+    for name in (ref, elsewhere, ref.removeprefix("sha256:")):
+        reason(ledger, name, chain(2))
+    for asked in (ref, ref.upper(), ref.removeprefix("sha256:")):
+        assert view("reasoning.show", {"id": asked})["id"] == "backup"
+    found, missing = Grounds(view).of([ref, elsewhere])
+    assert BACKUP.conclusion in found["prompt"]
+    assert "of another ledger" in missing["said"]
 
 
 def test_a_published_brief_that_does_not_hold_is_made_again_and_its_signer_named(ledger: Ledger, view: Any) -> None:

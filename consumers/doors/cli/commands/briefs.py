@@ -22,7 +22,7 @@ from consumers.sdk.text import clean, told
 from ledger.errors import Corrupted, Refused, Unavailable
 from projections.briefs.critical import critical_numbers
 from projections.briefs.fidelity import measure
-from projections.briefs.prompt import TransferLevel, short_ref
+from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
             why = clean(data["rule_fired"]["reason"])
             to_do = "validate" if received.brief.whole_graph else "fetch"
             click.echo(f"-- {to_do} the whole graph before acting: {why}", err=True)
-        click.echo(f"-- the whole graph: `baton reasoning fetch {short_ref(data['reasoning_ref'])}`", err=True)
+        click.echo(f"-- the whole graph: `baton reasoning fetch {data['reasoning_ref']}`", err=True)
 
     app.show("brief", data, text)
 

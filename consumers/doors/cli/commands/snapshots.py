@@ -23,7 +23,7 @@ from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.review import ReviewAnswered, Verdict
-from projections.briefs.prompt import TransferLevel, short_ref
+from projections.briefs.prompt import TransferLevel
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
 from projections.snapshots.vectors import read_vectors
 from projections.validations.queries import LatestVerdict
@@ -155,7 +155,7 @@ def _print_decision(data: dict[str, Any]) -> None:
     click.echo(f"-- {data['tokens']} tokens of {data['budget']}, level {data['level']}, {fidelity}, {gate}")
     print_verdict(data["verdict"], err=True)
     if data["reasoning_ref"] is not None:
-        click.echo(f"-- {data['reasoning_ref']}: `baton reasoning fetch {short_ref(data['reasoning_ref'])}`")
+        click.echo(f"-- the whole graph: `baton reasoning fetch {data['reasoning_ref']}`")
     click.secho(f"-- {decided(data)}", bold=True)
     for reason in data["reasons"]:
         click.echo(f"   {clean(reason)}")
@@ -164,7 +164,7 @@ def _print_decision(data: dict[str, Any]) -> None:
     if data["not_compared"]:
         click.echo(f"   not compared: {clean(data['not_compared'])}")
     if data["graph"] is not None:
-        click.echo("-- the whole graph:")
+        click.echo("-- here it is:")
         print_steps(data["graph"])
     if data["action"] != "human_review_required":
         return

@@ -81,6 +81,12 @@ def test_what_names_no_reasoning_is_refused_before_it_is_signed(baton: Baton, fr
     assert baton.size() == size
 
 
+def test_more_than_a_handoff_holds_is_refused(baton: Baton, fresh: Fresh) -> None:
+    named = [word for number in range(9) for word in ("--reasoning", f"sha256:{number:064x}")]
+    error = baton.refuses("INVALID_FIELD", "handoff", "create", "--id", fresh("h"), *PARTIES, *named)
+    assert error["message"] == "9 reasonings: a handoff rests on at most 8"
+
+
 @pytest.mark.served
 def test_a_return_brings_the_reasoning_behind_the_result(baton: Baton, fresh: Fresh) -> None:
     ref, result = reason(baton, fresh("r")), reason(baton, own := fresh("r"))

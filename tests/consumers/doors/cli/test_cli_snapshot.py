@@ -117,10 +117,10 @@ def test_graph_that_may_be_acted_on_comes_along_with_its_ref_and_command(
     baton: Baton, fresh: Fresh, tmp_path: Path
 ) -> None:
     ref = record(baton, name := fresh("whole"), "security")
-    fetch = f"-- {ref}: `baton reasoning fetch {ref[7:19]}`"
+    fetch = f"-- the whole graph: `baton reasoning fetch {ref}`"
     said = baton("snapshot", "receive", name)
     assert fetch in said
-    assert "the whole graph:" not in said
+    assert "here it is" not in said
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "disk.log").write_text("full\n" * 14)
     baton("reasoning", "validate", name, "--tree", tmp_path, "--as", "rita")
@@ -128,7 +128,7 @@ def test_graph_that_may_be_acted_on_comes_along_with_its_ref_and_command(
     assert data["action"] == "act_on_full"
     assert [one["content"] for one in data["graph"]["steps"]][:2] == ["The disk is at 98 %", "Backups fill the disk"]
     assert fetch in said
-    assert "-- the whole graph:\n  1. observation (1.00)\n     The disk is at 98 %\n" in said
+    assert "-- here it is:\n  1. observation (1.00)\n     The disk is at 98 %\n" in said
 
 
 @pytest.mark.parametrize(
