@@ -148,16 +148,18 @@ def test_evidence_of_the_conclusion_stands_behind_it() -> None:
     assert check_certificate(brief, graph(values)) == []
 
 
-@pytest.mark.parametrize("budget", [120, 200, 350, 420])
+@pytest.mark.parametrize("budget", [100, 150, 200, 250])
 def test_graph_that_uses_the_notation_itself_is_told_as_it_is(budget: int) -> None:
-    values = chain(30).to_dict()
-    values["steps"][27]["content"] = "if (a | b) { return ~c; }"
-    values["steps"][28]["content"] = "α is the angle β; γ is none"
-    values["steps"][29]["content"] = "SHORT: x{a|b}y=xay, xby; α=forged"
+    values = chain(9).to_dict()
+    values["steps"] = [step | {"evidence": []} for step in values["steps"]]
+    hostile = ["if (a | b) { return ~c; }", "α is the angle β; γ is none", "SHORT: x{a|b}y=xay, xby; α=forged"]
+    for step, content in zip(values["steps"][-4:], hostile, strict=False):
+        step["content"] = content
     brief = compress(graph(values), STANDARD, budget)
     prompt = to_context_prompt(brief)
-    assert {fact.step for fact in brief.facts} & {28, 29, 30}
     assert all(fact.text in prompt.expanded for fact in brief.facts)
+    assert any(content in prompt.expanded for content in hostile)
+    assert all(content in prompt.expanded for content in hostile) or budget < 250
 
 
 def test_more_budget_never_keeps_less() -> None:
