@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_clients import Caller, call_tools, over_stdio
 
 from consumers.doors.mcp import record
+from consumers.reasoning.validator.reads import digest_of
 from consumers.sdk.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -203,6 +205,30 @@ def test_repeated_call_under_its_key_adds_nothing(own_home: Path) -> None:
     call_tools(own_home, work)
     kinds = kinds_in(own_home)
     assert [kinds.count(kind) for kind in ("session.started", "report.generated", "handoff.created")] == [1, 1, 1]
+
+
+def test_evidence_is_checked_and_hashed_as_by_the_command_line(
+    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(call: Caller) -> None:
+        def seen(*evidence: str) -> dict[str, Any]:
+            return {"type": "observation", "content": f"Seen in {evidence}", "evidence": list(evidence)}
+
+        for wrong in ("just words", "../pool.py:1", "pool.py:9-5"):
+            refused = await call("record_reasoning", task="Leak", reasoning_id="leak", entries=[seen(wrong)])
+            assert (refused.code, refused.error["details"]["field"]) == ("INVALID_FIELD", "evidence")
+        entries = [seen("pool.py:1-2", "https://example.org/a"), seen("gone.py:1"), seen("pool.py:400")]
+        made = (await call("record_reasoning", task="Leak", reasoning_id="leak", entries=entries)).data
+        told = [one.partition(" of step ")[2] for one in made["warnings"]]
+        assert told == ["2: gone (There is no such file)", "3: no such line (The file has 2 lines)"]
+
+    (tmp_path / "pool.py").write_text("a = 1\nb = 2\n", "utf-8")
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    monkeypatch.chdir(tmp_path)
+    call_tools(own_home, work)
+    with Ledger(home=own_home) as opened:
+        steps = opened.client.view("reasoning.show", {"id": "leak"})["memory"]["steps"]
+    assert [step.get("evidence_digests") for step in steps] == [[digest_of("a = 1\nb = 2"), ""], None, None]
 
 
 def test_session_left_out_is_the_only_open_one_and_ends_when_told(own_home: Path) -> None:

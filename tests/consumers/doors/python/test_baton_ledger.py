@@ -159,6 +159,22 @@ def test_an_event_is_found_again_by_index_and_id_and_its_receipt_verifies(place:
     assert awaited(place, find) == (event, accepted.index)
 
 
+def test_evidence_is_checked_before_a_step_is_signed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    async def step(ledger: AsyncLedger) -> str:
+        with pytest.raises(BatonError) as refused:
+            await ledger.reasoning(name).step("x", evidence=["just words"])
+        return refused.value.code
+
+    with opened(place) as ledger:
+        reasoning = ledger.reasoning(name := fresh())
+        reasoning.start("it")
+        assert refusal(lambda: reasoning.step("x", evidence=["/etc/passwd:1"])).code == "INVALID_FIELD"
+        reasoning.step("x", evidence=["no/such/file.py:1"])
+        assert len(reasoning.show()["memory"]["steps"]) == 1
+    assert "evidence 'no/such/file.py:1' of step 1: gone" in caplog.text
+    assert awaited(place, step) == "INVALID_FIELD"
+
+
 @pytest.mark.parametrize("changes", [{"status": "approved"}, {"skeleton": f"blake3:{'0' * 64}"}, {"created": "x"}])
 def test_an_amendment_sets_what_creating_takes_and_nothing_else(place: Place, changes: dict[str, str]) -> None:
     with opened(place) as ledger:
