@@ -88,6 +88,9 @@ class _Question:
             if sort and isinstance(asked, str):
                 names = self._found(sort, asked)
                 arguments = arguments | ({"id": names[0]} if sort == "handoff" else {})
+        if family == "validations":  # who has recorded the same graph under another id is no independent judge of it
+            for name in self._client.view("reasoning.origins", {"ref": arguments["ref"]})["ids"]:
+                self._read(f"reasoning/{name}")
         if query != "handoffs.facts" and family == "handoffs":
             self._gather(str(arguments["id"]))
         with self._folded(_VIEWS[family]) as moment:

@@ -3,7 +3,8 @@
 **The verdict is one value**, and every reader of a reasoning shows it. It is the newest independent report; where the
 newest of another validator comes to something else, ``differing`` names that one too. One voice against is enough for
 ``failed``: who is right is for a human to say. A report that found nothing wrong, but could not look up a reference or
-an assumption, vouches for nothing: ``unchecked``, which speaks neither for a graph nor against it.
+an assumption, vouches for nothing: ``unchecked``, which speaks neither for a graph nor against it; and so does one that
+passed by a key that was called compromised since.
 
 A report is *independent* when it stands on a reasoning that has this very version, and its author owns no reasoning
 that has it. The gate refuses an owner's report on his own stream; that equal content has equal refs, and that a report
@@ -17,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from ledger.events.reasoning import ReasoningValidated
+from projections.agents.suspects import suspect_by
 from projections.briefs.queries import whole_ref
 from projections.query import Answer, Arguments, ByRef, Limit, Listing, Moment, Where, age_of, list_of
 from projections.reasoning.queries import find_version
@@ -104,7 +106,9 @@ def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
 
 def _voices(moment: Moment, ref: str) -> list[Voice]:
     """Return what the newest report of each independent validator comes to, the latest first."""
-    sql = f"SELECT *, max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
+    newest = f"SELECT *, max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
+    key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
+    sql = f"SELECT v.*, {suspect_by(key, 'v.event_index')} AS suspect FROM ({newest}) v"  # noqa: S608 - fixed texts
     rows = sorted(moment.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
     return [_voice(row, moment.now_ms) for row in rows]
 
@@ -114,10 +118,13 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     counts = data.counts
     missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted - counts.assumptions_settled
     is_whole = 0 < counts.evidence == counts.evidence_ok and not missing  # who saw nothing vouches for nothing
-    outcome: Outcome = "failed" if not row["passed"] else "passed" if is_whole else "unchecked"
+    is_sure = is_whole and row["suspect"] is None
+    outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
     stand = f"{counts.evidence_ok} of {counts.evidence} stand" if counts.evidence else "no evidence"
     if missing:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
+    if row["suspect"] is not None:
+        stand += f", signed with a key that entry {row['suspect']} says is compromised"
     done = {"failed": "found wrong", "passed": "validated", "unchecked": "checked"}[outcome]
     return Voice(
         outcome=outcome,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.quotation import UNTRUSTED, age, block, is_plain
-from consumers.sdk.text import one_line
+from consumers.sdk.text import one_line, told
 from consumers.sessions.resume import resume, whose
 from ledger.errors import Refused
 from ledger.lifecycle.authority import NODE, ROOT
@@ -251,9 +251,15 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
 
 
 def _briefs(waiting: Mapping[str, Any], now: datetime) -> list[_Item]:
-    """Return the briefs of the reasonings behind what waits, under the number of what they stand behind."""
+    """Return the briefs of the reasonings behind what waits, under the number of what they stand behind.
+
+    Their lines are the graph's own words, any of which may look like the line above another brief: so each has a bar.
+    """
     return [
-        _Item(others=f"behind {number}., {one['author']}, {age(one['at_ms'], now)}:\n{one['prompt']}")
+        _Item(
+            others=f"behind {number}., {one['author']}, {age(one['at_ms'], now)}:"
+            + told(one["prompt"], "", is_barred=True)
+        )
         for number, item in enumerate(waiting["items"], 1)
         for one in item.get("reasoning", ())
         if one["prompt"]

@@ -82,6 +82,7 @@ class Review(msgspec.Struct, frozen=True):
     verdict: str | None = None
     comment: str = ""
     answered_by: str | None = None
+    suspect: int | None = None
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -316,7 +317,9 @@ def _ask_human(
                 if refusal.code != "TRANSITION_NOT_ALLOWED":
                     raise
             review = find_answer(view, "reviews.show", {"id": name}, Review)
-        if review is not None and review.author == asker and review.reasoning_ref == asked.reasoning_ref:
+        # What a thief may have answered is asked again.
+        is_own = review is not None and review.author == asker and review.suspect is None
+        if review is not None and is_own and review.reasoning_ref == asked.reasoning_ref:
             return review
     raise Refused("TRANSITION_NOT_ALLOWED", f"somebody else took every id for the review of {asked.question}")
 

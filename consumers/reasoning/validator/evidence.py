@@ -33,7 +33,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from consumers.reasoning.validator.reads import FileText, Reads, digest_of
+from consumers.reasoning.validator.reads import FileText, Reads, digest_of, searches_max
 from consumers.reasoning.validator.trees import REVISION, Parts, open_tree, parts_of, work_tree
 from consumers.sdk.text import cut as cut_to_chars
 from ledger.client import Ask
@@ -61,7 +61,7 @@ _URL: Final = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
 _REF: Final = re.compile(
     r"(?:(?:sha256|blake3):[0-9a-f]{12,64}|(?:session|reasoning|handoff|snapshot|tot)/[^\s/:]+)(?:#\d+)?"
 )
-_HASH: Final = re.compile(r"sha256:\s*([0-9a-fA-F]*)\s*")
+_HASH: Final = re.compile(r"sha256:([0-9a-fA-F]*)")
 _SHA256_DIGITS: Final = 64
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _VERIFIED_IN: Final = re.compile(r"\(verified (?:in|at) ([^()]+)\)", re.IGNORECASE)
@@ -141,7 +141,7 @@ def check_evidence(
     file = reads.file(parts)
     earlier = earlier if earlier and earlier.line else None
     known = earlier.line if earlier else cited
-    status, note, line = _compare(evidence, file, earlier, known)
+    status, note, line = _compare(evidence, file, earlier, known, reads)
     return EvidenceCheck(step, shown, status, cut(note), f"sha256:{file.digest}", line)
 
 
@@ -240,7 +240,7 @@ def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, Ev
 
 
 def _compare(
-    evidence: Evidence, file: FileText, earlier: EvidenceCheck | None, known: str
+    evidence: Evidence, file: FileText, earlier: EvidenceCheck | None, known: str, reads: Reads
 ) -> tuple[EvidenceStatus, str, str]:
     """Return the status, a note, and the digest of the lines as they are (of text that moved: where it is now).
 
@@ -249,15 +249,15 @@ def _compare(
     end = evidence.end or evidence.line
     line = file.cited(evidence.line, end)
     if line is None:
-        return _elsewhere(evidence, file, known, ("no_such_line", f"The file has {len(file.lines)} lines", ""))
+        return _elsewhere(evidence, file, known, reads, ("no_such_line", f"The file has {len(file.lines)} lines", ""))
     if len(line) > line_max_chars:
         return "unreadable", f"What is cited has more than {line_max_chars} characters", ""
     digest = digest_of(line)
     if evidence.form == "text" and not stands(evidence.text, line):
-        return _elsewhere(evidence, file, known, ("line_changed", "The text does not stand there", digest))
+        return _elsewhere(evidence, file, known, reads, ("line_changed", "The text does not stand there", digest))
     if known and known != digest:
         who = "its author cited" if earlier is None else "an earlier validation found"
-        return _elsewhere(evidence, file, known, ("line_changed", f"The line is not what {who}", digest))
+        return _elsewhere(evidence, file, known, reads, ("line_changed", f"The line is not what {who}", digest))
     if evidence.form == "hash" and not file.digest.startswith(evidence.digest):
         if known:
             return "file_changed_line_same", "The file has another hash; the line is what it was", digest
@@ -269,13 +269,16 @@ def _compare(
 
 
 def _elsewhere(
-    evidence: Evidence, file: FileText, known: str, here: tuple[EvidenceStatus, str, str]
+    evidence: Evidence, file: FileText, known: str, reads: Reads, here: tuple[EvidenceStatus, str, str]
 ) -> tuple[EvidenceStatus, str, str]:
     """Return ``moved`` where what was cited stands elsewhere in a file that is quickly searched, else ``here``."""
     many = max(evidence.end - evidence.line, 0)
     if len(file.lines) * max(many + 1, 10) > lines_searched_max or not (known or evidence.form == "text"):
         return here
     status, note, digest = here
+    if not reads.whole.searches_left:
+        return status, f"{note}; whether it moved was not looked up, for more than {searches_max} references", digest
+    reads.whole.searches_left -= 1
     texts = ((number, file.cited(number, number + many) or "") for number in range(1, len(file.lines) - many + 1))
     places = {
         number: text

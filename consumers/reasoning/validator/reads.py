@@ -19,6 +19,8 @@ file_size_max_bytes: Final = 8 * 1024**2
 read_total_max_bytes: Final = 64 * 1024**2
 cited_digest_digits: Final = 16
 revisions_max: Final = 100
+searches_max: Final = 500
+"""Of a file, for text that moved from its line: up to 60 ms each."""
 
 
 class FileText:
@@ -64,10 +66,12 @@ def lines_of(text: str) -> list[str]:
 class Reads:
     """All looks into one tree during one validation: each file once, and no more bytes in all than the limit."""
 
-    def __init__(self, tree: Tree | None, knows: Callable[[str], bool] | None = None) -> None:
+    def __init__(
+        self, tree: Tree | None, knows: Callable[[str], bool] | None = None, *, within: Reads | None = None
+    ) -> None:
         """Look into ``tree``; without one, nothing is looked up and ``is_possible`` is False.
 
-        ``knows`` tells whether a ref names something of the ledger.
+        ``knows`` tells whether a ref names something of the ledger; what is looked at counts ``within`` others' limit.
         """
         self.tree = tree
         self._knows = knows
@@ -75,14 +79,16 @@ class Reads:
         self.is_possible = tree is not None
         self._files: dict[Parts, FileText] = {}
         self._listings: dict[Parts, Listing] = {}
-        self._left = read_total_max_bytes
+        self.bytes_left = read_total_max_bytes
+        self.searches_left = searches_max
+        self.whole = within or self
 
     def at(self, revision: str) -> Reads | None:
         """Return the looks into another commit of the same repository ("": this tree); None where there is none."""
         assert self.tree is not None  # noqa: S101 - callers ask is_possible first
         if revision and revision not in self._revisions:
             tree = commit_of(self.tree.folder, revision) if len(self._revisions) < revisions_max else None
-            self._revisions[revision] = None if tree is None else Reads(tree)
+            self._revisions[revision] = None if tree is None else Reads(tree, within=self.whole)
         return self._revisions[revision] if revision else self
 
     def look_up(self, ref: str) -> tuple[EvidenceStatus, str]:
@@ -120,10 +126,10 @@ class Reads:
 
     def _read(self, parts: Parts) -> FileText:
         assert self.tree is not None  # noqa: S101 - callers ask is_possible first
-        found = self.tree.read(parts, min(file_size_max_bytes, self._left))
+        found = self.tree.read(parts, min(file_size_max_bytes, self.whole.bytes_left))
         if found.outcome == "too_large":
-            is_alone = self._left >= file_size_max_bytes
+            is_alone = self.whole.bytes_left >= file_size_max_bytes
             limit = file_size_max_bytes if is_alone else read_total_max_bytes
             return FileText("too_large", note=f"{'a file' if is_alone else 'all files'} may have {limit} bytes")
-        self._left -= len(found.data)
+        self.whole.bytes_left -= len(found.data)
         return FileText(found.outcome, found.data)

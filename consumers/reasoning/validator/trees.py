@@ -55,7 +55,8 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a named pipe that was put in the file's place would wait for ever.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-REVISION: Final = re.compile(r"[^-\s:\x00-\x1f\x7f][^\s:\x00-\x1f\x7f]{0,199}")
+# No brace: what only this clone's reflog knows, and a search of all history for a pattern, name no commit to others.
+REVISION: Final = re.compile(r"(?!-)[^\s:{\x00-\x1f\x7f]{1,200}")
 _LINK: Final = b"120000"
 
 
@@ -269,12 +270,17 @@ def open_tree(folder: Path, commit: str | None = None) -> FolderTree | CommitTre
 
 
 def work_tree(folder: Path) -> Path | None:
-    """Return the root of the git work tree that holds ``folder``; None where it is in none."""
+    """Return the root of the git work tree that holds ``folder``; None where it is in none.
+
+    A stranger's repository may name any folder as its work tree (``core.worktree``): only that around it counts.
+    """
     try:
         answer = Git(folder, is_own=False).call("rev-parse", "--show-toplevel", time_max_s=git_time_max_s)
     except (Refused, Unavailable):
         return None
-    return None if answer.code else Path(os.fsdecode(answer.out.removesuffix(b"\n")))
+    root, folder = Path(os.fsdecode(answer.out.removesuffix(b"\n"))), folder.resolve()
+    around = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    return root if not answer.code and root == around else None
 
 
 def commit_of(folder: Path, revision: str) -> CommitTree | None:

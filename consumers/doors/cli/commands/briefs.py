@@ -248,7 +248,7 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
             click.echo(f"{said}  tree: {tree}  {one['reasoning_ref'][:19]}…")
             for issue in one["data"]["issues"]:
                 click.echo(clean(f"    step {issue['step'] or '-'}: {issue['code']}: {issue['message']}"))
-            if more := counts["issues"] - len(one["data"]["issues"]):
-                click.echo(f"    and {more} more (blob {one['data']['whole']})")
+            if (more := counts["issues"] - len(one["data"]["issues"])) > 0:
+                click.echo(f"    and {more} more" + (f" (blob {whole})" if (whole := one["data"].get("whole")) else ""))
 
     show_page(app, "validations", answer, text)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from graphs import audit_json
+
+from ledger.events.reasoning import Counts
 
 if TYPE_CHECKING:
     from calling import Baton
@@ -48,3 +52,26 @@ def test_validate_passes_then_names_the_stale_evidence(
     assert "0 of 1 references stand" in alone("reasoning", "validate", "r")
     alone.refuses("NOT_FOUND", "reasoning", "validate", "r", "--tree", project / "none")
     alone.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
+
+
+def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Baton) -> None:
+    for name, role in (("a", "agent"), ("b", "reviewer"), ("c", "reviewer")):
+        alone("agent", "add", name, "--role", role)
+    for author in ("a", "b"):
+        alone("reasoning", "start", "--id", f"of-{author}", "--task", "t", "--as", author)
+        alone("reasoning", "step", f"of-{author}", "--content", "Seen", "--as", author)
+        alone("reasoning", "conclude", f"of-{author}", "--as", author, "--conclusion", "Fine")
+    ref = alone.data("reasoning", "show", "of-a")["ref"]
+    counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 3}
+    report = {"reasoning_ref": ref, "passed": True, "tree": {"sort": "none"}, "validator_name": "v"}
+    report |= {name: [] for name in ("issues", "evidence", "assumptions", "inferences")} | {"validator_version": "1"}
+    data = json.dumps(report | {"counts": counts})
+    emit = ("emit", "reasoning.validated", "--stream", "reasoning/of-a", "--data", data, "--as")
+    alone(*emit, "b")
+    assert [alone.data("reasoning", "show", name)["verdict"]["latest"] for name in ("of-a", "of-b", ref)] == [None] * 3
+    alone(*emit, "c")
+    assert alone.data("reasoning", "show", "of-a")["verdict"]["outcome"] == "passed"
+    assert "and 1 more\n" in alone("reasoning", "validations", "of-a", "--author", "c")
+    alone("key", "compromised", "c", "--since", alone.size() - 1)
+    verdict = alone.data("reasoning", "show", "of-a")["verdict"]
+    assert (verdict["outcome"], "is compromised" in verdict["text"]) == ("unchecked", True)

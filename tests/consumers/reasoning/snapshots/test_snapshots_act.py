@@ -17,6 +17,7 @@ from consumers.reasoning.snapshots.take import take_snapshot
 from ledger.author import Author
 from ledger.errors import Refused
 from ledger.events import reasoning
+from ledger.events.authority import KeyCompromised
 from ledger.events.body import Event
 from ledger.events.reasoning import CheckedTree, Counts, Issue, ReasoningValidated
 from ledger.events.review import ReviewAnswered, ReviewRequested
@@ -143,6 +144,10 @@ def test_human_is_asked_once_by_a_signed_request_that_stands_until_answered(
     assert (decision.action, decision.may_act) == ("human_review_required", True)
     assert "rita, a human, has answered: approved: I looked." in decision.reasons
     assert len(requests(ledger)) == 1
+    stolen = KeyCompromised(key=ledger.keys["rita"].public.hex(), since=ledger.head()[0] - 1, reason="stolen")
+    ledger.emit("root", "agent/rita", stolen)
+    again = act_on(reader.answer, snapshot, author=bob, task="Rotate it")
+    assert (again.may_act, len(requests(ledger))) == (False, 2)
 
 
 def test_rejection_lets_nobody_act(ledger: Ledger, reader: Reader, alice: Author, bob: Author) -> None:
