@@ -113,13 +113,17 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
     assert wanted in reasoned.run(*SEEN, "Gone", "--evidence", "src/gone.py:1").err
 
 
-def test_only_an_assumption_is_settled(reasoned: Baton) -> None:
+def test_only_an_assumption_is_settled(reasoned: Baton, project: Path) -> None:
     settling = ("reasoning", "assume", "r", "--settled", "It is so", "--as", "a", "--step")
     reasoned.refuses("USAGE", *settling, "1")
     reasoned("reasoning", "assume", "r", "--content", "Logs are kept", "--as", "a")
     reasoned(*SEEN, "Seen", "--assuming", "The clock is right")
     for number in ("4", "5"):
         reasoned(*settling, number)
+    doubted = '[{"step": 1, "type": "inference", "content": "x", "needs_validation": true}]'
+    (project / "g.json").write_text(f'{{"task": "t", "conclusion": "c", "steps": {doubted}}}', "utf-8")
+    reasoned("reasoning", "record", project / "g.json", "--id", "g", "--as", "a")
+    reasoned("reasoning", "assume", "g", "--settled", "It is so", "--as", "a", "--step", "1")
 
 
 def test_a_file_of_graphs_is_recorded_with_warnings(reasoned: Baton, project: Path) -> None:

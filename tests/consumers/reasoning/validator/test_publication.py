@@ -13,6 +13,7 @@ from building import Ledger
 from graphs import audit_graph, chain
 from trees_for_tests import SAMPLE, write
 
+from consumers.reasoning.validator import publication
 from consumers.reasoning.validator.publication import publish, validate_ref
 from consumers.reasoning.validator.trees import open_tree
 from consumers.reasoning.validator.validator import Verdict
@@ -124,6 +125,15 @@ def test_every_change_of_the_latest_verdict_is_one_event(
     page = audited.reader.answer("validations.list", {"ref": "audit", "author": "rita", "passed": True, "limit": 1})
     assert ([row["passed"] for row in page["validations"]], page["total"]) == ([True], 2)
     assert page["next"] == page["validations"][0]["event_index"]
+
+
+def test_equal_validation_a_day_later_is_recorded_because_a_verdict_has_an_age(
+    audited: AuditedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = audited.validate("rita")
+    assert audited.validate("rita") == first
+    monkeypatch.setattr(publication, "again_after_s", 0)
+    assert audited.validate("rita") != first
 
 
 def test_equal_validations_are_one_event_and_a_changed_tree_makes_another(audited: AuditedLedger) -> None:
