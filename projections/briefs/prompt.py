@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 import msgspec
 
-from ledger.events.brief import Brief, Fact, Layout, RemarkSort
+from ledger.events.brief import Brief, RemarkSort
 from projections.briefs import shorthand
 from projections.briefs.sentences import (
     CALL,
@@ -38,12 +38,10 @@ from projections.briefs.sentences import (
     REASONING_BRIEF,
     TAGS,
     TOP_ASSUMPTIONS,
-    assumption_line,
-    check_detail,
     evidence_detail,
     expand,
+    fact_line,
     fact_sentence,
-    fact_statement,
     is_concluded,
     own_line,
     remark_line,
@@ -106,9 +104,8 @@ def to_context_prompt(
 ) -> Prompt:
     """Return the prompt of a brief, by default at the level and budget it was made for.
 
-    ``inline`` is the graph's JSON, shown at FULL in place of the pointer when it fits. Facts that a smaller budget
-    cuts off make the stated fidelity an upper bound, and the prompt says so. CONTEXT takes at most ``context_share``
-    of the budget; a share above the usual quarter is kept free for it.
+    ``inline`` is the graph's JSON, shown at FULL in place of the pointer when it fits. CONTEXT takes at most
+    ``context_share`` of the budget; a share above the usual quarter is kept free for it.
     """
     level = level or TransferLevel(brief.level)
     if budget is None:
@@ -166,6 +163,7 @@ def short_ref(ref: str) -> str:
     return ref.partition(":")[2][:REF_HEX_DIGITS]
 
 
+@lru_cache(maxsize=64)  # While a brief is fitted, the same context is cut again and again.
 def cut_to_tokens(text: str, limit: int) -> str:
     """Return as much of a text as a number of tokens allows, ended at a word and marked; nothing if none fits."""
     if count_tokens(text) <= limit:
@@ -191,7 +189,7 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
         CONCLUSION: [_conclusion_line(brief)],
         TAGS: [", ".join(tag.tag for tag in brief.tags)] if layout.tags else [],
         TOP_ASSUMPTIONS: [
-            *(own_line(assumption_line(fact, layout)) for fact in assumed),
+            *(own_line(fact_line(fact, layout)) for fact in assumed),
             *(own_line(remark_line(remark)) for remark in stated),
         ],
         REASONING_BRIEF: [
@@ -256,7 +254,7 @@ def statements_of(brief: Brief) -> shorthand.Statements:
         if not is_concluded(fact, brief.conclusion):
             head = shorthand.ASSUMED if fact.assumed else shorthand.BRIEF
             head = shorthand.OTHERS if fact.step in layout.others else head
-            statements[head].append(own_line(fact_statement(fact) + _details(fact, layout)))
+            statements[head].append(own_line(fact_line(fact, layout)))
     for remark in brief.remarks:
         statements[HEAD_OF[remark.sort]].append(own_line(one_line(remark.text)))
     if not brief.facts and brief.reasoning_brief:
@@ -304,15 +302,11 @@ def _wanted(brief: Brief, level: TransferLevel) -> set[str]:
     return {heading for heading, is_there in stands.items() if is_there}
 
 
-def _details(fact: Fact, layout: Layout) -> str:
-    evidence = evidence_detail(fact) if fact.step in layout.evidence else ""
-    return evidence + (check_detail(fact) if fact.assumed and fact.step in layout.checks else "")
-
-
 def _conclusion_line(brief: Brief) -> str:
     """Return the conclusion with the evidence of the steps that say it word for word."""
-    concluding = (fact for fact in brief.facts if is_concluded(fact, brief.conclusion))
-    return one_line(brief.conclusion) + "".join(_details(fact, brief.layout) for fact in concluding)
+    cited = [fact for fact in brief.facts if fact.step in brief.layout.evidence]
+    evidence = (evidence_detail(fact) for fact in cited if is_concluded(fact, brief.conclusion))
+    return one_line(brief.conclusion) + "".join(evidence)
 
 
 def _rounded_down(value: float) -> str:

@@ -65,8 +65,13 @@ def fact_sentence(fact: Fact, layout: Layout) -> str:
     text = fact_statement(fact)
     # The stop stands behind the details, so that a fact with them is still one sentence.
     stop = "" if text.endswith(_ENDS) else "。" if "\u3400" <= text[-1:] <= "\u9fff" else "."
-    details = evidence_detail(fact) if fact.step in layout.evidence else ""
-    return f"{text}{details}{stop}"
+    return fact_line(fact, layout) + stop
+
+
+def fact_line(fact: Fact, layout: Layout) -> str:
+    """Return a fact with the particulars that the layout shows, on a line of its own, which ends it as a stop would."""
+    evidence = evidence_detail(fact) if fact.step in layout.evidence else ""
+    return fact_statement(fact) + evidence + (check_detail(fact) if fact.step in layout.checks else "")
 
 
 def fact_statement(fact: Fact) -> str:
@@ -87,12 +92,6 @@ def evidence_detail(fact: Fact) -> str:
     """Return what showing its evidence adds to a fact."""
     places = dict.fromkeys(one_line(evidence_place(text)) for text in fact.evidence)
     return f" [{', '.join(places)}]" if places else ""
-
-
-def assumption_line(fact: Fact, layout: Layout) -> str:
-    """Return an open assumption with how to check it, if the layout shows that."""
-    # Each stands on a line of its own, which ends it as well as a full stop would.
-    return fact_sentence(fact, layout).removesuffix(".") + (check_detail(fact) if fact.step in layout.checks else "")
 
 
 def check_detail(fact: Fact) -> str:

@@ -164,7 +164,7 @@ class _Order:
                         (gain + CITED_FACTOR * self._reference_worth) / (tokens + count_tokens(line.evidence) + 1),
                     )
             case Part.EVIDENCE:
-                factor = 2 * CITED_FACTOR if self._scarce else EVIDENCE_FACTOR
+                factor = 3 * CITED_FACTOR if self._scarce else EVIDENCE_FACTOR
                 worth = factor * self._reference_worth / (count_tokens(line.evidence) + 1)
             case Part.CHECK:
                 gain = CHECK_FACTOR * WEIGHTS["R"] / self._weight * (LATER_CHECK_FACTOR if self._is_checked else 1.0)

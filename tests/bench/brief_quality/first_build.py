@@ -26,8 +26,8 @@ from projections.briefs.sentences import (
     REASONING_BRIEF,
     TAGS,
     TOP_ASSUMPTIONS,
-    assumption_line,
     evidence_detail,
+    fact_line,
     fact_sentence,
     own_line,
     remark_line,
@@ -145,7 +145,7 @@ def _cost(brief: Brief, before: Layout, after: Layout, name: str, fact: Fact | N
     if name == "others":
         heading = "" if before.others else f"\n{OTHER_STEPS}"
         return count_tokens(f"{heading}\n{own_line(fact_sentence(fact, after))}")
-    return count_tokens(assumption_line(fact, after)) - count_tokens(assumption_line(fact, before))
+    return count_tokens(fact_line(fact, after)) - count_tokens(fact_line(fact, before))
 
 
 def _prompt(brief: Brief) -> str:
