@@ -26,6 +26,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import import_module
@@ -171,12 +172,12 @@ def unpack(packed: PackedEmbedding) -> Embedding:
 
 def is_embedding_of(packed: PackedEmbedding, text: str) -> bool:
     """Tell whether a published vector is that of a text, as far as can be told: only of an embedder that is here."""
-    vector = unpack(packed)
-    if vector.embedder.is_same(HASH_V1):
+    named = Embedder(packed.embedder, packed.version, packed.dim, packed.threshold)
+    if named.is_same(HASH_V1):
         return packed == pack(embed_text(text))
-    # Another processor may add in another order.
-    here = vector.embedder.is_same(best_embedder())
-    return not here or cosine_similarity(vector, embed_text(text, vector.embedder)) > _same_text_min
+    with suppress(Refused):  # it is not here, or the vector is none; another processor may add in another order
+        return cosine_similarity(unpack(packed), embed_text(text, named)) > _same_text_min
+    return not named.is_same(best_embedder())
 
 
 def _features(text: str) -> Iterator[tuple[str, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import pytest
+from msgspec.structs import replace
 from paraphrases import PAIRS
 
 from ledger.errors import Refused
@@ -83,6 +84,12 @@ def test_vector_of_an_embedder_that_is_not_here_is_not_compared_and_the_texts_ar
 def test_threshold_that_a_signer_wrote_beside_a_vector_disarms_nothing() -> None:
     vector = Embedding(embed_text(BRIEF), HASH_V1._replace(threshold=1.0))
     assert should_fetch_full_reasoning(embedding=vector, task=BRIEF)
+
+
+@pytest.mark.parametrize("embedder", [HASH_V1, best_embedder()])
+def test_forged_vector_of_another_length_is_that_of_no_text(embedder: Embedder) -> None:
+    """It is told, and does not end whoever looks: a brief that bears one is made again."""
+    assert not is_embedding_of(replace(pack(embed_text(BRIEF, embedder)), values="AAAA"), BRIEF)
 
 
 def test_without_the_extra_briefs_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:

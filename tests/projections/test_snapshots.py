@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from consumers.reasoning.snapshots.take import assemble
 from ledger.errors import Refused
+from projections.briefs.embedding import best_embedder
 from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel
 from projections.briefs.tokens import count_tokens
 from projections.reasoning.delta import write_full
@@ -113,7 +114,7 @@ def test_snapshot_holds_every_field_that_the_seed_reads() -> None:
     assert snapshot.conclusion == memory.conclusion.strip()
     assert 0 < snapshot.reasoning_fidelity <= 1  # type: ignore[operator]  # there is a reasoning
     assert snapshot.reasoning_size.keys() == {"compressed", "full"}
-    assert len(snapshot.reasoning_embedding) == 384  # type: ignore[arg-type]  # there is a reasoning
+    assert len(snapshot.reasoning_embedding) == best_embedder().dim  # type: ignore[arg-type]  # there is a reasoning
     assert snapshot.reasoning_tags
     assert snapshot.top_assumptions
     assert snapshot.top_evidence_refs

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from projections.briefs.embedding import best_embedder
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -36,7 +38,7 @@ def test_taken_snapshot_is_shown_listed_and_received(baton: Baton, fresh: Fresh)
     data = taken["data"]
     assert (data["reasoning_ref"], data["context_source"], data["domain"]) == (ref, "derived", "operations")
     assert data["vectors"] == {"know": 0.7, "uncertainty": 0.1, "impact": 0.2}
-    assert len(data["reasoning_embedding"]) == data["embedder"]["dim"] == 384
+    assert len(data["reasoning_embedding"]) == data["embedder"]["dim"] == best_embedder().dim
     assert data["tokens"] <= 900
     assert baton.data("snapshot", "show", id_) == data
     assert "CONCLUSION: Move the backups" in baton("snapshot", "show", id_)
