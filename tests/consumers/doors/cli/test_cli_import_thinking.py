@@ -174,6 +174,17 @@ def test_validation_by_another_than_the_importer_counts(
     assert decision["rule_fired"]["name"] == "imported"
 
 
+def test_validation_that_saw_no_evidence_lets_nobody_act(
+    baton: Baton, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    session = fresh("session")
+    baton("import", "thinking", transcript(tmp_path / "s.jsonl", session), "--as", "a")
+    one, _ = imported(baton, session)
+    assert "0 of 0 references stand" in baton("reasoning", "validate", one["id"], "--as", "rita")
+    decision = baton.data("snapshot", "receive", one["id"])
+    assert (decision["action"], decision["may_act"]) == ("human_review_required", False)
+
+
 def passing(ref: str) -> dict[str, Any]:
     """Return a validation that passed."""
     counts = dict.fromkeys(Counts.__struct_fields__, 0) | {"evidence": 1, "evidence_ok": 1}
