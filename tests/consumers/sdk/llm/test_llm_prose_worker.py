@@ -197,15 +197,19 @@ def test_model_that_never_answers_well_is_given_up_and_one_that_is_away_much_lat
 def test_one_that_hangs_holds_up_no_other(
     ledger: Ledger, local_client: LocalClient, vendor: Vendor, client_of: Callable[..., LlmClient], tmp_path: Path
 ) -> None:
-    others_done, open_now, most, lock = threading.Event(), 0, 0, threading.Lock()
+    others_done, too_many, open_now, most, lock = threading.Event(), threading.Event(), 0, 0, threading.Lock()
 
     def answered(number: int) -> Iterator[bytes]:
         nonlocal open_now, most
         with lock:
             open_now += 1
             most = max(most, open_now)
+            if most > 2:
+                too_many.set()
         if number == 0:
             assert others_done.wait(60)  # the first hangs until every other has its prose
+        else:
+            too_many.wait(0.1)  # room for a third to come, which none may
         yield GOOD.body
         with lock:
             open_now -= 1
