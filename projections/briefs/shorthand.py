@@ -39,6 +39,7 @@ SYMBOLS: Final = "αβγδεζηθκλμξπστφχψω"
 BRACES: Final = "x{a|b}y=xay, xby"
 
 phrases_max: Final = 6
+phrases_weighed_max: Final = 60
 phrase_pieces_max: Final = 40
 expanded_max_chars: Final = 1_000_000
 _phrase_saving_min: Final = 0.08
@@ -151,7 +152,10 @@ def _whole_words(phrase: str) -> re.Pattern[str]:
 
 def _phrases(text: str) -> list[str]:
     """Return the phrases whose symbols save most tokens in a text of lines, in the order they are to be replaced."""
-    queue = [(-_saving(hits, phrase), phrase) for phrase, hits in _repeated(text).items()]
+    longest = heapq.nlargest(
+        phrases_weighed_max, _repeated(text).items(), key=lambda item: (item[1] * len(item[0]), item)
+    )
+    queue = [(-_saving(hits, phrase), phrase) for phrase, hits in longest]
     heapq.heapify(queue)
     kept: list[str] = []
     while queue and queue[0][0] < 0 and len(kept) < phrases_max:
@@ -174,7 +178,7 @@ def _saving(hits: int, phrase: str) -> int:
 def _repeated(text: str) -> dict[str, int]:
     """Return every phrase of two pieces or more, from a word's start to a word's end, that stands there twice."""
     counts: Counter[str] = Counter()
-    lines = [_PIECE.findall(line) for line in text.split("\n")]
+    lines = [_pieces(line) for line in text.split("\n")]
     seen = Counter(piece.lstrip() for line in lines for piece in line)
     # What is there once is part of no phrase, and a semicolon ends an entry of SHORT.
     kinds = {word: _is_word(word) for word, count in seen.items() if count > 1 and word != ";"}
@@ -190,6 +194,11 @@ def _repeated(text: str) -> dict[str, int]:
     return {phrase: count for phrase, count in counts.items() if count > 1}
 
 
+@lru_cache(maxsize=4_096)
+def _pieces(line: str) -> list[str]:
+    return _PIECE.findall(line)
+
+
 def _is_word(piece: str) -> bool:
     return piece[0].isalnum() or piece[0] == "_"
 
@@ -199,7 +208,7 @@ def _is_word(piece: str) -> bool:
 
 def _merge(items: list[str]) -> list[str]:
     """Return statements, those that share a beginning or an end joined where that saves tokens."""
-    pieces = [_PIECE.findall(item) for item in items]
+    pieces = [_pieces(item) for item in items]
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for place, own in enumerate(pieces):
         begins, last = list(accumulate(own[:phrase_pieces_max])), own[: -phrase_pieces_max - 1 : -1]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from bisect import bisect
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import accumulate
 from typing import Final, cast
 
@@ -60,7 +61,7 @@ checks_max: Final = 3
 _margin_tokens: Final = 2
 _later_tries_max: Final = 12
 _joining_saves_max: Final = 8
-_plain_shares: Final = (1.25, 2.5, 5)  # Of a budget, what fits into it may cost without shorthand: most is the first.
+_plain_shares: Final = (1.25, 2, 5)  # Of a budget, what fits into it may cost without shorthand: most is the first.
 _remark_sorts: Final = frozenset({"limitation", "alternative", "assumption_stated"})
 _no_limit: Final = 10**9
 
@@ -147,18 +148,20 @@ class _Choice:
 
     def fitting(self, empty: Brief, order: list[Pick]) -> Brief:
         """Return a brief with the longest beginning of an order that fits, and what of the rest fits beside it."""
+
+        @cache
+        def begun(count: int) -> tuple[Brief, int]:
+            brief = self.holding(empty, order[:count])
+            return brief, empty.budget - count_tokens(tight_text(brief))
+
         costs, count = list(accumulate(map(self._tokens, order))), 0
         for share in _plain_shares:
             most = bisect(costs, share * empty.budget)
-            count = greatest(
-                count, most, lambda count: count_tokens(tight_text(self.holding(empty, order[:count]))) <= empty.budget
-            )
+            count = greatest(count, most, lambda count: begun(count)[1] >= 0)
             if count < most:
                 break
-        kept = order[:count]
+        (brief, room), kept = begun(count), order[:count]
         shown = {pick.place for pick in kept}
-        brief = self.holding(empty, kept)
-        room = empty.budget - count_tokens(tight_text(brief))
         # What belongs to a statement that is not shown says nothing.
         later = [pick for pick in order[count:] if pick.part is Part.STATEMENT or pick.place in shown]
         for pick in later[:_later_tries_max]:
