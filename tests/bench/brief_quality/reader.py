@@ -10,10 +10,12 @@ language model or a person, reads one file and no other and writes ``answers/REA
 one object, the number of each question to its letter, ``{"1.1": "B", "1.2": "D"}``. ``grade`` reads all such files and
 prints the share that is right, by condition and kind; what is not answered is wrong.
 
-Five kinds, of four answers each, drawn from the same graph: which place is cited for a statement (*evidence*), what
-nobody looked at (*limitations*), what is taken for granted (*assumptions*), what a step rests on (*premises*), which of
-four likely sentences stands there (*details*). No wrong answer can be told by its form, because it is made of the
-graph's words in the form of the right one. Everything is drawn by the seed: the same cases give the same files.
+Five kinds, of four answers each: which place is cited for a statement (*evidence*), what nobody looked at
+(*limitations*), what is taken for granted (*assumptions*), what a step rests on (*premises*: the others are statements
+of the other graphs), which of four likely sentences stands there (*details*). But for premises every wrong answer is
+made of the same graph's words in the form of the right one. A sixth kind stands beside the others and counts in none of
+their shares: what a step rests on among the likest statements of the *same* graph (*links*), where whoever lacks the
+statement is misled by those that he has. Everything is drawn by the seed: the same cases give the same files.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ GRAPHS: Final = 20
 OPTIONS: Final = 4
 LETTERS: Final = "ABCD"
 KINDS: Final = ("evidence", "limitations", "assumptions", "premises", "details")
-PER_GRAPH: Final = {"evidence": 2, "limitations": 1, "assumptions": 1, "premises": 2, "details": 1}
+LINKS: Final = "links"
+PER_GRAPH: Final = {"evidence": 2, "limitations": 1, "assumptions": 1, "premises": 2, "details": 2, LINKS: 1}
 _WORD: Final = re.compile(r"[A-Za-z]{4,}")
 _TRIES: Final = 200
 _ENDING: Final = 2
@@ -103,11 +106,14 @@ def full_text(memory: ReasoningMemory) -> str:
     return "\n".join([*lines, f"Conclusion: {memory.conclusion}"])
 
 
-def questions_of(memory: ReasoningMemory, chance: random.Random) -> list[Question]:
-    """Return the questions about a graph, at most as many of each kind as ``PER_GRAPH`` says."""
+def questions_of(memory: ReasoningMemory, strange: Sequence[str], chance: random.Random) -> list[Question]:
+    """Return the questions about a graph, at most as many of each kind as ``PER_GRAPH`` says.
+
+    ``strange`` are statements of other graphs.
+    """
     questions: list[Question] = []
     for kind, count in PER_GRAPH.items():
-        asked = list(_ASKED[kind](memory, chance))
+        asked = list(_premises(memory, strange, chance) if kind == "premises" else _ASKED[kind](memory, chance))
         questions += chance.sample(asked, min(count, len(asked)))
     return questions
 
@@ -133,7 +139,17 @@ def _assumptions(memory: ReasoningMemory, chance: random.Random) -> Iterator[Que
         yield from _question("assumptions", text, step.content, _variants(memory, step.content, chance), chance)
 
 
-def _premises(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
+def _premises(memory: ReasoningMemory, strange: Sequence[str], chance: random.Random) -> Iterator[Question]:
+    contents = {step.step_number: step.content for step in memory.steps}
+    wrong = [content for content in strange if content not in contents.values()]
+    for number, rests_on in memory.dependencies.items():
+        if rests_on:
+            yield from _question(
+                "premises", _resting(contents[number]), contents[chance.choice(rests_on)], wrong, chance
+            )
+
+
+def _links(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
     contents = {step.step_number: step.content for step in memory.steps}
     for number, rests_on in memory.dependencies.items():
         content, words = contents[number], set(content_words(contents[number]))
@@ -141,9 +157,12 @@ def _premises(memory: ReasoningMemory, chance: random.Random) -> Iterator[Questi
         # The likest of the others, so that likeness alone does not tell the premise.
         likest = sorted(others, key=lambda one: -len(words & set(content_words(contents[one]))))[: 2 * OPTIONS]
         if rests_on and not any(contents[one] == contents[rest] for one in likest for rest in rests_on):
-            text = f"On which statement does this rest directly: “{content}”?"
             wrong = [contents[one] for one in likest]
-            yield from _question("premises", text, contents[chance.choice(rests_on)], wrong, chance)
+            yield from _question(LINKS, _resting(content), contents[chance.choice(rests_on)], wrong, chance)
+
+
+def _resting(content: str) -> str:
+    return f"On which statement does this rest directly: “{content}”?"
 
 
 def _details(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
@@ -159,8 +178,8 @@ _ASKED: Final = {
     "evidence": _evidence,
     "limitations": _limitations,
     "assumptions": _assumptions,
-    "premises": _premises,
     "details": _details,
+    LINKS: _links,
 }
 
 
@@ -211,7 +230,10 @@ def graphs(count: int, seed: int) -> list[ReasoningMemory]:
 def write(exams: Path, key: Path, count: int, seed: int) -> str:
     """Write the exams and the key, and return what was written."""
     memories = graphs(count, seed)
-    asked = [questions_of(memory, random.Random(f"{seed} {memory.reasoning_id}")) for memory in memories]
+    asked = []
+    for memory in memories:
+        strange = [step.content for other in memories if other is not memory for step in other.steps]
+        asked.append(questions_of(memory, strange, random.Random(f"{seed} {memory.reasoning_id}")))
     total = sum(map(len, asked))
     for folder in (exams, key):
         folder.mkdir(parents=True, exist_ok=True)
@@ -241,13 +263,13 @@ def _printed(number: int, questions: list[Question]) -> str:
 
 
 def grade(exams: Path, key: Path) -> list[list[str]]:
-    """Return the rows of the table: a reader and condition each, the share that is right of all and of each kind.
+    """Return the rows of the table: a reader and condition each, the share that is right of ``KINDS`` and of each kind.
 
     Raises:
         ValueError: When an answer is to no question of the key, or no letter.
     """
     right = json.loads((key / "key.json").read_text("utf-8"))
-    kinds = [kind for kind in KINDS if any(one["kind"] == kind for one in right.values())]
+    kinds = [kind for kind in (*KINDS, LINKS) if any(one["kind"] == kind for one in right.values())]
     rows = [["reader", "condition", "answered", "right", "of full", *kinds]]
     shares: dict[tuple[str, str], dict[str, float]] = {}
     answered: dict[tuple[str, str], int] = {}
@@ -259,7 +281,7 @@ def grade(exams: Path, key: Path) -> list[list[str]]:
         hits: defaultdict[str, list[bool]] = defaultdict(list)
         for number, one in right.items():
             hits[one["kind"]].append(answers.get(number) == one["answer"])
-        all_hits = [hit for of_kind in hits.values() for hit in of_kind]
+        all_hits = [hit for kind in KINDS for hit in hits[kind]]
         shares[reader, path.stem] = {"": sum(all_hits) / len(all_hits)} | {
             kind: sum(hits[kind]) / len(hits[kind]) for kind in kinds
         }
