@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import settings
 
-pytest.register_assert_rewrite("checking", "client_suite", "given")
+pytest.register_assert_rewrite("checking", "client_suite", "given", "calling", "reported_sessions")
 
 import faults  # noqa: E402 - what is rewritten is named first
 from building import Ledger  # noqa: E402

@@ -58,6 +58,7 @@ _EMPTY: Final[dict[str, Any]] = dict.fromkeys(HANDOFFS.columns) | {
     "approval_key": "",
     "completion": "",
     "updated_ms": 0,
+    **dict.fromkeys(("artifacts", "reasoning_refs", "result_refs"), "[]"),
 }
 TURNS: Final = ("approved_index", "approval_index", "claimed_index", "completed_index")
 TABLES: Final = (
@@ -232,7 +233,6 @@ def _handoff_row(name: str, handoff: dict[str, Any]) -> HandoffRow:
         "tasks_total": len(handoff["tasks"]),
         "criteria_done": sum(mark != "open" for mark in marks),
         "criteria_total": len(marks),
-        "artifacts": "[]",
         "updated_index": handoff["updated"],
     }
     given |= {column: handoff[column] for column in ("status", "title", "reviewer", "task", "context", "created_index")}

@@ -10,13 +10,10 @@ import itertools
 import shutil
 from typing import TYPE_CHECKING
 
+import inside
 import pytest
-
-pytest.register_assert_rewrite("calling", "reported_sessions")
-
-import inside  # noqa: E402
-from building import trusted  # noqa: E402
-from calling import Baton, Place, Serving  # noqa: E402 - what is rewritten is named first
+from building import trusted
+from calling import Baton, Place, Serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
