@@ -32,6 +32,11 @@ memory_free_min_bytes: Final = 2 * 1024**3
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= memory_free_min_bytes:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
+# A shell starts what it runs behind itself with ^C ignored, and a child inherits that: it would outlast every test that
+# stops it so. What Python handles is given to its children unhandled.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # No test asserts a time: by default an example that takes 0.2 s fails, as one does on a machine that is busy.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

@@ -96,3 +96,19 @@ _numbers = itertools.count(1)
 def fresh() -> Callable[[str], str]:
     """Return a name that no other test uses."""
     return lambda what: f"{what}-{next(_numbers)}"
+
+
+@pytest.fixture
+def carl(baton: Baton, fresh: Callable[[str], str]) -> str:
+    """A receiver of this test's own."""
+    name = fresh("carl")
+    baton("agent", "add", name, "--as", "ada")
+    return name
+
+
+@pytest.fixture
+def rob(baton: Baton, fresh: Callable[[str], str]) -> str:
+    """A reviewer of this test's own, who is no human and has no reviews."""
+    name = fresh("rob")
+    baton("agent", "add", name, "--role", "reviewer", "--unprotected", "--as", "ada")
+    return name

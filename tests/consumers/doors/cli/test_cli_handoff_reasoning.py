@@ -26,7 +26,7 @@ FILE: Final = """\
 - Status: approved
 - From: kuro
 - To: b
-- Reviewer: rita
+- Reviewer: {reviewer}
 - Reasoning: {refs}
 
 ## Task
@@ -88,14 +88,14 @@ def test_more_than_a_handoff_holds_is_refused(baton: Baton, fresh: Fresh) -> Non
 
 
 @pytest.mark.served
-def test_a_return_brings_the_reasoning_behind_the_result(baton: Baton, fresh: Fresh) -> None:
+def test_a_return_brings_the_reasoning_behind_the_result(baton: Baton, fresh: Fresh, rob: str) -> None:
     ref, result = reason(baton, fresh("r")), reason(baton, own := fresh("r"))
-    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", ref)
-    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
+    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reviewer", rob, "--reasoning", ref)
+    baton("handoff", "approve", name, "--as", rob, *baton.as_read(name))
     baton("handoff", "claim", name, "--as", "b")
     baton("handoff", "complete", name, "--reasoning", own, "--as", "b")
     assert (refs_of(baton, name), refs_of(baton, name, "result_refs")) == ([ref], [result])
-    (waiting,) = [one for one in baton.data("next", "--as", "rita")["items"] if one["id"] == name]
+    (waiting,) = baton.data("next", "--as", rob)["items"]
     assert waiting["reasoning_refs"] == [result, ref]
 
 
@@ -119,10 +119,10 @@ def reason_about_code(baton: Baton, name: str) -> None:
 
 
 def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_changes(
-    baton: Baton, fresh: Fresh, work_tree: Path
+    baton: Baton, fresh: Fresh, work_tree: Path, carl: str
 ) -> None:
     reason_about_code(baton, own := fresh("r"))
-    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
+    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--to", carl, "--reasoning", own)
     baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
     entries = []
     for text, stand in [(CODE, 3), (CHANGED, 1), (CODE, 3), (CHANGED, 1), (CODE, 3)]:
@@ -137,14 +137,14 @@ def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_c
         )
         line = f"; {stand} of 3 stand, {word} by rita just now; {may}\n"
         brief = f"│ CONCLUSION: Compare the age in {own}"
-        for reads in (["next", "--as", "b"], ["handoff", "show", name]):
+        for reads in (["next", "--as", carl], ["handoff", "show", name]):
             said = baton(*reads)
             assert line in said
             assert brief in said
-        action = baton.data("snapshot", "receive", own, "--as", "b")["action"]
+        action = baton.data("snapshot", "receive", own, "--as", carl)["action"]
         assert action == ("act" if stand == 3 else "human_review_required")
     assert len(set(entries)) == 5
-    primed = baton("prime", "--as", "b", "--budget", 4000)
+    primed = baton("prime", "--as", carl, "--budget", 4000)
     assert f"its reasoning: {baton.data('reasoning', 'show', own)['ref'][7:19]} by a, fidelity " in primed
     block = primed.partition("### The reasoning behind what waits")[2]
     assert f"CONCLUSION: Compare the age in {own}" in block.partition("</others>")[0].partition("<others ")[2]
@@ -163,17 +163,18 @@ def test_what_a_human_answered_is_read_with_the_handoff(baton: Baton, fresh: Fre
     assert "; ask a human before acting on it\n" in baton("handoff", "show", name, "--as", "a")
 
 
-def test_a_file_may_name_what_is_not_here_and_is_shown_all_the_same(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+def test_a_file_may_name_what_is_not_here_and_is_shown_all_the_same(
+    baton: Baton, fresh: Fresh, rob: str, tmp_path: Path
+) -> None:
     ref = reason(baton, fresh("r"))
     path = tmp_path / f"{fresh('h')}.md"
-    path.write_bytes(
-        b"\xef\xbb\xbf" + FILE.format(refs=f"{ELSEWHERE}, \x1b[2Jjwt, {ref}").replace("\n", "\r\n").encode()
-    )
+    text = FILE.format(reviewer=rob, refs=f"{ELSEWHERE}, \x1b[2Jjwt, {ref}")
+    path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     baton("handoff", "import", path, "--as", "a")
     said = baton("handoff", "show", path.stem)
     gone = "no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
     assert f"Reasoning 000000000000: {gone}\n" in said
     assert f"Reasoning {ref[7:19]} by a, fidelity " in said
-    assert baton("next", "--as", "rita").count(gone) >= 1
+    assert gone in baton("next", "--as", rob)
     assert refs_of(baton, path.stem) == [ELSEWHERE, ref]
     assert baton("handoff", "render", path.stem).encode() == path.read_bytes()

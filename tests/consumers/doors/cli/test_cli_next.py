@@ -15,22 +15,6 @@ if TYPE_CHECKING:
     Fresh = Callable[[str], str]
 
 
-@pytest.fixture
-def carl(baton: Baton, fresh: Fresh) -> str:
-    """A receiver of this test's own."""
-    name = fresh("carl")
-    baton("agent", "add", name, "--as", "ada")
-    return name
-
-
-@pytest.fixture
-def rob(baton: Baton, fresh: Fresh) -> str:
-    """A reviewer of this test's own, who is no human and has no reviews."""
-    name = fresh("rob")
-    baton("agent", "add", name, "--role", "reviewer", "--unprotected", "--as", "ada")
-    return name
-
-
 def only(baton: Baton, agent: str) -> dict[str, Any]:
     """Return the one item that waits for an agent."""
     (item,) = baton.data("next", "--as", agent)["items"]
