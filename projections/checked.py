@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -48,9 +48,15 @@ _VIEWS: Final = {
     "validations": ("reasoning", "validations"),
 }
 _QUEUE: Final = "handoffs.next"
+# What of those answers is used here: the rows of a list, and what waits: kind, id, agent.
+_Link: TypeAlias = dict[str, Any]
+_Named: TypeAlias = tuple[Literal["handoff", "review"], str, str]
 # Which argument names a thing of what sort; an ``id`` one of the family's own.
 _NAMES: Final = {"ref": "reasoning", "have": "reasoning", "reasoning_ref": "reasoning"}
 _SORTS: Final = {"handoffs": "handoff", "reasoning": "reasoning", "reviews": "review", "snapshots": "snapshot"}
+
+
+T = TypeVar("T")
 
 
 def answer_checked(client: Client, query: str, arguments: dict[str, Any]) -> Answer:
@@ -97,13 +103,14 @@ class _Question:
             answer = marked(moment, query, found.run(moment, msgspec.convert(arguments, found.arguments)))
         if listed := _LISTED.get(query):
             seen = self._client.view(query, arguments)
-            answer |= {of: seen[of] for of in listed}
+            answer |= _formed({of: seen.get(of) for of in listed}, dict[str, list[_Link]])
         return answer | {"as_of": self._as_of()}
 
     def queue(self, found: Query, arguments: dict[str, Any]) -> Answer:
         """Return the page of what waits that a view names, as far as the signed entries of each agree."""
         page = self._client.view(_QUEUE, arguments)
-        named = [(item["kind"], item["id"], item["agent"]) for item in page["items"]]
+        total, rows = _formed([page.get("total"), page.get("items")], tuple[int, list[_Link]])
+        named = _formed([[item.get(of) for of in ("kind", "id", "agent")] for item in rows], list[_Named])
         if not named:
             return page
         for sort, name, _ in named:
@@ -123,7 +130,7 @@ class _Question:
             waiting = {(item["kind"], item["id"], item["agent"]): item for item in items}
         kept = [waiting[name] for name in named if name in waiting]
         as_of = {name: value for name, value in self._as_of().items() if name not in ("entries", "ends")}
-        return page | {"items": kept, "total": page["total"] - len(named) + len(kept), "as_of": as_of}
+        return page | {"items": kept, "total": total - len(named) + len(kept), "as_of": as_of}
 
     @contextmanager
     def _folded(self, names: Iterable[str], agents: Collection[str] = ()) -> Iterator[Moment]:
@@ -227,3 +234,10 @@ class _Question:
             "ignored": msgspec.to_builtins([one for stream in read for one in stream.ignored]),
             "ends": first.ends or None,
         }
+
+
+def _formed(value: Any, form: type[T]) -> T:
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        raise unproven(f"a view answers otherwise than it was asked ({error})") from error

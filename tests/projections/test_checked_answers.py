@@ -153,3 +153,17 @@ def test_nothing_waits_that_its_entries_do_not_say(
     assert shown["total"] == 99 - 1 - len(elsewhere)
     monkeypatch.setattr(client, "view", lambda *_: {"items": [invented], "total": 1, "next": None})
     assert ask(client, "handoffs.next", {})["items"] == []
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"items": None, "total": 1}, {"items": [{"kind": "agent", "id": "x", "agent": "y"}], "total": 1}]
+)
+def test_view_that_answers_in_another_form_is_not_believed(
+    ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object]
+) -> None:
+    ledger.hand_over("h")
+    monkeypatch.setattr(client, "view", lambda *_: answer)
+    for query, arguments in (("handoffs.next", {}), ("handoffs.show", {"id": "h"})):
+        with pytest.raises(Corrupted, match="a view answers otherwise") as refused:
+            ask(client, query, arguments)
+        assert refused.value.code == "VERIFICATION_FAILED"
