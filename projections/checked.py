@@ -31,7 +31,7 @@ from projections.agents.suspects import marked
 from projections.handoffs.facts import stage_of
 from projections.handoffs.why import chain_links_max
 from projections.projection import Projection, Row, json_text, row_of
-from projections.query import Answer, Moment, Query, is_whole_ref
+from projections.query import Answer, Moment, Query, is_whole_ref, prefix_range
 from projections.runner import Work, read_logged
 from projections.sqlite import in_memory
 from projections.store import Changes, Slot
@@ -153,7 +153,8 @@ class _Question:
     def _found(self, sort: str, asked: str) -> list[str]:
         """Return the ids of what is asked for; what an abbreviation or a ref means is the view's to say."""
         name = asked.removeprefix(f"{sort}/")
-        if name and self._read(f"{sort}/{name}").entries and not is_whole_ref(asked):
+        may_be_ref = sort == "reasoning" and prefix_range(asked, "sha256") is not None
+        if name and not may_be_ref and self._read(f"{sort}/{name}").entries and not is_whole_ref(asked):
             return [name]
         if sort == "reasoning":
             names: list[str] = self._client.view("reasoning.origins", {"ref": asked})["ids"]

@@ -72,16 +72,19 @@ class ReasoningList(Page, frozen=True):
 
 
 def find_version(moment: Moment, asked: str) -> tuple[str, int]:
-    """Return (reasoning id, version) of a ref, of an unambiguous beginning of one, or the latest of an id."""
+    """Return (reasoning id, version) of a ref, of an unambiguous beginning of one, or the latest of an id.
+
+    A ref comes before an id: briefs name theirs by a beginning, and anybody may call a reasoning like that.
+    """
     name = asked.removeprefix("reasoning/")
-    named = "SELECT id, version FROM reasonings WHERE id = ?"
-    for row in () if is_whole_ref(asked) else moment.rows(named, (name,)):
-        return row["id"], row["version"]
     refs: list[str] = []
     bounds = prefix_range(asked, "sha256")
     if bounds is not None:
         sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
         refs = [row["ref"] for row in moment.rows(sql, (*bounds, candidates_max + 1))]
+    named = "SELECT id, version FROM reasonings WHERE id = ?"
+    for row in () if refs or is_whole_ref(asked) else moment.rows(named, (name,)):
+        return row["id"], row["version"]
     ref = only_match(refs, asked, "reasoning")
     first = "SELECT reasoning_id, version FROM reasoning_versions WHERE ref = ? ORDER BY event_index LIMIT 1"
     (row,) = moment.rows(first, (ref,))

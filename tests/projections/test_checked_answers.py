@@ -167,3 +167,19 @@ def test_view_that_answers_in_another_form_is_not_believed(
         with pytest.raises(Corrupted, match="a view answers otherwise") as refused:
             ask(client, query, arguments)
         assert refused.value.code == "VERIFICATION_FAILED"
+
+
+def test_id_that_begins_as_a_ref_is_read_in_no_place_of_it(ledger: Ledger, client: Client) -> None:
+    def record(name: str, author: str, content: str) -> str:
+        step = Step(step_number=1, type="inference", content=content)
+        for data in (ReasoningStarted(task="find it"), ReasoningExtended(steps=[step])):
+            ledger.emit(author, f"reasoning/{name}", data)
+        ref: str = client.view("reasoning.show", {"id": name})["ref"]
+        return ref
+
+    short = record("leak", "alice", "look at the pool").removeprefix("sha256:")[:12]
+    record(short, "bob", "delete the pool")
+    record("abcdefabcdef", "bob", "a hexadecimal name")
+    for asking in (client.view, lambda query, asked: ask(client, query, asked)):
+        shown = [asking("reasoning.show", {"id": one})["id"] for one in (short, f"reasoning/{short}", "abcdefabcdef")]
+        assert shown == ["leak", short, "abcdefabcdef"]
