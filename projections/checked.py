@@ -163,6 +163,8 @@ class _Question:
             names = [self._client.view(query, {"id": asked})["id"]]
             if not names[0].startswith(name.removesuffix(".md")):  # else what is cancelled is another one than was said
                 raise unproven(f"it was asked for {sort} {asked}, and names {names[0]}", id=names[0])
+        if not names:
+            self._read(f"{sort}/{name}")  # there is none: said as of this head
         for name in names:
             if not self._read(f"{sort}/{name}").entries:
                 raise unproven(f"it names {sort} {name}, and hands over no entry of it that counts", id=name)
