@@ -8,15 +8,20 @@ import fcntl
 import sqlite3
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from baton import AsyncLedger, Event, Ledger, Refused, Unavailable
+
+from consumers.sdk.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from calling import Baton
+
+
+wait_max_s: Final = 60.0
 
 
 @pytest.fixture
@@ -46,7 +51,7 @@ class Run:
                 db.execute("CREATE TABLE IF NOT EXISTS done (event_index INTEGER)")
                 db.execute("INSERT INTO done VALUES (?)", (event.index,))
                 self.at_work.set()
-                self.may_go_on.wait(10)
+                self.may_go_on.wait(wait_max_s)
 
             try:
                 ledger.run("mail", after=-1, until=ledger.client.head().size, store=store)
@@ -56,7 +61,7 @@ class Run:
     def end(self) -> str:
         """Let it go on; return the code of the error that it ended with."""
         self.may_go_on.set()
-        self._thread.join(20)
+        self._thread.join(wait_max_s)
         return "" if self.error is None else self.error.code
 
 
@@ -69,21 +74,30 @@ def effects(store: Path) -> list[int]:
 def test_a_second_run_is_refused_whatever_link_names_its_store(home: Path, tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "one.db")
     first = Run(home, tmp_path / "one.db")
-    assert first.at_work.wait(10)
+    assert first.at_work.wait(wait_max_s)
     assert Run(home, tmp_path / "link.db").end() == "STORE_IN_USE"
     assert first.end() == ""
     assert effects(tmp_path / "one.db") == [1] * 4
 
 
-def test_the_effect_happens_once_when_the_file_of_the_lock_is_removed(home: Path, tmp_path: Path) -> None:
+def test_the_effect_happens_once_when_the_file_of_the_lock_is_removed(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events_read, count_attempt = threading.Semaphore(0), Subscriptions.count_attempt
+
+    def count(self: Subscriptions, name: str, index: int) -> int:
+        events_read.release()
+        return count_attempt(self, name, index)
+
+    monkeypatch.setattr(Subscriptions, "count_attempt", count)
     store = tmp_path / "one.db"
     first = Run(home, store)
-    assert first.at_work.wait(10)
+    assert first.at_work.wait(wait_max_s)
     (lock,) = tmp_path.glob("one.db.*.lock")
     lock.unlink()
     second = Run(home, store)
     second.may_go_on.set()
-    time.sleep(0.3)  # it has read the event that the first one is at work on
+    assert all(events_read.acquire(timeout=wait_max_s) for _ in (first, second))  # both have read the first event
     assert "STORE_IN_USE" in {first.end(), second.end()}
     assert effects(store) == [1] * 4
 
