@@ -283,7 +283,9 @@ def _elsewhere(
     places = {
         number: text
         for number, text in texts
-        if len(text) <= line_max_chars and (digest_of(text) == known if known else stands(evidence.text, text))
+        if len(text) <= line_max_chars
+        and (not known or digest_of(text) == known)
+        and (evidence.form != "text" or stands(evidence.text, text))  # else a digest would vouch for any quote
     }
     if not places:
         return status, f"{note}, nor anywhere in the file", digest

@@ -9,7 +9,7 @@ from trees_for_tests import commit, git
 
 from consumers.reasoning.validator import reads as reads_module
 from consumers.reasoning.validator.evidence import check_evidence
-from consumers.reasoning.validator.reads import Reads
+from consumers.reasoning.validator.reads import Reads, digest_of
 from consumers.reasoning.validator.trees import open_tree, work_tree
 
 
@@ -26,6 +26,12 @@ def test_work_tree_that_a_repository_names_elsewhere_is_none(tmp_path: Path) -> 
 def test_what_names_no_commit_to_others_is_no_revision(tmp_path: Path, revision: str) -> None:
     commit(tmp_path, {"a.py": "x = 1\n"})
     assert check_evidence(f"{revision}:a.py:1", Reads(open_tree(tmp_path))).status == "gone"
+
+
+def test_digest_of_another_line_vouches_for_no_quote(tmp_path: Path) -> None:
+    commit(tmp_path, {"a.py": "import os, and more\nx = 1\n"})
+    check = check_evidence("a.py:2:hashed", Reads(open_tree(tmp_path)), cited=digest_of("import os, and more"))
+    assert check.status == "line_changed"
 
 
 def test_searches_for_moved_text_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
