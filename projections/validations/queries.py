@@ -121,7 +121,9 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     is_sure = is_whole and row["suspect"] is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
     stand = f"{counts.evidence_ok} of {counts.evidence} stand" if counts.evidence else "no evidence"
-    if missing:
+    if counts.assumptions_settled:
+        stand += f", {counts.assumptions_settled} settled by its author"
+    if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
     if row["suspect"] is not None:
         stand += f", signed with a key that entry {row['suspect']} says is compromised"

@@ -70,7 +70,8 @@ def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Baton) -> None:
     alone(*emit, "b")
     assert [alone.data("reasoning", "show", name)["verdict"]["latest"] for name in ("of-a", "of-b", ref)] == [None] * 3
     alone(*emit, "c")
-    assert alone.data("reasoning", "show", "of-a")["verdict"]["outcome"] == "passed"
+    verdict = alone.data("reasoning", "show", "of-a")["verdict"]
+    assert (verdict["outcome"], verdict["latest"]["counted"]) == ("passed", "1 of 1 stand, 1 settled by its author")
     assert "and 1 more\n" in alone("reasoning", "validations", "of-a", "--author", "c")
     alone("key", "compromised", "c", "--since", alone.size() - 1)
     verdict = alone.data("reasoning", "show", "of-a")["verdict"]
