@@ -63,7 +63,8 @@ def concluding_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
         return [step for step in stated if step in typed] or typed or stated
     used = {number for rests_on in memory.dependencies.values() for number in rests_on}
     sinks = [step for step in memory.steps if step.step_number in memory.dependencies.keys() - used]
-    return sinks or memory.steps[-1:]
+    # An assumption is mostly recorded last, and is no conclusion.
+    return sinks or [step for step in memory.steps if step.type != "assumption"][-1:] or memory.steps[-1:]
 
 
 def critical_numbers(memory: ReasoningMemory) -> set[int]:

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.briefs.anchors import anchors, evidence_place
-from projections.briefs.critical import critical_numbers, critical_units
+from projections.briefs.critical import concluding_steps, critical_numbers, critical_units
 from projections.briefs.fidelity import BRIEF_MAX, WEIGHTS, band_of, combine, measure
 from projections.briefs.index import index_graph
 from projections.briefs.text import clauses, content_of, content_words, count_sentences, one_line, words
 from projections.briefs.vetoes import negation_scopes
-from projections.reasoning.memory import ReasoningMemory
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 GRAPHS = [audit_graph(), chain(9), chain(30), graph(CHINESE)]
 LATIN_GRAPHS = GRAPHS[:3]
@@ -72,6 +72,14 @@ def test_limitation_that_contradicts_an_assumption_is_a_fact_of_its_own() -> Non
 
 def test_graph_without_dependencies_gives_no_ground_to_drop_a_step() -> None:
     assert critical_numbers(graph(audit_json() | {"dependencies": {}})) == set(range(1, 13))
+
+
+def test_last_step_that_is_no_assumption_concludes_where_nothing_says_which() -> None:
+    kinds = ("observation", "inference", "assumption")
+    steps = [ReasoningStep(number, kind, f"Step {number}") for number, kind in enumerate(kinds, 1)]
+    for some, concluding in ((steps, 2), (steps[2:], 3)):
+        memory = ReasoningMemory("", "", "t", "So", some)
+        assert [step.step_number for step in concluding_steps(memory)] == [concluding]
 
 
 def test_conclusion_that_names_no_premise_makes_every_inference_critical() -> None:
