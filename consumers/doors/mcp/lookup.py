@@ -121,14 +121,16 @@ class LookupTools:
         asked = TransferLevel.FULL if at is not None or have is not None else level and TransferLevel(level)
         # By its ref: a snapshot may bear any id, and is meant only where it is called one.
         subject = ref if ref.startswith("snapshot/") else fetch(view, ref).ref
-        decision = act_on(view, subject, asker=self._ledger.agent, level=asked or None)
+        decide = partial(act_on, view, subject, asker=self._ledger.agent)
+        decision = decide(level=asked or None)
         ref = decision.snapshot.reasoning_ref or ""
         if not ref:
             raise Refused("NOT_FOUND", f"{subject} holds no reasoning: `baton snapshot show` prints it", asked=subject)
         sent, gate = TransferLevel(decision.level), decision.gate
         found = receive_brief(view, ref, sent, budget=budget, memory=decision.graph)
         fidelity = found.brief.fidelity.value
-        if budget is not None:
+        if budget is not None:  # decided by what is sent, which may be far less than the level's own
+            decision = decide(level=sent, fidelity=fidelity)
             gate = check_level(sent, {**decision.snapshot.fidelities, sent: fidelity}, found.verdict)
         answer = fields_of(found, decision, with_prompt=not at and have is None) | {"others": self._ledger.others()}
         answer["gate"] = msgspec.to_builtins(gate)

@@ -126,11 +126,13 @@ def act_on(
     task: str | None = None,
     vectors: Mapping[str, float | None] | None = None,
     tree: Tree | None = None,
+    fidelity: float | None = None,
 ) -> Decision:
     """Return the decision on a snapshot as it was taken or received (or its id, or the id or ref of a reasoning).
 
     Without a ``level`` the lowest that passes its gate is sent. ``task`` is what the receiver is about to do;
-    ``vectors`` replace those of the snapshot; with a ``tree`` the receiver also validates the fetched graph itself.
+    ``vectors`` replace those of the snapshot; with a ``tree`` the receiver also validates the fetched graph itself;
+    ``fidelity`` is that of what he was sent, where it is not what the snapshot has for the level.
     ``author`` signs the request for a human, if it comes to that; by the name of the ``asker`` alone an earlier request
     and its answer are found, and nothing is signed.
 
@@ -146,7 +148,7 @@ def act_on(
     is_imported = _is_imported(view, snapshot)
     answer = should_fetch_full_reasoning(
         snapshot,
-        fidelity=_fidelity_at(snapshot, sent),
+        fidelity=_fidelity_at(snapshot, sent) if fidelity is None else fidelity,
         domain=_riskier_domain(view, snapshot),
         vectors=vectors,
         evidence_refs=_evidence_of(snapshot),

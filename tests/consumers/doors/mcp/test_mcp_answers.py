@@ -94,6 +94,9 @@ def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(own_home: Path) -> No
         assert delta["graph"]["chars"] < len(whole) / 10
         brief = (await call("fetch_reasoning", ref="why", level="standard", budget=120)).data
         assert brief["tokens"] <= 120
+        tiny = (await call("fetch_reasoning", ref="why", level="standard", budget=12)).data
+        assert tiny["reasons"]["text"][0] == f"The fidelity is {tiny['fidelity']:.2f}, below 0.75."
+        assert (tiny["gate"]["gate"], tiny["may_act"]) == ("failed", False)
 
     call_tools(own_home, work)
 
