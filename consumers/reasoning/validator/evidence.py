@@ -124,7 +124,7 @@ def check_evidence(
     possible = parse_evidence(reference)
     shown = cut(reference)
     if not possible:
-        return EvidenceCheck(step, shown, "malformed", f"A reference is {FORMS}")
+        return EvidenceCheck(step, shown, "malformed", f"{_misread(reference)}A reference is {FORMS}")
     if possible[0].form == "url":
         return EvidenceCheck(step, shown, "not_checked", "A URL is not fetched")
     if possible[0].form == "ref":
@@ -206,6 +206,17 @@ def stands(text: str, line: str) -> bool:
 def cut(text: str, limit: int = excerpt_max_chars) -> str:
     """Return a text of at most so many characters that an event can hold; what was cut or unsayable is marked."""
     return cut_to_chars(_SURROGATES.sub("�", text[: limit + 1]), limit)
+
+
+def _misread(reference: str) -> str:
+    """Return what is wrong with a reference that nearly has a form."""
+    for at in islice(_LINE.finditer(reference), readings_max):
+        first, last = int(at[1]), int(at[2] or at[1])
+        if last < first:
+            return f"The range {first}-{last} runs backwards. "
+        if last >= first + lines_cited_max:
+            return f"The range {first}-{last} has more than {lines_cited_max} lines. "
+    return ""
 
 
 def _read(path: str, line: int, end: int, rest: str) -> Evidence | None:

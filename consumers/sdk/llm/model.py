@@ -241,7 +241,7 @@ def configured_client(actions: Actions) -> LlmClient | None:
     try:
         settings = msgspec.convert(actions.llm, LlmSettings)
     except msgspec.ValidationError as error:
-        raise Refused("INVALID_FIELD", f"config.toml, [llm]: {error}") from error
+        raise Refused("INVALID_FIELD", f"config.toml, [llm]: {error}: deploy/README.md has its settings") from error
     return LlmClient(read_endpoint(settings, environment_variable))
 
 

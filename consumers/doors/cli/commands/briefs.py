@@ -73,6 +73,8 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
         if data["rule_fired"]:
             why = clean(data["rule_fired"]["reason"])
             to_do = "validate" if received.brief.whole_graph else "fetch"
+            if data["verdict"]["outcome"] == "failed":
+                to_do = "ask a human about"  # as a snapshot's gate does
             click.echo(f"-- {to_do} the whole graph before acting: {why}", err=True)
         click.echo(f"-- the whole graph: `baton reasoning fetch {data['reasoning_ref']}`", err=True)
 
@@ -219,17 +221,23 @@ def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:
     if not done.report.passed:
         if not app.as_json:
             for issue in done.report.issues[:issues_shown_max]:
-                click.echo(clean(f"step {issue.step or '-'}: {issue.code}: {issue.message}"), err=True)
-        raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {said}", report=data)
+                click.echo(_issue_line(issue.step, issue.code, issue.message), err=True)
+        many = f"{counts['issues']} issue{'s' * (counts['issues'] > 1)}"
+        raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {many}; {said}", report=data)
 
     def text() -> None:
         click.echo(f"{done.reasoning_id} passes: {said}, {counts['inferences_sound']} inferences are sound (structure)")
         for inference in (check for check in done.report.inferences if check.opinion is not None):
             click.echo(clean(f"inference, step {inference.step}: judged: {inference.opinion}: {inference.reason}"))
         for check in done.report.assumptions:
-            click.echo(clean(f"assumption, step {check.step}: {check.status}: {check.text} {check.method}".rstrip()))
+            how = f" (check: {check.method})" if check.method else ""
+            click.echo(clean(f"assumption, step {check.step}: {check.status.replace('_', ' ')}: {check.text}{how}"))
 
     app.show("validation", data, text)
+
+
+def _issue_line(step: int | None, code: str, message: str) -> str:
+    return clean(f"{'the graph' if step is None else f'step {step}'}: {code}: {message}")
 
 
 @click.command(cls=Command)
@@ -241,13 +249,15 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
     answer = app.query("validations.list", ref=ref, author=author, limit=limit, after=cursor)
 
     def text() -> None:
+        if not answer["total"]:
+            click.echo("no report: `baton reasoning validate ID --as REVIEWER` makes one")
         for one in answer["validations"]:
             counts, tree = one["data"]["counts"], one["commit_id"][:commit_digits] or one["tree"]
             said = f"{one['event_index']}  {when(one['accepted_ms'])}  {'passed' if one['passed'] else 'FAILED'}"
             said += f"  {counts['evidence_ok']} of {counts['evidence']} stand  by {one['author']}"
             click.echo(f"{said}  tree: {tree}  {one['reasoning_ref'][:19]}…")
             for issue in one["data"]["issues"]:
-                click.echo(clean(f"    step {issue['step'] or '-'}: {issue['code']}: {issue['message']}"))
+                click.echo("    " + _issue_line(issue.get("step"), issue["code"], issue["message"]))
             if (more := counts["issues"] - len(one["data"]["issues"])) > 0:
                 click.echo(f"    and {more} more" + (f" (blob {whole})" if (whole := one["data"].get("whole")) else ""))
 
