@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ PARTIES = ("--to", "b", "--reviewer", "rita", "--title", "Expire tokens", "--as"
 ELSEWHERE = "sha256:" + "0" * 64
 CODE: Final = "def check(token):\n    entry = CACHE.get(token)\n    return entry\n\nTTL = 3600\n"
 CHANGED: Final = CODE.replace("CACHE.get", "STORE.find").replace("return entry", "return fresh(entry)")
+AGE: Final = r"(just now|\d+ min ago)"
 FILE: Final = """\
 # Handoff: Expire tokens
 
@@ -135,11 +137,11 @@ def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_c
         word, may = (
             ("validated", "act on the brief") if stand == 3 else ("found wrong", "ask a human before acting on it")
         )
-        line = f"; {stand} of 3 stand, {word} by rita just now; {may}\n"
+        line = rf"; {stand} of 3 stand, {word} by rita {AGE}; {may}\n"
         brief = f"│ CONCLUSION: Compare the age in {own}"
         for reads in (["next", "--as", carl], ["handoff", "show", name]):
             said = baton(*reads)
-            assert line in said
+            assert re.search(line, said)
             assert brief in said
         action = baton.data("snapshot", "receive", own, "--as", carl)["action"]
         assert action == ("act" if stand == 3 else "human_review_required")

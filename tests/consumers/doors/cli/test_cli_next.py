@@ -49,9 +49,10 @@ def test_text_shows_action_why_and_command(baton: Baton, fresh: Fresh, carl: str
 
 def test_everybody_is_listed_agent_by_agent(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
     baton("handoff", "create", "--id", fresh("all"), "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
-    everybody = baton.data("next", "--limit", 500)["items"]
-    assert [one["agent"] for one in everybody] == sorted(one["agent"] for one in everybody)
-    assert baton.data("next", "--all", "--as", "a", "--limit", 500)["items"] == everybody
+    items, same = (baton.data(*words, "--limit", 500)["items"] for words in (["next"], ["next", "--all", "--as", "a"]))
+    assert [one["agent"] for one in items] == sorted(one["agent"] for one in items)
+    # Other tests' reasonings stand here too, and how long ago they were validated: that changes from call to call.
+    assert [{**one, "reasoning": []} for one in same] == [{**one, "reasoning": []} for one in items]
     assert rob in baton("next", "--limit", 500).splitlines()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,7 +64,7 @@ def test_receiver_reads_the_reasoning_with_the_state_of_its_evidence(own_home: P
     async def receive(call: Caller) -> None:
         (item,) = (await call("handoff_next")).data["items"]
         ground, unknown = item["reasoning"]
-        assert "3 of 3 stand, validated by critic just now; act on the brief" in ground["said"]
+        assert re.search(r"3 of 3 stand, validated by critic (just now|\d+ min ago); act on the brief", ground["said"])
         assert (ground["action"], ground["words"]["author"]) == ("act", "alice")
         assert "CONCLUSION: Compare the age with TTL" in ground["words"]["text"]
         assert unknown.keys() == {"reasoning_ref", "said", "action"}
