@@ -68,18 +68,24 @@ def append_until_ended(ledger: Ledger, run: str, appends: int, share: float) -> 
 
 
 def contest(ledger: Ledger, run: str, handoffs: int) -> None:
-    """Claim every handoff, with findings in between; print each claim's outcome."""
+    """Claim every handoff, with findings in between, each run from its own end; print each claim's outcome.
+
+    After the first one it waits for another line, so that every run has won a claim before any contests them.
+    """
     stream = f"session/{run}"
     ledger.emit("bob", stream, SessionStarted())
     say("ready")
     sys.stdin.readline()
-    for number in range(handoffs):
+    numbers = range(handoffs) if run == "1" else range(handoffs - 1, -1, -1)
+    for number in numbers:
         ledger.submit(ledger.sign("bob", *findings(stream, 1 + number % 5, 10 * number)))
         claim = HandoffClaimed(lease_seconds=1000 + int(run))  # another event than the other process's
         try:
             say("claimed", number, ledger.emit("bob", f"handoff/c{number}", claim).index)
         except Refused as refusal:
             say("refused", number, refusal.code)
+        if number == numbers[0]:
+            sys.stdin.readline()
 
 
 if __name__ == "__main__":
