@@ -195,10 +195,10 @@ def test_what_baton_writes_is_never_taken_for_a_secret() -> None:
         assert secrets.scan(text) is None, text[:100]
 
 
-KEY_SEEDS = st.binary(min_size=1, max_size=16)
+KEY_STARTS = st.binary(min_size=1, max_size=16)
 
 
-@given(KEY_SEEDS)
+@given(KEY_STARTS)
 @settings(max_examples=300)
 def test_refs_keys_signatures_and_ids_never_match(seed: bytes) -> None:
     digest = blake3(seed)
