@@ -274,7 +274,7 @@ class _Run:
         version, life, ids = (self._version, self.state, self._ids) if is_own else (entry.stream_version - 1, None, {})
         ledger = self.ledger if index else None
         state = Layer(Before(self._authority, index, ledger, body.stream, version, life, ids))
-        judged = decide_again(index, candidate, entry, state, entry.accepted_ms)
+        judged = decide_again(index, candidate, entry, Layer(state), entry.accepted_ms)
         if judged.misplaced is not None:
             raise unproven(f"entry {index}: {judged.misplaced.message}: one before it was left out", index=index)
         if index == 0 and (judged.event is None or state.ledger != self.ledger):

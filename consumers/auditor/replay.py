@@ -91,6 +91,7 @@ class Replay:
     def feed(self, entries: Sequence[bytes | None], *, damaged: Collection[int] = ()) -> None:
         """Replay the next entries; None stands for one that could not be read (whoever read it reports that)."""
         chunk = Layer(self.state)
+        layer = Layer(chunk)
         leaves: list[bytes] = []
         for index, data in enumerate(entries, self.size):
             if data is None:
@@ -98,7 +99,7 @@ class Replay:
                 self.frontier = None
             else:
                 leaves.append(leaf_hash(data))
-                self._replay(index, data, chunk, is_damaged=index in damaged)
+                self._replay(index, data, layer, is_damaged=index in damaged)
             chunk.size = index + 1
         self.state.take(chunk)
         self._grow(leaves)
@@ -143,7 +144,7 @@ class Replay:
         self._batches.lose(index)
         self.lost_from = index if self.lost_from is None else self.lost_from
 
-    def _replay(self, index: int, data: bytes, chunk: Layer, *, is_damaged: bool) -> None:
+    def _replay(self, index: int, data: bytes, layer: Layer, *, is_damaged: bool) -> None:
         try:
             entry = decode_entry(data)
         except Refused as refusal:
@@ -171,9 +172,9 @@ class Replay:
             return
         if not is_damaged:
             self._clock.check(index, entry.accepted_ms, content)
-        self._decide(index, Candidate(body, content, event_id(signed), entry.body), entry, chunk)
+        self._decide(index, Candidate(body, content, event_id(signed), entry.body), entry, layer)
 
-    def _decide(self, index: int, candidate: Candidate, entry: Entry, chunk: Layer) -> None:
+    def _decide(self, index: int, candidate: Candidate, entry: Entry, layer: Layer) -> None:
         body = candidate.body
         self.kinds[body.kind] += 1
         if index == 0:
@@ -184,7 +185,7 @@ class Replay:
         for cause in body.causes:
             if cause.startswith("blake3:") and not self.state.knows(cause):
                 self._findings.note(index, "NOT_FOUND", f"entry {index} follows from {cause}, which is not before it")
-        judged = decide_again(index, candidate, entry, chunk, self._clock.now)
+        judged = decide_again(index, candidate, entry, layer, self._clock.now)
         if judged.refused is not None:
             refusal = judged.refused
             self._report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")

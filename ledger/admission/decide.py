@@ -153,7 +153,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
     life = rule(event, layer, None if before is None else before.state)
-    _count(body, layer, event.index, life)
+    _count(body, layer, event.index, version, life)
     layer.indexes[body.stream, candidate.id] = event.index
     layer.signers[event.index] = key
     layer.size += 1
@@ -163,7 +163,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
 def count_refused(body: Body, layer: Layer, index: int) -> None:
     """Count an entry that a rule refuses: it stands in the log all the same, and changes nothing else."""
     before = layer.stream(body.stream)
-    _count(body, layer, index, None if before is None else before.state)
+    _count(body, layer, index, *((0, None) if before is None else (before.version, before.state)))
 
 
 def check_versions(entry: Entry, stream: str, layer: Layer) -> None:
@@ -187,9 +187,8 @@ def go_on_from(entry: Entry, stream: str, layer: Layer) -> None:
     layer.authority_version = entry.authority_version
 
 
-def _count(body: Body, layer: Layer, index: int, life: Life) -> None:
-    before = layer.stream(body.stream)
-    layer.put_stream(body.stream, StreamRecord(1 if before is None else before.version + 1, index, life))
+def _count(body: Body, layer: Layer, index: int, version: int, life: Life) -> None:
+    layer.put_stream(body.stream, StreamRecord(version + 1, index, life))
     if body.kind in AUTHORITY_KINDS:
         layer.authority_version += 1
 

@@ -73,12 +73,13 @@ class Follower:
         # What does not commit leaves a cache that may hold more than the log: it is not used again.
         self._cached_size = -1
         layer = Layer(base)
+        above = Layer(layer)
         pending = Pending(accepted_ms=0 if snapshot.head is None else snapshot.head.accepted_ms)
         for index, (data, entry, candidate) in enumerate(signed, snapshot.size):
             # A jump ahead is taken: a later entry, by which the root set it right, may not be among these yet.
             if entry.accepted_ms < pending.accepted_ms and not isinstance(candidate.data, ClockSet):
                 raise _unfit(index, "the ledger's clock goes back before it")
-            judged = decide_again(index, candidate, entry, layer, entry.accepted_ms)
+            judged = decide_again(index, candidate, entry, above, entry.accepted_ms)
             if (refusal := judged.refused or judged.misplaced) is not None:
                 raise _unfit(index, str(refusal)) from refusal
             pending.entries.append(data)

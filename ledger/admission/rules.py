@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=StreamState)
 
 _REVIEWING: Final = frozenset({"reviewer", "human"})
+_WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
 
 # The walk over dependencies that looks for a cycle; beyond it the handoff is refused, never half-checked.
 dependencies_walked_max: Final = 100_000
@@ -45,7 +46,7 @@ def check_working_role(agent: AgentRecord | None, name: str) -> None:
     Raises:
         Refused: ``NOT_AUTHORIZED``.
     """
-    if agent is None or not agent.roles & {"agent", "reviewer", "human", "service"}:
+    if agent is None or _WORKING.isdisjoint(agent.roles):
         raise Refused("NOT_AUTHORIZED", f"{name} has no role that works: grant it `agent`", name=name)
 
 

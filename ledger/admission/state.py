@@ -106,7 +106,7 @@ class Layer:
         return self.below.key_at(index) if key is None else key
 
     def merge_down(self) -> None:
-        """Let the layer below have what was decided here."""
+        """Let the layer below have what was decided here, and go on from there, knowing what was read and decided."""
         below = self.below
         assert isinstance(below, Layer)  # noqa: S101 - the base is written by the gate, never merged into
         below.records |= self.records
@@ -116,6 +116,19 @@ class Layer:
         below.ledger = self.ledger
         below.now_ms = self.now_ms
         below.authority_version = self.authority_version
+        self._below_records |= self.records
+        self._clear()
+
+    def forget(self) -> None:
+        """Go on as if nothing had been decided here since the last ``merge_down``."""
+        self.size, self.ledger, self.now_ms = self.below.size, self.below.ledger, self.below.now_ms
+        self.authority_version = self.below.authority_version
+        self._clear()
+
+    def _clear(self) -> None:
+        self.records.clear()
+        self.indexes.clear()
+        self.signers.clear()
 
     def stream(self, name: str) -> StreamRecord | None:
         """Return the record of a stream."""
