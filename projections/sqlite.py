@@ -137,12 +137,15 @@ class SqliteStore:
             self._reopen_if_replaced()
             self._db.execute(begin)
             try:
-                yield _Transaction(self._db)
+                yield self._begun(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _begun(self, db: sqlite3.Connection) -> _Transaction:
+        return _Transaction(db)
 
     def _reopen_if_replaced(self) -> None:
         try:
@@ -296,8 +299,9 @@ class _Transaction:
             return self._full_text_digest(table.name)
         order = ", ".join(f'"{column}"' for column in table.primary_key)
         hasher = blake3()
-        for row in self._db.execute(f'SELECT * FROM "{table.name}" ORDER BY {order}'):  # noqa: S608
-            hasher.update(_pack(row))
+        cursor = self._db.execute(f'SELECT * FROM "{table.name}" ORDER BY {order}')  # noqa: S608
+        while rows := cursor.fetchmany(rows_hashed):
+            hasher.update(b"".join(map(_pack, rows)))
         return hasher.hexdigest()
 
     def _full_text_digest(self, name: str) -> str:

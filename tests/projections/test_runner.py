@@ -324,3 +324,36 @@ def test_verify_names_the_table_that_was_changed(ledger: ViewLedger, open_store:
     db.close()
     found = verify_views(ledger.reads, store, VIEWS)
     assert [(one.view, one.table) for one in found] == [("handoffs", "handoffs")]
+
+
+def test_verify_names_a_row_of_an_event_that_was_changed_or_left_out(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
+    ledger.fill()
+    store = open_store()
+    Runner(ledger.reads, store, VIEWS).catch_up()
+    with sqlite3.connect(ledger.home.views) as db:
+        db.execute("UPDATE events SET author = 'mallory' WHERE event_index = 7")
+        db.execute("DELETE FROM handoff_log WHERE event_index = (SELECT max(event_index) FROM handoff_log)")
+    db.close()
+    found = verify_views(ledger.reads, store, VIEWS)
+    assert [(one.view, one.table) for one in found] == [("catalog", "events"), ("handoffs", "handoff_log")]
+
+
+def test_what_sqlite_gives_back_in_another_form_is_no_difference(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
+    ledger.emit("alice", "session/zero", session.SessionStarted(task="numbers"))
+    for impact in (b"-0.0", b"1", b"0.5"):
+        ledger.submit(ledger.sign_bytes("alice", finding_of(ledger, impact)))
+    store = open_store()
+    Runner(ledger.reads, store, VIEWS).catch_up()
+    with store.reading() as reading:
+        assert [row["impact"] for row in reading.rows("SELECT impact FROM findings")] == [0.0, 1.0, 0.5]
+    assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+def finding_of(ledger: ViewLedger, impact: bytes) -> bytes:
+    """Return the body of a finding whose impact is written so."""
+    return b"""{"at":"2026-02-12T10:00:00Z","author":"alice","causes":[],"data":{"finding":"f","impact":%b},\
+"kind":"finding.logged","ledger":"%b","stream":"session/zero"}""" % (impact, ledger.id.encode())
