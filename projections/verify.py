@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sqlite3
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 from blake3 import blake3
 
 from ledger.client import Client
+from ledger.errors import BatonError
+from ledger.local import LocalClient
 from projections.projection import Projection, Row, Table
-from projections.runner import Runner
+from projections.reader import Reader
+from projections.runner import Progress, Runner
 from projections.sqlite import SqliteStore, _Transaction
 from projections.store import Slot, Store
-from projections.views import ON_DEMAND
+from projections.views import ON_DEMAND, VIEWS
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from ledger.config import Settings
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -32,11 +42,17 @@ class Difference(msgspec.Struct, frozen=True):
     rebuilt: str
 
 
-def verify_views(client: Client, store: Store, views: Sequence[Projection[Any]]) -> list[Difference]:
+def verify_views(
+    client: Client,
+    store: Store,
+    views: Sequence[Projection[Any]],
+    *,
+    progress: Callable[[Progress], None] | None = None,
+) -> list[Difference]:
     """Return where the stored views differ from the log; empty when every view is right.
 
     Brings the views up to date first, then folds the same stretch of the log into a temporary store. A view that is
-    made on demand, and was not asked for yet, is not made in order to be verified.
+    made on demand, and was not asked for yet, is not made in order to be verified. ``progress`` is of the second fold.
 
     Raises:
         Unavailable: the log or the store cannot be used.
@@ -53,7 +69,7 @@ def verify_views(client: Client, store: Store, views: Sequence[Projection[Any]])
         tempfile.TemporaryDirectory(prefix="baton-verify-") as folder,
         contextlib.closing(_Rebuilt(Path(folder) / "views.db", ledger=client.ledger)) as fresh,
     ):
-        Runner(client, fresh, views, until=size).catch_up()
+        Runner(client, fresh, views, until=size).catch_up(progress=progress)
         with fresh.reading() as reading:
             rebuilt = {view.name: reading.table_digests(view) for view in views}
     return [
@@ -62,6 +78,29 @@ def verify_views(client: Client, store: Store, views: Sequence[Projection[Any]])
         for table, digest in digests.items()
         if digest != rebuilt[view][table]
     ]
+
+
+def compare(client: Client, settings: Settings, progress: Callable[[int], None]) -> list[Difference]:
+    """Return where the views in the ledger's folder differ from the log; ``progress`` takes how much was folded.
+
+    Raises as ``verify_views``.
+    """
+    with Reader(client, settings) as reader:
+        return verify_views(client, reader.store, VIEWS, progress=lambda done: progress(done.position))
+
+
+def compare_beside(settings: Settings, answers: Connection) -> None:
+    """Compare in a process of its own: send how much was folded, again and again, then the differences or the error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts the audit, stops the process that waits for this
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # which ends this one, and its temporary files go
+    answer: list[Difference] | BatonError
+    with contextlib.suppress(BrokenPipeError):  # it was killed: nobody waits
+        try:
+            with LocalClient(settings) as client:
+                answer = compare(client, settings, answers.send)
+        except BatonError as error:
+            answer = error
+        answers.send(answer)
 
 
 class _Rebuilt(SqliteStore):

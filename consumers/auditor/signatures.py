@@ -1,9 +1,9 @@
 """Verifying signatures: of single events, in other processes when there are many, and of batches, in place.
 
 A signature depends on nothing but its event, so while the main process replays rules, spawned workers verify.
-Processes, because threads gained little (measured); spawned, because a fork would copy an open LMDB. Starting them
-costs about as much as some thousand signatures, so the first ones are always verified in place: a batch-signed log
-(one signature for up to 256 events) never starts a worker.
+Processes, because threads gained little (measured); spawned, because a fork would copy an open LMDB. Starting one
+costs as much as some thousand signatures, so the first ones are always verified in place: a batch-signed log (one
+signature for up to 256 events) never starts a worker. When they all have enough to do, the main process takes a share.
 
 Batches stand in the log whole, contiguous, with one key, one signature, one time. Damage must be named at the entry
 that has it, not at the batch: a member whose key, signature or time differs from the others' is the one to blame if the
@@ -27,13 +27,19 @@ if TYPE_CHECKING:
     from consumers.auditor.report import Findings
     from ledger.envelope import Entry
 
-in_place_events_max: Final = 4096
-pooled_events_min: Final = 16_384
-chunk_events: Final = 512
-chunks_waiting_max: Final = 8
+PROCESSES: Final = multiprocessing.get_context("spawn")
+in_place_events_max: Final = 1024
+pooled_events_min: Final = 8_192
+chunk_events: Final = 256
+chunks_waiting_max: Final = 16
 workers_max: Final = 8
 
 Signed = tuple[int, bytes, bytes, bytes]
+
+
+def cores() -> int:
+    """Return how many this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def find_bad(chunk: list[Signed]) -> list[int]:
@@ -68,7 +74,8 @@ class Signatures:
             self._settle(find_bad(self._chunk), len(self._chunk))
             self._chunk = []
             while self._waiting:
-                self._collect()
+                chunk, answer = self._waiting.pop()
+                self._collect(chunk, answer)
         finally:
             self.stop()
 
@@ -80,8 +87,10 @@ class Signatures:
 
     def _send(self) -> None:
         chunk, self._chunk = self._chunk, []
+        while self._waiting and self._waiting[0][1].done():
+            self._collect(*self._waiting.popleft())
         pool = self._pool()
-        if pool is None:
+        if pool is None or len(self._waiting) >= chunks_waiting_max:
             self._settle(find_bad(chunk), len(chunk))
             return
         try:
@@ -89,13 +98,10 @@ class Signatures:
         except BrokenProcessPool:
             self._pool_failed = True
             self._settle(find_bad(chunk), len(chunk))
-        if len(self._waiting) > chunks_waiting_max:
-            self._collect()
 
-    def _collect(self) -> None:
-        chunk, answer = self._waiting.popleft()
+    def _collect(self, chunk: list[Signed], answer: Future[list[int]]) -> None:
         try:
-            bad = answer.result()
+            bad = find_bad(chunk) if answer.cancel() else answer.result()  # cancelled: no worker has begun with it
         except BrokenProcessPool:  # a worker was killed, as by a lack of memory: what it held is verified here
             self._pool_failed = True
             bad = find_bad(chunk)
@@ -110,9 +116,9 @@ class Signatures:
         if self._pool_failed:
             return None
         if self._workers is None:
-            count = min(len(os.sched_getaffinity(0)), workers_max)
-            if count > 1 and self._seen > in_place_events_max and self._expected - self._seen > pooled_events_min:
-                self._workers = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+            count = min(cores() - 1, workers_max)
+            if count > 0 and self._seen > in_place_events_max and self._expected - self._seen > pooled_events_min:
+                self._workers = ProcessPoolExecutor(count, mp_context=PROCESSES)
         return self._workers
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -335,15 +334,3 @@ def test_clock_of_the_gate_may_stand_still(home: Path) -> None:
     with Ledger(home, clock=Clock(0)) as ledger:
         fill(ledger)
         assert audit(ledger).ok
-
-
-def test_views_are_compared_with_the_log_when_asked(ledger: Ledger) -> None:
-    fill(ledger)
-    with ledger.client() as client:
-        assert verify_log(client, views=ledger.settings()).ok
-        with sqlite3.connect(ledger.home.views) as store:
-            store.execute("UPDATE handoffs SET status = 'pending'")
-        store.close()
-        report = verify_log(client, views=ledger.settings())
-        assert verify_log(client).ok
-    assert [one.message.split(" is not")[0] for one in report.problems] == ["table handoffs of view handoffs"]

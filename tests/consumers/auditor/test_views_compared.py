@@ -1,0 +1,84 @@
+"""Views compared with the log: in this process after the replay, or in one of their own beside it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+from tampering import fill
+
+from consumers.auditor import verify_log
+
+if TYPE_CHECKING:
+    from building import Ledger
+
+
+@pytest.fixture(params=["after", "beside"])
+def filled(request: pytest.FixtureRequest, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """A ledger whose views are compared after its replay, or beside it as those of a long log are."""
+    monkeypatch.setattr("consumers.auditor.verify.pooled_events_min", 0 if request.param == "beside" else 2**40)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    fill(ledger)
+    return ledger
+
+
+def test_right_views_pass_and_progress_counts_both_passes(filled: Ledger) -> None:
+    steps: list[tuple[int, int]] = []
+    with filled.client() as client:
+        report = verify_log(client, views=filled.settings(), progress=lambda *step: steps.append(step))
+    assert report.ok, report.problems
+    assert steps == sorted(steps)
+    assert steps[-1] == (2 * report.size, 2 * report.size)
+    assert multiprocessing.active_children() == []
+
+
+def test_changed_table_is_named(filled: Ledger) -> None:
+    with filled.client() as client:
+        assert verify_log(client, views=filled.settings()).ok
+        with sqlite3.connect(filled.home.views) as store:
+            store.execute("UPDATE handoffs SET status = 'pending'")
+            store.execute("UPDATE events SET author = 'mallory' WHERE event_index = 3")
+        store.close()
+        report = verify_log(client, views=filled.settings())
+        assert verify_log(client).ok
+    named = [problem.message.partition(" is not")[0] for problem in report.problems]
+    assert named == ["table events of view catalog", "table handoffs of view handoffs"]
+
+
+def test_another_programs_database_is_a_problem_of_the_views(filled: Ledger) -> None:
+    with sqlite3.connect(filled.home.views) as store:
+        store.execute("CREATE TABLE theirs (x)")
+    store.close()
+    with filled.client() as client:
+        (problem,) = verify_log(client, views=filled.settings()).problems
+    assert (problem.code, problem.index) == ("CORRUPTED", None)
+    assert problem.message.startswith("the views: ")
+
+
+@pytest.mark.parametrize("filled", ["beside"], indirect=True)
+def test_killed_process_costs_no_answer(filled: Ledger) -> None:
+    killed: list[int | None] = []
+
+    def kill(_done: int, _total: int) -> None:
+        for process in multiprocessing.active_children() if not killed else ():
+            killed.append(process.pid)
+            process.kill()
+            process.join()
+
+    with filled.client() as client:
+        report = verify_log(client, views=filled.settings(), progress=kill)
+    assert killed
+    assert report.ok, report.problems
+
+
+@pytest.mark.parametrize("filled", ["beside"], indirect=True)
+def test_interrupted_audit_leaves_no_process(filled: Ledger) -> None:
+    def interrupt(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with filled.client() as client, pytest.raises(KeyboardInterrupt):
+        verify_log(client, views=filled.settings(), progress=interrupt)
+    assert multiprocessing.active_children() == []
