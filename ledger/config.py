@@ -13,6 +13,8 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -20,17 +22,19 @@ import msgspec
 
 from ledger import limits
 from ledger.codec import schema_error
-from ledger.errors import Refused, Unavailable
+from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.fields import Name
 from ledger.files import read_regular, replaceable_by
 from ledger.forms import NAME_PATTERN
 from ledger.quota import Quota
 
 FOLDER: Final = ".baton"
+_GIT: Final = ".git"
 VIEWS_FILE: Final = "views.db"
 CONFIG_FILE: Final = "config.toml"
 CHAINS_FILE: Final = "chains.toml"
 WITNESSED_FILE: Final = "witnessed"
+_looked_below_max: Final = 1_000
 usual_port: Final = 4222
 """Where clients of NATS look, and `baton serve` listens when nobody else does."""
 
@@ -114,13 +118,74 @@ def present_folder() -> Path:
 
 
 def find_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the ledger's folder: ``BATON_HOME`` itself, else ``.baton`` of ``start`` or its nearest parent."""
+    """Return the ledger's folder: ``BATON_HOME`` itself, else that of ``start`` or its nearest parent (``home_in``)."""
     if (named := named_home(environment)) is not None:
         return named
-    for folder in (start, *start.parents):
-        if (folder / FOLDER).is_dir():
-            return folder / FOLDER
+    return next((home for folder in (start, *start.parents) if (home := home_in(folder)) is not None), None)
+
+
+def home_in(folder: Path) -> Path | None:
+    """Return the ledger's folder that a folder has: its ``.baton``, or for a work tree of git that of the main one."""
+    if (folder / FOLDER).is_dir():
+        return folder / FOLDER
+    main = main_tree(folder)
+    return main / FOLDER if main is not None and (main / FOLDER).is_dir() else None
+
+
+def main_tree(folder: Path) -> Path | None:
+    """Return the main tree of a linked work tree of git (gitrepository-layout(5)), not asking git; None for others.
+
+    A ``.git`` file may be a stranger's, out of an archive, and name any repository. So it counts only where it is this
+    user's, and that repository says in turn that this is its work tree, which only who may write in it can make it say.
+    """
+    link = folder / _GIT
+    with suppress(BatonError, OSError, ValueError):  # ValueError: a path with a zero byte
+        if link.is_file() and link.lstat().st_uid == os.geteuid():
+            administered = _path_in(link, b"gitdir: ")
+            common = _path_in(administered / "commondir")
+            if common.name == _GIT and _path_in(administered / "gitdir") == resolved(folder) / _GIT:
+                return common.parent
     return None
+
+
+def _path_in(file: Path, prefix: bytes = b"") -> Path:
+    """Return the path that a file of git holds.
+
+    Raises:
+        ValueError: it holds none. As ``read_regular``.
+    """
+    line = (read_regular(file, size_max_bytes=limits.config_size_max_bytes) or b"").rstrip(b"\r\n")
+    if not line.startswith(prefix) or len(line) == len(prefix):
+        raise ValueError(file)
+    return resolved(file.parent / os.fsdecode(line.removeprefix(prefix)))
+
+
+def no_ledger(start: Path, server: str | None = None, agent: str | None = None) -> Unavailable:
+    """Return the refusal where no ledger was found: it names the likely folder before it speaks of a new ledger."""
+    name = agent or "NAME"
+    how = f"put {name}.key and {name}.nkey into {FOLDER}/keys, and say `baton trust`; or name their folder with --home"
+    if server is None:
+        how = _likely(start) or "run `baton init`, or name one with --home"
+    return Unavailable("NO_LEDGER", f"there is no {FOLDER} in {start} or any folder above it: {how}", folder=str(start))
+
+
+def _likely(start: Path) -> str:
+    """Return what to do where a ledger's folder lies below ``start``, or where a work tree of git has none."""
+    from ledger.trust import shown  # noqa: PLC0415 - it reads these settings
+
+    with suppress(OSError):
+        below = (Path(one) / FOLDER for one in islice(os.scandir(start), _looked_below_max))
+        if homes := sorted(home for home in below if home.is_dir()):
+            return f"did you mean {shown(homes[0])}? Go to its project, or name it with --home"
+    for folder in (start, *start.parents):
+        with suppress(BatonError, OSError, ValueError):
+            trees, _, tree, *_ = _path_in(folder / _GIT, b"gitdir: ").parents
+            if main_tree(folder) is not None:
+                return f"`baton init` in {shown(tree)}, whose work tree this is, makes one for both"
+            if trees.name == "worktrees":
+                what = f"{shown(tree)}, whose work tree this is, is gone or does not know of it"
+                return f"{what}: `git worktree repair` there, or name the ledger's folder with --home"
+    return ""
 
 
 def read_settings(
@@ -142,19 +207,20 @@ def read_settings(
     start = start or (Path() if is_named else present_folder())
     folder = home or find_home(start, environment)
     server = server or environment.get("BATON_SERVER") or None
-    if folder is None:
-        how = "run `baton init`, or name one with --home"
-        if server is not None:
-            how = f"put NAME.key and NAME.nkey into {FOLDER}/keys, and say `baton trust`; or name one with --home"
-        message = f"there is no {FOLDER} in {start} or any folder above it: {how}"
-        raise Unavailable("NO_LEDGER", message, folder=str(start))
     agent = agent or environment.get("BATON_AGENT") or None
+    if folder is None:
+        raise no_ledger(start, server, agent)
     if agent is not None:
         check_name(agent)
     if server is not None:
         check_server(server)
+    is_linked = not is_named and folder.parent not in (start, *start.parents)
     folder = resolved(folder)
     check_place(folder, is_named=is_named, environment=environment)
+    if is_linked:  # a file of git led here, and not the place where this was called: only to what is trusted
+        from ledger import trust  # noqa: PLC0415 - as in `check_place`
+
+        trust.demand(folder, environment=environment)
     text = read_file(folder, CONFIG_FILE)
     config, _ = declared(text, folder / CONFIG_FILE)
     return Settings(home=folder, config=config, server=server, agent=agent, text=text)

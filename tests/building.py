@@ -89,6 +89,17 @@ def trusted(home: Path) -> Path:
     return home
 
 
+def work_tree(main: Path, tree: Path) -> Path:
+    """Make a folder a work tree of git beside a main one, as `git worktree add` does; return it."""
+    administered = main / ".git" / "worktrees" / tree.name
+    administered.mkdir(parents=True)
+    tree.mkdir(exist_ok=True)
+    (tree / ".git").write_text(f"gitdir: {administered}\n")
+    (administered / "commondir").write_text("../..\n")
+    (administered / "gitdir").write_text(f"{tree}/.git\n")
+    return tree
+
+
 def key_named(name: str) -> Key:
     """Return the same key for the same name, in every run."""
     return Key(blake3(name.encode()).digest())

@@ -34,6 +34,12 @@ _OFFLINE: Final = (
 )  # fmt: skip
 
 
+_RUNS: Final = (
+    r"^(core\.(sshcommand|gitproxy|askpass|alternaterefscommand)|credential\..*helper|protocol\..*allow"
+    r"|remote\..*\.(uploadpack|receivepack|vcs))$"
+)
+
+
 class Transfer(NamedTuple):
     """What was transferred: refs that are new, went on, or were merged.
 
@@ -66,6 +72,20 @@ def choose_remote(notes: Notes, asked: str | None) -> str:
     if not asked or asked not in remotes:
         raise Refused("NOT_FOUND", f"there is no remote {asked!r}; there are {names}", remote=asked)
     return asked
+
+
+def check_runs_nothing(notes: Notes) -> None:
+    """Refuse a repository whose own configuration lets a transfer run programs, as one out of an archive may.
+
+    Raises:
+        Refused: ``NOT_TRUSTED``.
+    """
+    asked = notes.git.call("config", "--show-scope", "--includes", "--name-only", "--get-regexp", _RUNS)
+    lines = (line.partition("\t") for line in asked.out.decode("utf-8", "replace").splitlines())
+    if names := [name for scope, _, name in lines if scope in {"local", "worktree"}]:
+        text = f"nobody has trusted this repository, and its configuration runs programs ({', '.join(names)})"
+        refspec = f"'{NOTES}*:{NOTES}*'"
+        raise Refused("NOT_TRUSTED", f"{text}: look at them, then use `git fetch origin {refspec}`", settings=names)
 
 
 def tracked_at(remote: str) -> str:

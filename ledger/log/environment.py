@@ -33,11 +33,11 @@ _free_min_bytes: Final = 1024**2
 
 
 def no_log(path: Path) -> Unavailable:
-    """Return the refusal of a ledger's folder without the database ``path``; names the ledger's below it, if any."""
+    """Return the refusal of a ledger's folder without the database ``path``; of a project, names the ledger's below."""
     folder = path.parent
     below = folder / FOLDER
-    is_below = os.path.lexists(below / path.name / FILE)
-    remedy = f"did you mean {below}?" if is_below else "run `baton init` first"
+    is_project = os.path.lexists(below / path.name / FILE) or os.path.lexists(folder / ".git")
+    remedy = f"did you mean {below}?" if is_project else "run `baton init` first"
     return Unavailable("NO_LEDGER", f"there is no log in {folder}: {remedy}", folder=str(folder))
 
 

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from building import ORIGIN
+from building import ORIGIN, trusted, work_tree
 
 from ledger.admission.gate import Gate
 from ledger.checkpoint import verify_checkpoint
@@ -43,6 +43,82 @@ def test_ledger_is_found_in_the_nearest_parent(tmp_path: Path) -> None:
     assert find_home(deep, {}) == tmp_path / ".baton"
     (tmp_path / "project" / ".baton").mkdir()
     assert find_home(deep, {}) == tmp_path / "project" / ".baton"
+
+
+def test_a_work_tree_of_git_has_the_ledger_of_its_main_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (home := tmp_path / "main" / ".baton").mkdir(parents=True)
+    deep = work_tree(tmp_path / "main", tmp_path / "tree") / "src"
+    deep.mkdir()
+    assert find_home(deep, {}) == home
+    with pytest.raises(Refused, match="is not trusted") as refused:
+        read_settings(start=deep)  # a file of git may be a stranger's: it leads to nothing but trust
+    assert refused.value.code == "NOT_TRUSTED"
+    trusted(home)
+    assert read_settings(start=deep).home == home
+    (tmp_path / "tree" / ".baton").mkdir()
+    assert find_home(deep, {}) == tmp_path / "tree" / ".baton"
+
+
+def copied(tree: Path, main: Path) -> None:
+    (tree.parent / "other").mkdir()
+    shutil.copy(tree / ".git", tree.parent / "other")
+    shutil.rmtree(tree)
+    (tree.parent / "other").rename(tree.parent / "copy")
+
+
+def linked(tree: Path, main: Path) -> None:
+    (tree / ".git").rename(tree / "git")
+    (tree / ".git").symlink_to("git")
+
+
+@pytest.mark.parametrize("change", [
+    copied,
+    linked,
+    lambda tree, main: (tree / ".git").write_bytes(b"gitdir: \0/.git/worktrees/tree\n"),
+    lambda tree, main: (tree / ".git").write_text("gitdir: \n"),
+    lambda tree, main: (tree / ".git").write_text(str(main / ".git/worktrees/tree")),
+    lambda tree, main: (main / ".git/worktrees/tree/gitdir").write_text("/elsewhere/.git\n"),
+    lambda tree, main: (main / ".git/worktrees/tree/commondir").unlink(),
+    lambda tree, main: (main / ".git/worktrees/tree/commondir").write_text("../../modules\n"),
+    lambda tree, main: main.rename(main.with_name("moved")),
+    lambda tree, main: os.chown(tree / ".git", 12345, -1),
+])  # fmt: skip
+def test_a_file_of_git_that_its_repository_knows_nothing_of_leads_nowhere(
+    tmp_path: Path, change: Callable[[Path, Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    main = tmp_path / "main"
+    (main / ".baton").mkdir(parents=True)
+    tree = work_tree(main, tmp_path / "tree")
+    trusted(main / ".baton")
+    assert find_home(tree, {}) == main / ".baton"
+    try:
+        change(tree, main)
+    except PermissionError:
+        pytest.skip("only root can give a file away")
+    for folder in tmp_path.iterdir():
+        assert folder.name in {"main", "moved"} or find_home(folder, {}) is None
+
+
+def test_no_ledger_names_the_likely_folder_before_a_new_one(tmp_path: Path) -> None:
+    def advice(start: Path, **given: str) -> str:
+        with pytest.raises(Unavailable) as refused:
+            read_settings(start=start, environment=given)
+        assert refused.value.code == "NO_LEDGER"
+        return refused.value.message
+
+    main, tree = tmp_path / "main", work_tree(tmp_path / "main", tmp_path / "tree")
+    assert f"`baton init` in {main}, whose work tree this is" in advice(tree)
+    shutil.rmtree(main)
+    assert f"{main}, whose work tree this is, is gone or does not know of it: `git worktree repair`" in advice(tree)
+    (tree / ".git").write_text("gitdir: ../main/.git/modules/tree\n")
+    assert "run `baton init`" in advice(tree)
+    keys = "put ann.key and ann.nkey into .baton/keys, and say `baton trust`"
+    assert keys in advice(tree, BATON_SERVER="nats://127.0.0.1:4222", BATON_AGENT="ann")
+    (tmp_path / "b" / ".baton").mkdir(parents=True)
+    (tmp_path / "a").mkdir()
+    assert f"did you mean {tmp_path / 'b' / '.baton'}?" in advice(tmp_path)
 
 
 def test_file_of_that_name_is_no_ledger(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Read from their documentation, November 2026:
 
-- Claude Code: "Hooks reference" and "MCP", code.claude.com/docs/en/hooks and /mcp (text of 2026-10-08). Timeouts are
+- Claude Code: "Hooks reference" and "MCP", code.claude.com/docs/en/hooks and /mcp (text of 2026-10-08). Servers for one
+  user in one project stand in .claude.json, under the project's path. Timeouts are
   seconds. Standard output of SessionStart reaches the model; exit code 2 blocks Stop and PreCompact. SessionEnd hooks
   share 1.5 s, raised to the longest timeout that settings give. A fork carries the conversation it was forked from.
 - Codex CLI: "Hooks" and "Model Context Protocol", learn.chatgpt.com/docs/hooks and /docs/extend/mcp, and the schemas in
@@ -19,13 +20,19 @@ and ``source`` at SessionStart. All three take ``hookSpecificOutput.additionalCo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from consumers.sdk.files import read_file
 from ledger.config import environment_variable
+from ledger.errors import BatonError
 
-Does = Literal["start", "save"]
+Does = Literal["start", "save", "end"]
+Scope = Literal["local", "team", "user"]
+"""Whose setup it is: this user's in a project, that of everybody who has the project, this user's in all projects."""
+
 timeout_s: Final = 5
 """What a harness gives a hook; the hook ends itself before that (``supervisor.deadline_s``)."""
 
@@ -43,7 +50,7 @@ class Files(NamedTuple):
 
 
 _FOUR_EVENTS: Final[Mapping[str, Does]] = MappingProxyType(
-    {"SessionStart": "start", "PreCompact": "save", "Stop": "save", "SessionEnd": "save"}
+    {"SessionStart": "start", "PreCompact": "save", "Stop": "save", "SessionEnd": "end"}
 )
 
 
@@ -60,9 +67,32 @@ class Harness(NamedTuple):
     server_fields: Mapping[str, str] = MappingProxyType({})
     has_env_file: bool = False
 
-    def files(self, folder: Path, *, is_user: bool) -> Files:
-        """Return where its files are: in a project's ``folder``, or in the user's home."""
-        return _USER[self.name](folder) if is_user else Files(*(folder / path for path in self.project))
+    def files(self, folder: Path, scope: Scope) -> Files:
+        """Return where its files are: in a project's ``folder``, or in the user's home.
+
+        A project's settings may be its team's and committed; Claude Code alone has others for this user.
+        """
+        if scope == "user":
+            return _USER[self.name](folder)
+        files = Files(*(folder / path for path in self.project))
+        if not self.is_apart(scope):
+            return files
+        local = files.settings.with_name("settings.local.json")
+        return files._replace(settings=local, servers=_claude_user(Path.home()).servers)
+
+    def is_apart(self, scope: Scope) -> bool:
+        """Whether a project's local settings are others than its team's."""
+        return scope == "local" and self.name == "claude-code"
+
+    def command(self) -> str:
+        """Return how a hook is called where the command is installed: on no machine by a path."""
+        return f"baton hook {self.name}"
+
+    def is_shared(self, folder: Path) -> bool:
+        """Whether the settings of a project's team call our hooks already."""
+        with suppress(BatonError):  # a link, a pipe, an unreadable file: whoever writes there is told
+            return f'"{self.command()}'.encode() in (read_file(self.files(folder, "team").settings) or b"")
+        return False
 
     def timeout(self, event: str) -> int:
         """Return the timeout of a hook in the harness's own unit."""
@@ -96,7 +126,7 @@ HARNESSES: Final = {
             project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md")),
             server_fields={"type": "stdio"},
             has_env_file=True,
-            advice="Claude Code asks once whether to use the server of .mcp.json.",
+            advice="What was written here is this machine's: keep .claude/settings.local.json out of git.",
         ),
         Harness(
             name="codex",
@@ -108,7 +138,7 @@ HARNESSES: Final = {
         Harness(
             name="gemini",
             title="Gemini CLI",
-            events={"SessionStart": "start", "PreCompress": "save", "AfterAgent": "save", "SessionEnd": "save"},
+            events={"SessionStart": "start", "PreCompress": "save", "AfterAgent": "save", "SessionEnd": "end"},
             timeout_units_per_s=1000,
             project=Files(Path(".gemini/settings.json"), Path(".gemini/settings.json"), Path("GEMINI.md")),
             advice="Gemini CLI warns once of the new hooks.",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from consumers.doors.hooks import record as records
-from consumers.doors.hooks.harnesses import Harness
+from consumers.doors.hooks.harnesses import Harness, Scope
 from consumers.doors.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State
 from consumers.doors.hooks.prime import agents_page
 from consumers.sdk.files import read_file, remove_file, write_file
@@ -50,12 +50,12 @@ class Installation:
     """Baton in one harness, in one folder: a project's or the user's home."""
 
     def __init__(
-        self, harness: Harness, folder: Path, launcher: Launcher, *, is_user: bool = False, kept: Path | None = None
+        self, harness: Harness, folder: Path, launcher: Launcher, *, scope: Scope = "local", kept: Path | None = None
     ) -> None:
         """Name the place; ``kept`` is the folder for copies of what was edited (default: beside the record)."""
         self.harness = harness
         self.launcher = launcher
-        self.parts = parts_of(harness, folder, launcher, is_user=is_user)
+        self.parts = parts_of(harness, folder, launcher, scope)
         self.record_path = records.record_path(harness.name, folder)
         self.record = records.read_record(self.record_path)
         self.kept = kept or self.record_path.parent / "kept"
@@ -165,7 +165,7 @@ class Installation:
         files = [one.record for one in changes if one.record is not None]
         launcher = self.launcher
         return records.Record(
-            agent=launcher.agent, home=launcher.home, server=launcher.server, files=files, folders=folders
+            agent=launcher.agent or "", home=launcher.home, server=launcher.server, files=files, folders=folders
         )
 
     def _keep(self, changes: list[_Change]) -> list[Outcome]:
@@ -252,11 +252,13 @@ def _edited(path: Path, harness: Harness) -> Refused:
 class Launcher(NamedTuple):
     """How a harness calls Baton: the interpreter by its path, so that no virtual environment need be active.
 
-    ``-P`` keeps the folder it is called in, which is the project's, out of the module path.
+    ``-P`` keeps the folder it is called in, which is the project's, out of the module path. Without an interpreter the
+    command is called by its name, as on every machine of a team; without an agent, BATON_AGENT or the agent that is
+    called like the harness acts there.
     """
 
-    python: str
-    agent: str
+    python: str | None
+    agent: str | None
     home: str | None = None
     server: str | None = None
 
@@ -265,25 +267,30 @@ class Launcher(NamedTuple):
         given = {"--as": self.agent, "--home": self.home, "--server": self.server}
         return [word for name, value in given.items() if value is not None for word in (name, value)]
 
-    def hook(self, harness: str) -> str:
+    def hook(self, harness: Harness) -> str:
         """Return the command line of a hook, for a shell."""
-        return shlex.join([self.python, "-P", "-m", HOOKS_MODULE, harness, *self._options])
+        if self.python is None:
+            return shlex.join([*harness.command().split(), *self._options])
+        return shlex.join([self.python, "-P", "-m", HOOKS_MODULE, harness.name, *self._options])
 
-    def mcp(self) -> tuple[str, list[str]]:
+    def mcp(self, harness: Harness) -> tuple[str, list[str]]:
         """Return the command and the arguments of the MCP server."""
+        if self.python is None:
+            return "baton", ["mcp", *self._options, *([] if self.agent else ["--harness", harness.name])]
         return self.python, ["-P", "-m", "consumers.doors.cli", "mcp", *self._options]
 
 
-def parts_of(harness: Harness, folder: Path, launcher: Launcher, *, is_user: bool) -> dict[Path, Part]:
+def parts_of(harness: Harness, folder: Path, launcher: Launcher, scope: Scope) -> dict[Path, Part]:
     """Return our part of each file; where settings and servers are one file, they are one part."""
-    files = harness.files(folder, is_user=is_user)
+    files = harness.files(folder, scope)
     hooks = tuple(_hook(harness, event, launcher) for event in harness.events)
-    command, arguments = launcher.mcp()
+    command, arguments = launcher.mcp(harness)
     server: dict[str, Any] = {**harness.server_fields, "command": command, "args": arguments}
     note = f"(by `baton setup {harness.name}`, which also removes it: --remove)"
     parts: dict[Path, Part] = {}
     if harness.servers_format == "json":
-        setting = Setting(("mcpServers", SERVER), server, is_item=False, mark="")
+        within = ("projects", str(folder)) if harness.is_apart(scope) else ()
+        setting = Setting((*within, "mcpServers", SERVER), server, is_item=False)
         if files.servers == files.settings:
             parts[files.settings] = Settings((*hooks, setting))
         else:
@@ -291,13 +298,15 @@ def parts_of(harness: Harness, folder: Path, launcher: Launcher, *, is_user: boo
     else:
         lines = [f"[mcp_servers.{SERVER}]", *(f"{name} = {_toml_value(value)}" for name, value in server.items())]
         parts |= {files.settings: Settings(hooks), files.servers: Block(TOML, "\n".join(lines) + "\n", note)}
-    parts[files.page] = Block(MARKDOWN, agents_page(), note)
+    if not (harness.is_apart(scope) and harness.is_shared(folder)):  # else the page is the team's
+        parts[files.page] = Block(MARKDOWN, agents_page(), note)
     return parts
 
 
 def _hook(harness: Harness, event: str, launcher: Launcher) -> Setting:
-    handler = {"type": "command", "command": launcher.hook(harness.name), "timeout": harness.timeout(event)}
-    return Setting(("hooks", event), {"hooks": [handler]}, is_item=True, mark=f" -m {HOOKS_MODULE} {harness.name} ")
+    handler = {"type": "command", "command": launcher.hook(harness), "timeout": harness.timeout(event)}
+    marks = (f" -m {HOOKS_MODULE} {harness.name} ", f"{harness.command()} ")
+    return Setting(("hooks", event), {"hooks": [handler]}, is_item=True, marks=marks)
 
 
 def _toml_value(value: str | list[str]) -> str:

@@ -44,8 +44,8 @@ class Setting(NamedTuple):
     path: tuple[str, ...]
     value: dict[str, Any]
     is_item: bool
-    mark: str
-    """What the command of ours holds, and nobody else's."""
+    marks: tuple[str, ...] = ()
+    """Of which the command of ours holds one, and nobody else's does."""
 
 
 class Settings(NamedTuple):
@@ -107,15 +107,15 @@ def _places(root: json_text.Node, setting: Setting) -> list[tuple[Place, Any]]:
     if not isinstance(node.value, list):
         return []
     items = ((one.key, one.node.value) for one in node.members)
-    return [((*setting.path, key), value) for key, value in items if _is_marked(value, setting.mark)]
+    return [((*setting.path, key), value) for key, value in items if _is_marked(value, setting.marks)]
 
 
-def _is_marked(value: Any, mark: str) -> bool:
+def _is_marked(value: Any, marks: tuple[str, ...]) -> bool:
     handlers = value.get("hooks") if isinstance(value, dict) else None
     if not isinstance(handlers, list):
         return False
-    commands = (one.get("command") for one in handlers if isinstance(one, dict))
-    return any(isinstance(command, str) and mark in f"{command} " for command in commands)
+    commands = [f"{one.get('command')} " for one in handlers if isinstance(one, dict)]
+    return any(mark in command for command in commands for mark in marks)
 
 
 def _containers(root: json_text.Node, settings: tuple[Setting, ...]) -> frozenset[Place]:

@@ -5,8 +5,9 @@ where the conversation has none: at startup, after clear and after compaction, n
 or the disk is full the brief comes all the same, and where the ledger cannot be read, the page for agents alone.
 
 The events before compaction, at the end of a turn and of a session save silently: a ``snapshot.taken`` of what the
-session's events say, when something was recorded since the last one; nothing when nothing was. They do not end the
-session: that is the agent's own POSTFLIGHT, and `baton session sweep` for one that never came to it.
+session's events say, when something was recorded since the last one; nothing when nothing was. The end of the harness's
+session ends ours: else each would stay open, and which one is meant be ambiguous. A report that it lacks is its own
+POSTFLIGHT's, or made by `baton session sweep`.
 
 The id of the Baton session that stands for a harness's is the harness's name and its session's id, so that every hook
 of that session finds it without remembering anything. A session of a harness that goes on after its Baton session was
@@ -34,7 +35,7 @@ from ledger.author import Author, Draft
 from ledger.client import Ask
 from ledger.config import check_place, environment_variable, present_session, resolved
 from ledger.errors import BatonError, Refused
-from ledger.events.session import SessionStarted
+from ledger.events.session import SessionEnded, SessionStarted
 from ledger.home import Home
 
 brief_max_chars: Final = 9_800
@@ -70,7 +71,7 @@ def respond_to(work: Work) -> bytes:
         _log(work, error)
         return _answer(work, page_alone(error)) if does == "start" and _wants_brief(work) else b""
     with ledger:
-        return _start(ledger, harness, work) if does == "start" else _save(ledger, work)
+        return _start(ledger, harness, work) if does == "start" else _save(ledger, work, is_end=does == "end")
 
 
 def _start(ledger: Ledger, harness: Harness, work: Work) -> bytes:
@@ -138,17 +139,23 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
         return page_alone(error)
 
 
-def _save(ledger: Ledger, work: Work) -> bytes:
+def _save(ledger: Ledger, work: Work, *, is_end: bool) -> bytes:
     agent = work.call.agent
     if agent is None:
         return b""
     try:
         name = session_name(work.call.harness, work.given.get("session_id"))
+        its = None if name is None or not is_end else find_open(ledger.client.view, name)[0]
+        if is_end and its is None:
+            return b""
         found = to_save(ledger.client.view, agent, name, present_session())
         if found is not None:
             from consumers.reasoning.snapshots.take import take_snapshot  # noqa: PLC0415 - most turns have nothing to save
 
             take_snapshot(ledger.author(), ledger.client.view, session=found["id"])
+        # If we are killed here, within the little time that a harness gives, the sweep ends the session.
+        if its is not None and its["author"] == agent:
+            ledger.author().emit(Draft(stream=f"session/{its['id']}", data=SessionEnded()))
     except BatonError as error:
         _log(work, error)
     return b""

@@ -83,11 +83,7 @@ class ToolLedger(Ledger):
                 "start it with `baton mcp --as NAME`, or set BATON_AGENT; `baton agent add NAME` registers an agent"
             )
             raise Refused("USAGE", f"somebody must sign this, and this server acts for nobody: {advice}")
-        roles = roles_of(self.client, agent)
-        if roles is None:
-            message = f"{agent} is not registered in this ledger: `baton agent add {agent}` does it"
-            raise Refused("AGENT_UNKNOWN", message, name=agent)
-        check_may_sign(agent, roles)
+        check_may_sign(agent, roles_of(self.client, agent))
         return super().author(agent)
 
     def _key(self, name: str, signed: list[tuple[str, str, Any]]) -> Key:
@@ -108,11 +104,19 @@ def roles_of(client: Client, name: str) -> frozenset[str] | None:
     return next((one.roles for one in client.agents() if one.name == name), None)
 
 
-def check_may_sign(name: str, roles: frozenset[str]) -> None:
-    """Refuse an agent that no tool may sign as."""
+def check_may_sign(name: str, roles: frozenset[str] | None, before: str = "") -> None:
+    """Refuse an agent that no tool may sign as, or that is not registered; ``before`` says what it would do.
+
+    Raises:
+        Refused: ``AGENT_UNKNOWN``, ``NOT_AUTHORIZED``.
+    """
+    before = before and f"{before}, but "
+    if roles is None:
+        advice = f"`baton agent add {name} --role agent` registers it, --as NAME takes another"
+        raise Refused("AGENT_UNKNOWN", f"{before}{name} is not registered in this ledger: {advice}", name=name)
     held = [role for role in NEVER_SIGNED_AS if role in roles]
     if name in RESERVED_NAMES or held:
         reason = f"{name} has the role {held[0]}" if held else f"{name} is the ledger's own key"
         advice = "a person decides with `baton` in a terminal; start the server as an agent, with `baton mcp --as NAME`"
-        message = f"{reason}, and no tool signs as that: {advice}"
+        message = f"{before}{reason}, and no tool signs as that: {advice}"
         raise Refused("NOT_AUTHORIZED", message, name=name, roles=sorted(roles))

@@ -16,17 +16,18 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.hooks.__main__ import respond
-from consumers.doors.hooks.harnesses import HARNESSES, Harness
+from consumers.doors.hooks.harnesses import HARNESSES, Harness, Scope
 from consumers.doors.hooks.installation import Installation, Launcher, Outcome
 from consumers.doors.hooks.parts import State
 from consumers.doors.hooks.prime import budget_min_tokens, budget_tokens
 from consumers.doors.hooks.prime import prime as primed
-from consumers.doors.hooks.record import Record, read_record, record_path
+from consumers.doors.hooks.record import read_record, record_path
 from consumers.doors.hooks.supervisor import Call, supervise
+from consumers.doors.mcp.tool_ledger import check_may_sign, roles_of
 from consumers.sdk.quotation import origin_of
 from consumers.sdk.text import clean
 from ledger import trust
-from ledger.config import FOLDER, environment_variable, find_home, present_folder, present_session
+from ledger.config import environment_variable, find_home, home_in, present_folder, present_session
 from ledger.errors import Exit, Refused, Unavailable
 
 ACTIONS: Final = ("check", "remove")
@@ -36,29 +37,60 @@ ACTIONS: Final = ("check", "remove")
 @click.argument("harness", type=click.Choice(list(HARNESSES)))
 @click.option("--check", "action", flag_value="check", help="Say what stands in each file; exit code 6 unless all.")
 @click.option("--remove", "action", flag_value="remove", help="Leave every file as it was before setup.")
-@click.option("--user", is_flag=True, help="In your home, for all projects (default: in this project).")
+@click.option("--team", "scope", flag_value="team", help="In the project's shared files, for everybody who has them.")
+@click.option("--user", "scope", flag_value="user", help="In your home, for all projects (default: in this project).")
 @click.option("--force", is_flag=True, help="Also replace or remove what somebody edited; the file is kept.")
-def setup(app: App, harness: str, *, action: str | None, user: bool, force: bool) -> None:
+def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, force: bool) -> None:
     """Register Baton's hooks, its MCP server and the page for agents with HARNESS.
 
     Hooks act as --as NAME, by default as the agent that is called like the harness. Setup may be repeated: what is in
-    place is left alone, what an earlier version wrote is brought up to date.
+    place is left alone, what an earlier version wrote is brought up to date. With --team the commands name no path, and
+    act as each one's BATON_AGENT.
     """
     chosen = HARNESSES[harness]
     home = _home(app)
     if action is None and home is not None:
         trust.demand(home, app.client())
-    folder = Path.home() if user else _project(home)
-    record = read_record(record_path(harness, folder))
-    launcher = _launcher(app, chosen, home, folder, record, is_user=user, is_new=action is None)
+    folder = Path.home() if scope == "user" else _project(home)
+    scope = scope or _scope_of(app, chosen, folder, action)
+    launcher = _launcher(app, chosen, home, folder, scope, is_new=action is None)
     kept = None if home is None else home / "setup-kept"
-    found = Installation(chosen, folder, launcher, is_user=user, kept=kept)
+    found = Installation(chosen, folder, launcher, scope=scope, kept=kept)
+    if scope == "team" and action is None and _has_own(chosen, folder):
+        message = "your own settings of this project call Baton's hooks, and both would run"
+        raise Refused("USAGE", f"{message}: `baton setup {harness} --remove` first")
     if action == "check":
         _check(app, chosen, found.check())
         return
     outcomes = found.remove(force=force) if action == "remove" else found.install(force=force)
-    data = {"harness": harness, "scope": "user" if user else "project", "agent": launcher.agent}
-    _show(app, data | {"advice": "" if action else chosen.advice}, outcomes, lambda one: one.done)
+    data = {"harness": harness, "scope": scope, "agent": launcher.agent}
+    advice = f"{_TEAM_ADVICE} {harness}." if scope == "team" else chosen.advice
+    _show(app, data | {"advice": "" if action else advice}, outcomes, lambda one: one.done)
+
+
+_TEAM_ADVICE: Final = (
+    "Commit these files. They work where `baton` is installed and a ledger is found, as who BATON_AGENT names, else as"
+)
+
+
+def _has_own(harness: Harness, folder: Path) -> bool:
+    """Whether settings of this user alone, which the team's are not, call our hooks."""
+    found = Installation(harness, folder, Launcher(None, None))
+    return harness.is_apart("local") and found.check()[0].state is not State.MISSING
+
+
+def _scope_of(app: App, harness: Harness, folder: Path, action: str | None) -> Scope:
+    """Return whose setup is meant where nobody said: where the team's calls our hooks already, a second would, too.
+
+    Raises:
+        Refused: ``USAGE`` for what would change the team's files.
+    """
+    if not harness.is_shared(folder) or (action == "remove" and _has_own(harness, folder)):
+        return "local"
+    if action == "remove" or (action is None and app.agent is not None):
+        message = "the shared settings of this project call Baton's hooks: --team changes them, for everybody"
+        raise Refused("USAGE", f"{message}; to act as another agent, set BATON_AGENT")
+    return "team"
 
 
 def _home(app: App) -> Path | None:
@@ -69,19 +101,18 @@ def _home(app: App) -> Path | None:
 
 
 def _project(home: Path | None) -> Path:
-    """Return the folder of the project: the one that holds the ledger, where that is here or above, else this one."""
+    """Return the folder of the project: the one here or above that has the ledger, else this one."""
     here = present_folder()
-    if home is not None and home.name == FOLDER and home.resolve().parent in (here, *here.parents):
-        return home.resolve().parent
-    return here
+    homes = ((one, home_in(one)) for one in (here, *here.parents) if home is not None)
+    return next((one for one, found in homes if found is not None and found.resolve() == home), here)
 
 
-def _launcher(
-    app: App, harness: Harness, home: Path | None, folder: Path, record: Record | None, *, is_user: bool, is_new: bool
-) -> Launcher:
+def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope: Scope, *, is_new: bool) -> Launcher:
     """Return what hooks are called with: as given, else as setup was called before, else by default."""
+    record = read_record(record_path(harness.name, folder))
+    is_user = scope == "user"
     given = None if home is None else app.settings().agent
-    agent = given or app.agent or (harness.name if record is None else record.agent)
+    agent = given or app.agent or (record.agent if record is not None else "") or harness.name
     if home is None:
         if is_new and not is_user:
             app.settings()  # says that there is no ledger, and what to do
@@ -91,20 +122,13 @@ def _launcher(
         is_found = found is not None and found.resolve() == home.resolve()
         pinned = None if is_found or (is_user and app.home is None) else str(home.resolve())
         server = app.settings().server
+    if scope == "team" and pinned is not None:
+        raise Refused("USAGE", f"--team writes no path of this machine: others have no ledger in {pinned}")
     if is_new and home is not None:
-        _check_agent(app, harness, agent)
+        check_may_sign(agent, roles_of(app.client(), agent), f"the hooks of {harness.title} would act as {agent}")
+    if scope == "team":
+        return Launcher(None, app.agent, None, server)
     return Launcher(sys.executable, agent, pinned, server)
-
-
-def _check_agent(app: App, harness: Harness, agent: str) -> None:
-    try:
-        app.query("agents.show", name=agent)
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        advice = f"`baton agent add {agent} --role agent` registers it, --as NAME takes another"
-        message = f"the hooks of {harness.title} would act as {agent}, who is not registered: {advice}"
-        raise Refused("AGENT_UNKNOWN", message, name=agent) from refusal
 
 
 def _check(app: App, harness: Harness, outcomes: list[Outcome]) -> None:
@@ -175,4 +199,5 @@ def hook(app: App, harness: str) -> None:
 
     Never fails: what goes wrong is written to hooks.log in the ledger's folder.
     """
-    supervise(Call(harness, app.agent or environment_variable("BATON_AGENT"), app.home, app.server), respond)
+    agent = app.agent or environment_variable("BATON_AGENT") or harness
+    supervise(Call(harness, agent, app.home, app.server), respond)

@@ -1,10 +1,14 @@
-"""`baton notes`: handoff reports as git notes and files beside the ledger."""
+"""`baton notes`: handoff reports as git notes and files beside the ledger.
+
+Who only reads, fetches or pushes notes needs no ledger: in any clone that is git alone, and nothing vouches for a note.
+Beside a ledger each is held against its signed events.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -14,9 +18,10 @@ from consumers.doors.cli.program import Group
 from consumers.sdk.text import clean
 from consumers.sessions.copies import repair
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
-from consumers.sessions.places import project_of, text_of
-from consumers.sessions.remotes import Transfer, fetch, push
-from ledger.errors import Exit, Refused
+from consumers.sessions.places import Project, project_of, text_of
+from consumers.sessions.remotes import Transfer, check_runs_nothing, fetch, push
+from ledger.config import present_folder
+from ledger.errors import Exit, Refused, Unavailable
 
 
 @click.group(cls=Group, aliases={"ls": "list", "pull": "fetch", "repair": "sync"})
@@ -53,9 +58,9 @@ def sync(app: App) -> None:
 def show(app: App, session: str, *, markdown: bool) -> None:
     """Show a session's report as the git notes have it, wherever HEAD is; SESSION is an id or the start of one.
 
-    Anybody who can push can write notes; `baton report show` answers from the signed ledger.
+    Anybody who can push can write notes: where a ledger is, it says whether a signed event stands behind this one.
     """
-    kept = notes_of(app)
+    kept, has_ledger = notes_of(app)
     name = kept.find(session)
     ref = (MARKDOWN_NOTES if markdown else JSON_NOTES) + name
     content = kept.read(ref)
@@ -63,21 +68,33 @@ def show(app: App, session: str, *, markdown: bool) -> None:
         raise Refused("NOT_FOUND", f"there is no note {ref}: `baton notes sync` writes it", ref=ref)
     report = None if markdown else parsed(content)
     data = {"session_id": text_of(name), "ref": ref, "content": content, "report": report}
-    app.show("note", data, lambda: click.echo(clean(content)))
+    data |= (signed := _signed(app, text_of(name), content, has_ledger=has_ledger))
+
+    def text() -> None:
+        print_lines("", [signed["signed_as"]])
+        click.echo(clean(content))
+
+    app.show("note", data, text)
 
 
 @notes.command("list")
 def list_(app: App) -> None:
-    """List the sessions that have git notes, the last written first."""
-    listed = [row._asdict() for row in notes_of(app).listed()]
+    """List the sessions that have git notes, the last written first, and whether a signed event is behind each."""
+    kept, has_ledger = notes_of(app)
+    listed = []
+    with progress("checking notes", shown=has_ledger and not app.as_json) as step:
+        for number, row in enumerate(rows := kept.listed(), 1):
+            content = kept.read(row.ref) if has_ledger else None
+            listed.append(row._asdict() | _signed(app, row.session_id, content, has_ledger=has_ledger))
+            step(number, len(rows))
 
     def text() -> None:
         rows = [
             (row["ref"] if row["session_id"] is None else row["session_id"], when(row["written_ms"]),
-             "yes" if row["has_markdown"] else "no", row["commit"][:12])
+             "yes" if row["has_markdown"] else "no", row["commit"][:12], _SIGNED[row["signed"]])
             for row in listed
         ]  # fmt: skip
-        print_table(("session", "written", "markdown", "commit"), rows)
+        print_table(("session", "written", "markdown", "commit", "signed"), rows)
 
     app.show("notes", {"notes": listed, "total": len(listed)}, text)
 
@@ -86,24 +103,60 @@ def list_(app: App) -> None:
 @click.argument("remote", required=False)
 def push_(app: App, remote: str | None) -> None:
     """Push all notes to REMOTE (default: origin, or the only one), merging what others pushed; never by force."""
-    _show_transfer(app, "notes_pushed", push(notes_of(app), remote))
+    _show_transfer(app, "notes_pushed", push(_trusted_notes(app), remote))
 
 
 @notes.command("fetch")
 @click.argument("remote", required=False)
 def fetch_(app: App, remote: str | None) -> None:
     """Fetch the notes of REMOTE (default: origin, or the only one) and merge them; local notes are never lost."""
-    _show_transfer(app, "notes_fetched", fetch(notes_of(app), remote))
+    _show_transfer(app, "notes_fetched", fetch(_trusted_notes(app), remote))
 
 
-def notes_of(app: App) -> Notes:
-    """Return the notes of the project."""
-    project = project_of(app.settings())
+_SIGNED: Final = {True: "yes", False: "NO", None: "?"}
+
+
+def notes_of(app: App) -> tuple[Notes, bool]:
+    """Return the notes of the project, or without a ledger of the repository here; and whether there is a ledger."""
+    has_ledger = True
+    try:
+        project = project_of(app.settings())
+    except Unavailable as error:
+        if error.code != "NO_LEDGER":
+            raise
+        project, has_ledger = Project(git=present_folder()), False
     if project.git is None:
         raise Refused("NOT_FOUND", f"this project keeps no git notes: {project.no_git}")
     notes = Notes(project.git)
     notes.check()
+    return notes, has_ledger
+
+
+def _trusted_notes(app: App) -> Notes:
+    """Return the notes to send or bring; of a repository that nobody trusted no setting may run anything."""
+    notes, has_ledger = notes_of(app)
+    if not has_ledger:
+        check_runs_nothing(notes)
     return notes
+
+
+def _signed(app: App, session: str | None, content: str | None, *, has_ledger: bool) -> dict[str, Any]:
+    """Say whether a note is what a signed event says: ``signed`` is None where there is no ledger to ask."""
+    if not has_ledger:
+        return {"signed": None, "signed_as": "unsigned here: there is no ledger to hold this note against"}
+    try:
+        versions = app.query("reports.show", id=session or "")["versions"]
+        for version in reversed(versions):
+            report = app.query("reports.show", id=session, version=version["report_id"])["report"]
+            texts = {report[name].rstrip("\n") for name in ("compressed_json", "markdown")}
+            if report["session_id"] == session and (content or "").rstrip("\n") in texts:
+                later = ", of which there are later versions" if version != versions[-1] else ""
+                entry = f"entry {version['event_index']}{later}"
+                return {"signed": True, "signed_as": f"signed by {report['author']}: {entry}"}
+    except Refused as refusal:
+        if refusal.code not in {"NOT_FOUND", "REF_AMBIGUOUS"}:
+            raise
+    return {"signed": False, "signed_as": "NOT SIGNED: no event of the ledger here says what this note says"}
 
 
 def _show_transfer(app: App, kind: str, transfer: Transfer) -> None:

@@ -17,7 +17,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import configure_logging
 from consumers.doors.cli.program import Command
 from ledger import trust
-from ledger.config import usual_port
+from ledger.config import environment_variable, usual_port
 from ledger.errors import BatonError, Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -76,8 +76,11 @@ def _publishing(node: Node, where: str) -> contextlib.AbstractAsyncContextManage
 @click.option("--token-file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="With --http: the file of the bearer token (default: mcp.token in the ledger's folder, "
               "made if missing).")  # fmt: skip
+@click.option("--harness", metavar="NAME", help="Where no agent is named: act as the one called like this harness.")
 @click.option("--verbose", is_flag=True, help="Log every call that was refused, too.")
-def mcp(app: App, port: int | None, token_file: Path | None, *, is_http: bool, verbose: bool) -> None:
+def mcp(
+    app: App, port: int | None, token_file: Path | None, harness: str | None, *, is_http: bool, verbose: bool
+) -> None:
     """Serve eight tools to agents over MCP: resume, record, report, fetch, hand over, search.
 
     The server signs as the agent of --as, never as a human, an admin or root; without --as its tools only read. It runs
@@ -85,6 +88,7 @@ def mcp(app: App, port: int | None, token_file: Path | None, *, is_http: bool, v
     """
     if not is_http and (port is not None or token_file is not None):
         raise Refused("USAGE", "--port and --token-file go with --http: over stdio there is neither")
+    app.agent = app.agent or environment_variable("BATON_AGENT") or harness
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with _open_tools(app) as ledger:
@@ -110,7 +114,7 @@ def _open_tools(app: App) -> ToolLedger:
         if not trust.is_trusted(ledger.settings.home):
             return ledger  # its tools answer NOT_TRUSTED, which says more to whoever calls one than a server that ended
         if ledger.agent is not None:
-            check_may_sign(ledger.agent, roles_of(ledger.client, ledger.agent) or frozenset())
+            check_may_sign(ledger.agent, roles_of(ledger.client, ledger.agent))
         ledger.ask("sessions.list", limit=1)  # opens the views now, before threads ask for them
     except BatonError:
         ledger.close()

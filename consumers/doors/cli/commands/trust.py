@@ -16,7 +16,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.sdk.text import visible
 from ledger import trust as trusting
-from ledger.config import beside, find_home, named_home, present_folder, resolved
+from ledger.config import beside, find_home, named_home, no_ledger, present_folder, resolved
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.files import replaceable_by
 from ledger.home import Home
@@ -90,7 +90,7 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
 def _folder(named: Path | None) -> Path:
     home = named or find_home(present_folder(), {})
     if home is None:
-        raise Unavailable("NO_LEDGER", "there is no .baton here or in any folder above: name one with --home")
+        raise no_ledger(present_folder())
     return resolved(home)
 
 

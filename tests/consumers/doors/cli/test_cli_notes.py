@@ -163,6 +163,68 @@ def test_notes_travel_to_another_clone(project: Baton, tmp_path: Path, capsys: p
     assert (said.code, "FAILED: " in said.err) == (7, True)
 
 
+def test_a_clone_without_a_ledger_reads_and_sends_notes(
+    project: Baton, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_repository(project.home.parent)
+    git(tmp_path, "init", "--quiet", "--bare", "remote")
+    git(folder, "remote", "add", "origin", str(tmp_path / "remote"))
+    git(folder, "commit", "--quiet", "--allow-empty", "-m", "second")
+    git(folder, "push", "--quiet", "origin", "main")
+    project("notes", "sync")
+    project("notes", "push")
+    git(tmp_path, "clone", "--quiet", "--depth=1", "--branch=main", f"file://{tmp_path}/remote", "clone")
+    git(tmp_path / "clone", "notes", "add", "-m", "of another tool", "HEAD")
+    theirs = git(tmp_path / "clone", "for-each-ref", "refs/notes/commits")
+    monkeypatch.chdir(tmp_path / "clone")
+    here = Baton(capsys, None)
+    assert len(here.data("notes", "fetch")["new"]) == 2
+    shown = here.data("notes", "show", "s1")
+    assert (shown["report"]["findings"], shown["signed"]) == (["It is learned: 知识"], None)
+    assert "there is no ledger to hold this note against" in here.run("notes", "show", "s1").err
+    assert [one["signed"] for one in here.data("notes", "list")["notes"]] == [None]
+    git(tmp_path / "clone", "update-ref", "refs/notes/empirica/handoff/s2", "refs/notes/empirica/handoff/s1")
+    assert here.data("notes", "push")["new"] == ["refs/notes/empirica/handoff/s2"]
+    assert git(tmp_path / "clone", "for-each-ref", "refs/notes/commits") == theirs
+    here.refuses("NO_LEDGER", "notes", "sync")
+    git(tmp_path / "clone", "config", "core.sshCommand", "false")
+    for verb in ("fetch", "push"):
+        assert "core.sshcommand" in here.refuses("NOT_TRUSTED", "notes", verb)["message"]
+    assert here.data("notes", "list")["total"] == 2
+
+
+def test_a_note_is_held_against_the_signed_events_beside_it(project: Baton) -> None:
+    folder = make_repository(project.home.parent)
+    project("notes", "sync")
+    assert "signed by a: entry " in project.run("notes", "show", "s1", "--markdown").err
+    report(project, "s1", "A second version", is_first=False)
+    assert project.data("notes", "list")["notes"][0]["signed"] is True
+    assert "of which there are later versions" in project.data("notes", "show", "s1")["signed_as"]
+    git(folder, "notes", "--ref", "empirica/handoff/s1", "add", "-f", "-m", '{"task": "Forged"}', "HEAD")
+    git(folder, "update-ref", "refs/notes/empirica/handoff/s", "refs/notes/empirica/handoff-markdown/s1")
+    assert {one["session_id"]: one["signed"] for one in project.data("notes", "list")["notes"]} == {
+        "s1": False, "s": False
+    }  # fmt: skip
+    assert "NOT SIGNED" in project.run("notes", "show", "s1").err
+
+
+def test_without_a_head_or_a_main_tree_notes_say_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Baton(capsys, None)
+    git(tmp_path, "init", "--quiet", "main")
+    monkeypatch.chdir(tmp_path / "main")
+    assert here.data("notes", "list")["total"] == 0
+    here.refuses("NOT_FOUND", "notes", "show", "s1")
+    assert "git remote add" in here.refuses("NOT_FOUND", "notes", "fetch")["message"]
+    make_repository(tmp_path / "main")
+    git(tmp_path / "main", "worktree", "add", "--quiet", str(tmp_path / "tree"))
+    monkeypatch.chdir(tmp_path / "tree")
+    assert here.data("notes", "list")["total"] == 0
+    shutil.rmtree(tmp_path / "main")
+    assert "its main tree is gone" in here.refuses("NOT_FOUND", "notes", "list")["message"]
+
+
 def test_a_server_answers_and_the_notes_are_written_where_the_agent_is(
     served: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh: Callable[[str], str]
 ) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from calling import Baton, Place, call
+from calling import Baton, Place, call, environment
 
 from consumers.doors.hooks.harnesses import HARNESSES
 from consumers.doors.hooks.prime import agents_page
@@ -73,19 +75,92 @@ def test_each_harness_gets_the_page_and_the_server_where_it_reads_them(ready: Ba
         ready("setup", harness)
     for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md"):
         assert agents_page() in (project / name).read_text()
+    of_claude = json.loads((project / "home/.claude.json").read_text())["projects"][str(project)]
     servers = {
-        "claude-code": json.loads((project / ".mcp.json").read_text())["mcpServers"]["baton"],
+        "claude-code": of_claude["mcpServers"]["baton"],
         "codex": tomllib.loads((project / ".codex/config.toml").read_text())["mcp_servers"]["baton"],
         "gemini": json.loads((project / ".gemini/settings.json").read_text())["mcpServers"]["baton"],
     }
     for harness, server in servers.items():
         assert server["command"] == sys.executable
         assert server["args"] == ["-P", "-m", "consumers.doors.cli", "mcp", "--as", harness]
+    assert not (project / ".mcp.json").exists()  # a team's file, as the settings are
+    assert [path.name for path in (project / ".claude").iterdir()] == ["settings.local.json"]
+
+
+@each_harness
+def test_a_team_gets_commands_that_name_no_path_and_no_second_setup(
+    harness: str, ready: Baton, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ready.document("setup", harness, "--team")["data"]
+    assert (made["scope"], made["agent"]) == ("team", None)
+    shared = {name: text for name, text in files(project).items() if not name.startswith("home/")}
+    for name, content in shared.items():
+        assert str(project).encode() not in content, name
+        assert sys.executable.encode() not in content, name
+    settings = json.loads((project / HARNESSES[harness].project.settings).read_text())
+    assert settings["hooks"]["SessionStart"][0]["hooks"][0]["command"] == f"baton hook {harness}"
+    written = files(project)
+    assert {one["done"] for one in ready.data("setup", harness)["files"]} == {"unchanged"}
+    monkeypatch.setenv("BATON_AGENT", "codex")  # somebody's own: it is none of the team's
+    assert {one["done"] for one in ready.data("setup", harness)["files"]} == {"unchanged"}
+    assert files(project) == written
+    assert ready.data("setup", harness, "--check")["installed"] is True
+    assert "--team" in ready.refuses("USAGE", "setup", harness, "--as", "codex")["message"]
+    assert "--team" in ready.refuses("USAGE", "setup", harness, "--remove")["message"]
+    ready("setup", harness, "--team", "--remove")
+    assert not [name for name in files(project) if not name.startswith("home/")]
+
+
+def test_own_settings_go_before_a_teams_come_and_leave_its_page(ready: Baton, project: Path) -> None:
+    ready("setup", "claude-code")
+    own = (project / ".claude/settings.local.json").read_bytes()
+    assert "--remove" in ready.refuses("USAGE", "setup", "claude-code", "--team")["message"]
+    ready("setup", "claude-code", "--remove")
+    ready("setup", "claude-code", "--team")
+    (project / ".claude/settings.local.json").write_bytes(own)  # as if a colleague's came by a pull
+    ready("setup", "claude-code", "--remove")
+    assert b"consumers" not in (project / ".claude/settings.local.json").read_bytes()
+    assert ready.data("setup", "claude-code", "--check")["installed"] is True
+    assert agents_page() in (project / "CLAUDE.md").read_text()
+
+
+def test_a_teams_setup_refuses_what_others_do_not_have(ready: Baton, project: Path, tmp_path: Path) -> None:
+    elsewhere = Baton(ready._capsys, Place(tmp_path / "elsewhere"))
+    elsewhere("init")
+    elsewhere("agent", "add", "codex", "--role", "agent")
+    assert "writes no path" in elsewhere.refuses("USAGE", "setup", "codex", "--team")["message"]
+    before = files(project)
+    ready("agent", "add", "rita", "--role", "human", "--unprotected")
+    assert "role human" in ready.refuses("NOT_AUTHORIZED", "setup", "codex", "--as", "rita")["message"]
+    assert files(project) == before
+
+
+def test_two_colleagues_work_with_one_committed_settings_file(ready: Baton, project: Path) -> None:
+    ready("setup", "claude-code", "--team")
+    command = json.loads((project / ".claude/settings.json").read_text())["hooks"]["SessionStart"][0]["hooks"][0]
+    colleague = project / "colleague"
+    (colleague / ".claude").mkdir(parents=True)
+    (colleague / ".claude/settings.json").write_bytes((project / ".claude/settings.json").read_bytes())
+    theirs = Baton(ready._capsys, Place(colleague / ".baton"))
+    theirs("init")
+    theirs("agent", "add", "bob", "--role", "agent")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where `baton` is installed
+    for folder, given, whose in ((project, {}, "claude-code"), (colleague, {"BATON_AGENT": "bob"}, "bob")):
+        event = json.dumps({"session_id": "1", "cwd": str(folder), "hook_event_name": "SessionStart"})
+        shell, surroundings = ["sh", "-c", command["command"]], environment(PATH=path, **given)
+        said = subprocess.run(
+            shell, input=event, cwd=folder, env=surroundings, capture_output=True, text=True, check=True
+        )
+        assert "additionalContext" in said.stdout
+        listed = Baton(ready._capsys, Place(folder / ".baton")).data("session", "list")["sessions"]
+        assert [one["author"] for one in listed] == [whose]
 
 
 def test_an_agent_that_is_not_registered_is_refused_with_the_command(alone: Baton, project: Path) -> None:
     error = Baton(alone._capsys, None).refuses("AGENT_UNKNOWN", "setup", "codex")
     assert "`baton agent add codex --role agent`" in error["message"]
+    assert "Codex CLI" in error["message"]
     assert files(project) == {}
 
 

@@ -90,7 +90,7 @@ class Place:
 
     def commands(self, harness: str) -> dict[str, str]:
         """Return the hook commands that setup registered, by event."""
-        hooks = json.loads(HARNESSES[harness].files(self.project, is_user=False).settings.read_text())["hooks"]
+        hooks = json.loads(HARNESSES[harness].files(self.project, "local").settings.read_text())["hooks"]
         return {event: groups[0]["hooks"][0]["command"] for event, groups in hooks.items()}
 
     def event(self, harness: str, event: str, **changed: Any) -> bytes:

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from building import trusted
+from building import trusted, work_tree
 from harness_place import Said, given_up
 
 from consumers.doors.hooks.harnesses import HARNESSES
@@ -67,6 +67,21 @@ def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place
     assert (newest["author"], newest["session_id"]) == (harness, session)
     assert "it is number 1" in newest["context_summary"]
     assert place.data("session", "show", session)["status"] == "open"
+    place.baton("session", "finding", session, "the last word", "--as", harness)
+    assert fire("SessionEnd") == SILENT
+    assert fire("SessionEnd") == SILENT
+    assert len(snapshots(place)) == len(saving) + 1
+    assert place.data("session", "show", session)["status"] == "ended"
+    assert place.log() == []
+
+
+def test_a_hook_in_a_work_tree_of_git_finds_the_ledger_of_the_main_tree(place: Place) -> None:
+    tree = work_tree(place.project, place.project.parent / "tree")
+    said = place.hook("codex", place.event("codex", "SessionStart", cwd=str(tree)))
+    assert b"codex-0a1b-2c3d" in said.out
+    (tree / ".git").write_text("gitdir: /nowhere\n")
+    assert place.hook("codex", place.event("codex", "SessionStart", cwd=str(tree))) == SILENT
+    assert [one["status"] for one in place.data("session", "list")["sessions"]] == ["open"]
     assert place.log() == []
 
 

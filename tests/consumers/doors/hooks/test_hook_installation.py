@@ -21,6 +21,8 @@ from ledger.errors import Refused, Unavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from consumers.doors.hooks.harnesses import Scope
+
 pytestmark = pytest.mark.parametrize("harness", list(HARNESSES))
 
 JSON_BEFORE = {
@@ -93,26 +95,26 @@ def put(files: set[Path], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(JSON_BEFORE))
-@pytest.mark.parametrize("is_user", [False, True], ids=["project", "user"])
+@pytest.mark.parametrize("scope", ["local", "team", "user"])
 def test_removal_leaves_every_file_and_folder_as_before(
-    harness: str, name: str, project: Path, tmp_path: Path, *, is_user: bool
+    harness: str, name: str, project: Path, tmp_path: Path, *, scope: Scope
 ) -> None:
-    folder = tmp_path / "home" if is_user else project
-    put(set(HARNESSES[harness].files(folder, is_user=is_user)), name)
+    folder = tmp_path / "home" if scope == "user" else project
+    put(set(HARNESSES[harness].files(folder, scope)), name)
     before = tree(tmp_path)
-    assert states(installation(harness, folder, is_user=is_user)) == {State.MISSING}
-    installation(harness, folder, is_user=is_user).install()
-    assert states(installation(harness, folder, is_user=is_user)) == {State.INSTALLED}
+    assert states(installation(harness, folder, scope=scope)) == {State.MISSING}
+    installation(harness, folder, scope=scope).install()
+    assert states(installation(harness, folder, scope=scope)) == {State.INSTALLED}
     installed = tree(tmp_path)
-    assert {one.done for one in installation(harness, folder, is_user=is_user).install()} == {"unchanged"}
+    assert {one.done for one in installation(harness, folder, scope=scope).install()} == {"unchanged"}
     assert tree(tmp_path) == installed
     assert before.keys() < installed.keys() or before != installed
-    installation(harness, folder, is_user=is_user).remove()
+    installation(harness, folder, scope=scope).remove()
     assert tree(tmp_path) == before
 
 
 def test_settings_keep_what_they_had_and_get_what_the_harness_takes(harness: str, project: Path) -> None:
-    files = HARNESSES[harness].files(project, is_user=False)
+    files = HARNESSES[harness].files(project, "local")
     put(set(files), "theirs beside ours")
     was = scan(files.settings.read_text()).value
     installation(harness, project).install()
@@ -128,7 +130,7 @@ def test_settings_keep_what_they_had_and_get_what_the_harness_takes(harness: str
 
 
 def test_a_folder_that_was_there_before_stays(harness: str, project: Path, tmp_path: Path) -> None:
-    HARNESSES[harness].files(project, is_user=False).settings.parent.mkdir()
+    HARNESSES[harness].files(project, "local").settings.parent.mkdir()
     before = tree(tmp_path)
     installation(harness, project).install()
     installation(harness, project).remove()
@@ -150,7 +152,7 @@ def test_another_agent_or_interpreter_is_outdated_and_brought_up_to_date(
 
 @pytest.mark.parametrize("has_record", [True, False], ids=["recorded", "no record"])
 def test_edits_around_our_part_stay_when_it_goes(harness: str, project: Path, *, has_record: bool) -> None:
-    files = HARNESSES[harness].files(project, is_user=False)
+    files = HARNESSES[harness].files(project, "local")
     put(set(files), "with comments")
     installation(harness, project).install()
     files.page.write_bytes(b"above\n" + files.page.read_bytes() + b"below\n")
@@ -173,7 +175,7 @@ def test_edits_around_our_part_stay_when_it_goes(harness: str, project: Path, *,
 def test_an_edit_inside_the_block_is_refused_and_kept_when_forced(
     harness: str, verb: str, project: Path, tmp_path: Path
 ) -> None:
-    page = HARNESSES[harness].files(project, is_user=False).page
+    page = HARNESSES[harness].files(project, "local").page
     installation(harness, project).install()
     edited = page.read_bytes().replace(b"Tick Tasks", b"Never tick tasks")
     page.write_bytes(edited)
@@ -190,7 +192,7 @@ def test_an_edit_inside_the_block_is_refused_and_kept_when_forced(
 
 
 def test_an_edit_of_our_hook_is_refused_and_kept_when_forced(harness: str, project: Path, tmp_path: Path) -> None:
-    settings = HARNESSES[harness].files(project, is_user=False).settings
+    settings = HARNESSES[harness].files(project, "local").settings
     installation(harness, project).install()
     edited = settings.read_text().replace('"timeout": 5', '"timeout": 9', 1)
     settings.write_text(edited)
@@ -203,7 +205,7 @@ def test_an_edit_of_our_hook_is_refused_and_kept_when_forced(harness: str, proje
 
 
 def test_a_hook_that_somebody_added_beside_ours_stays(harness: str, project: Path) -> None:
-    settings = HARNESSES[harness].files(project, is_user=False).settings
+    settings = HARNESSES[harness].files(project, "local").settings
     installation(harness, project).install()
     document = json.loads(settings.read_text())
     theirs = {"hooks": [{"type": "command", "command": "theirs"}]}
@@ -227,7 +229,7 @@ BROKEN = {
 def test_settings_that_are_none_are_refused_and_nothing_is_written(
     harness: str, code: str, content: bytes, project: Path, tmp_path: Path
 ) -> None:
-    settings = HARNESSES[harness].files(project, is_user=False).settings
+    settings = HARNESSES[harness].files(project, "local").settings
     settings.parent.mkdir()
     settings.write_bytes(content)
     before = tree(tmp_path)
@@ -239,7 +241,7 @@ def test_settings_that_are_none_are_refused_and_nothing_is_written(
 
 
 def test_a_link_is_refused_and_nothing_is_written(harness: str, project: Path, tmp_path: Path) -> None:
-    page = HARNESSES[harness].files(project, is_user=False).page
+    page = HARNESSES[harness].files(project, "local").page
     (project / "other.md").write_text("other")
     page.symlink_to("other.md")
     before = tree(tmp_path)
@@ -251,7 +253,7 @@ def test_a_link_is_refused_and_nothing_is_written(harness: str, project: Path, t
 
 
 def test_a_mark_without_its_other_is_left_for_hands(harness: str, project: Path, tmp_path: Path) -> None:
-    page = HARNESSES[harness].files(project, is_user=False).page
+    page = HARNESSES[harness].files(project, "local").page
     installation(harness, project).install()
     page.write_text(page.read_text().replace("<!-- baton:end -->\n", ""))
     before = tree(tmp_path)
@@ -265,9 +267,9 @@ def test_a_mark_without_its_other_is_left_for_hands(harness: str, project: Path,
 def test_where_the_last_file_cannot_be_written_the_first_are_put_back(
     harness: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(set(HARNESSES[harness].files(project, is_user=False)), "with comments")
+    put(set(HARNESSES[harness].files(project, "local")), "with comments")
     before = tree(tmp_path)
-    page = HARNESSES[harness].files(project, is_user=False).page
+    page = HARNESSES[harness].files(project, "local").page
     _refuse_replacing(page, monkeypatch)
     with pytest.raises(Unavailable) as failure:
         installation(harness, project).install()
