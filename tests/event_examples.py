@@ -143,6 +143,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "task": "Run the tests.",
         "tasks": ["read", "run"],
         "criteria": ["all tests pass"],
+        "notes": {"tested_by": ["make test"], "touches": ["a.py"], "traps": ["two configs"], "tried": ["缓存"]},
         "reasoning_refs": [REF],
     },
     "handoff.amended": {
@@ -169,6 +170,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "handoff.claimed": {"lease_seconds": 3600},
     "handoff.task_checked": {"position": 0, "checked": False},
     "handoff.criterion_checked": {"position": 0, "evidence": "ci/run/12"},
+    "handoff.waiver_asked": {"position": 0, "reason": "there is no such machine here"},
     "handoff.criterion_waived": {"position": 0, "reason": "covered elsewhere"},
     "handoff.released": {"reason": "out of time"},
     "handoff.logged": {"text": "half done"},

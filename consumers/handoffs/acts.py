@@ -16,12 +16,12 @@ from ledger.lifecycle.handoff import Status
 
 # In the order in which a tool names them; another handoff is put in the place of one on the command line alone.
 ToolVerb: TypeAlias = Literal[
-    "create", "amend", "claim", "check", "log", "block", "unblock", "release", "complete", "cancel",
+    "create", "amend", "claim", "check", "ask_waiver", "log", "block", "unblock", "release", "complete", "cancel",
     "approve", "reject", "waive", "verify", "request_changes",
 ]  # fmt: skip
 Verb: TypeAlias = Literal[ToolVerb, "supersede"]
 Party: TypeAlias = Literal["sender", "receiver", "reviewer"]
-Wait: TypeAlias = Literal["approve", "claim", "continue", "reassign", "unblock", "verify"]
+Wait: TypeAlias = Literal["approve", "claim", "continue", "reassign", "unblock", "verify", "waive"]
 Form: TypeAlias = Literal["text", "texts", "number", "numbers", "flag"]
 
 
@@ -60,14 +60,18 @@ class Act(NamedTuple):
 
 
 _EVERY_WAIT: Final = frozenset[Wait](get_args(Wait))
+NOTES: Final = kinds.ReceiverNotes.__struct_fields__
 _CONTENT: Final = tuple(
     Argument(name)
     for name in (
-        "reviewer", "tasks", "criteria", "depends_on", "unlock_at", "body", "context", "proposal", "answers",
-        "reasoning",
+        "reviewer", "tasks", "criteria", "depends_on", "unlock_at", "body", "context", *NOTES, "session", "proposal",
+        "answers", "reasoning",
     )
 )  # fmt: skip
 REASONING: Final = "A reasoning that stands behind it, as it is now; may be given more than once."
+_CRITERION: Final = Argument(
+    "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
+)
 _COMMENT: Final = Argument("comment", "--comment")
 _VERSION: Final = Argument(
     "version", "--version", words="The version you have read, as `show` prints it: needed off a terminal.", default=None
@@ -110,11 +114,18 @@ ACTS: Final[dict[Verb, Act]] = {
         ("receiver",),
         "Tick tasks and acceptance criteria.",
         (
-            Argument("task_numbers", "--task", "numbers", "The number of a task, from 1."),
-            Argument("criterion_numbers", "--criterion", "numbers", "The number of a criterion, from 1."),
+            Argument("task_numbers", "--task", "numbers", "Tasks by number, as 1,2,4; may be given more than once."),
+            Argument("criterion_numbers", "--criterion", "numbers", "Criteria by number, as 1,2."),
+            Argument("evidence", "--evidence", words="What shows it: a command and its result, a file, a commit."),
             Argument("all_open", "--all", "flag", "Every task and criterion that is open."),
             Argument("undo", "--undo", "flag", "Take the tick back."),
         ),
+    ),
+    "ask_waiver": Act(
+        (kinds.HandoffWaiverAsked,),
+        ("receiver",),
+        "Ask the reviewer to do without a criterion that cannot be met or checked here; it stays open until he does.",
+        (_CRITERION, _NEEDED_REASON),
     ),
     "log": Act(
         (kinds.HandoffLogged,),
@@ -196,11 +207,11 @@ ACTS: Final[dict[Verb, Act]] = {
         ("reviewer",),
         "Do without an acceptance criterion, as the reviewer.",
         (
-            Argument(
-                "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
-            ),
+            _CRITERION,
             _NEEDED_REASON,
+            Argument("refuse", "--refuse", "flag", "Do not: it stays open, and its receiver reads why."),
         ),
+        ends=frozenset({"waive"}),
     ),
     "verify": Act(
         (kinds.HandoffVerified,),
@@ -263,6 +274,8 @@ def command_of(item: Mapping[str, Any]) -> str:
         words = ["review", "answer", "--approve"]
     for number in item["arguments"].get("criterion_numbers", ()):
         words += ["--criterion", str(number)]
+    if item["act"] == "waive":
+        words += ["--reason", "WHY"]
     return join(["baton", *words, "--as", item["agent"], id_])
 
 

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict, replace
 
-from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ
+from consumers.handoffs.acts import ACTS, NOTES, OF_WHAT_WAS_READ
+from consumers.handoffs.receiver import notes_of
 from consumers.sdk.names import default_id, split_ids
 from consumers.sdk.text import cut
 from ledger.client import read_event
@@ -40,7 +42,7 @@ _words_max: Final = 80
 
 def creation(
     view: Ask, sender: str, settings: Settings, id_: str | None, given: dict[str, Any]
-) -> tuple[str, EventData]:
+) -> tuple[str, kinds.HandoffCreated]:
     """Return the id and the event of a new handoff, with today's date and the configured reviewer if none is named.
 
     ``given`` are the arguments of the act ``create``; of ``depends_on`` each may be several ids with commas.
@@ -53,8 +55,11 @@ def creation(
 
     name = id_.removesuffix(".md") if id_ else default_id(given["title"])
     reviewer = given.get("reviewer") or default_reviewer(settings, sender, given["to"])
+    changes = changes_of(view, given)
+    notes = notes_of(view, sender, changes.pop("notes", {}), given.get("session"))
     data = kinds.HandoffCreated(
-        **changes_of(view, given) | {"reviewer": reviewer},
+        **changes | {"reviewer": reviewer},
+        notes=notes,
         created=datetime.now(UTC).strftime("%Y-%m-%d"),
     )
     new_file(data, sender)
@@ -63,7 +68,7 @@ def creation(
 
 def query_for(verb: Verb) -> str:
     """Return which query tells of a handoff what an act on it needs: most need no more than its id and version."""
-    return "handoffs.show" if verb in {"amend", "check", "waive"} else "handoffs.facts"
+    return "handoffs.show" if verb in {"amend", "check", "waive", "ask_waiver"} else "handoffs.facts"
 
 
 @contextmanager
@@ -110,14 +115,27 @@ def _mismatch(stream: CheckedStream, version: str) -> Refused:
     again = f"read it again (`baton handoff show {name}`)"
     if present is None or read is None:
         return Refused("VERSION_MISMATCH", f"{version} was never a version of {name}: {again}", changed=[])
-    changed = [field for field in present.__struct_fields__ if getattr(present, field) != getattr(read, field)]
-    words = (
-        f"{field} was {cut(str(getattr(read, field)), _words_max)!r} and is "
-        f"{cut(str(getattr(present, field)), _words_max)!r}"
-        for field in changed
-    )
+    changes = changes_between(read, present)
+    words = [f"{one.field} was {one.before} and is {one.after}" for one in changes]
     message = f"{name} is another version than the one you have read: {'; '.join(words) or 'handed in anew'}: {again}"
-    return Refused("VERSION_MISMATCH", message, changed=changed)
+    return Refused("VERSION_MISMATCH", message, changed=[one.field for one in changes])
+
+
+class Change(NamedTuple):
+    """What an amendment made of a field; the words are cut, and quoted."""
+
+    field: str
+    before: str
+    after: str
+
+
+def changes_between(before: kinds.HandoffContent, after: kinds.HandoffContent) -> list[Change]:
+    """Return what differs between two contents, but for the file that shows them."""
+    return [
+        Change(name, *(repr(cut(str(getattr(one, name)), _words_max)) for one in (before, after)))
+        for name in kinds.HandoffContent.__struct_fields__
+        if name != "skeleton" and getattr(before, name) != getattr(after, name)
+    ]
 
 
 def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author: Author) -> list[EventData]:
@@ -137,13 +155,15 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
         minutes = given.get("lease_minutes")
         return [kinds.HandoffClaimed(lease_seconds=None if minutes is None else 60 * minutes)]
     if verb == "check":
-        ticked = (given.get("task_numbers", ()), given.get("criterion_numbers", ()))
-        return ticks_of(handoff, *ticked, is_all=given.get("all_open", False), undo=given.get("undo", False))
-    if verb == "waive":
+        return ticks_of(handoff, **{name: value for name, value in given.items() if name != "version"})
+    if verb in ("waive", "ask_waiver"):
         numbers = given["criterion_numbers"]
         numbers = [numbers] if isinstance(numbers, int) else numbers
         at = [position_of(handoff["criteria"], "criterion", number) for number in numbers]
-        return [kinds.HandoffCriterionWaived(position=one, reason=given["reason"]) for one in at]
+        if verb == "ask_waiver":
+            return [kinds.HandoffWaiverAsked(position=one, reason=given["reason"]) for one in at]
+        granted = not given.get("refuse", False)
+        return [kinds.HandoffCriterionWaived(position=one, reason=given["reason"], granted=granted) for one in at]
     if verb == "request_changes":
         reasons = given["reason"]
         reasons = [reasons] if isinstance(reasons, str) else reasons
@@ -158,7 +178,9 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
 
 def changes_of(view: Ask, given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an event that arguments name, with the values they are to have."""
-    changes = {name: value for name, value in given.items() if name not in ("reason", "version")}
+    changes = {name: value for name, value in given.items() if name not in ("reason", "version", "session", *NOTES)}
+    if notes := {name: list(given[name]) for name in NOTES if given.get(name)}:
+        changes["notes"] = notes
     if "body" in changes:
         changes["task"] = changes.pop("body")
     if "depends_on" in changes:
@@ -202,10 +224,12 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     from consumers.handoffs.files.syntax.parser import parse  # noqa: PLC0415
 
     content = content_from(handoff)
+    if "notes" in changes:
+        changes = changes | {"notes": _more_notes(content.notes, changes["notes"])}
     senders = (handoff["from"], handoff["importer"])
     if changes.keys() == {"reviewer"} and author.name == handoff["reviewer"] and author.name not in senders:
         # He hands it over, and the file stays as it is: whoever renders it puts the other name into it.
-        return msgspec.structs.replace(amended(content, changes, reason), hands_over=True)
+        return replace(amended(content, changes, reason), hands_over=True)
     data = amended(content, changes, reason)
     if content.skeleton is None:
         new_file(data, handoff["from"])
@@ -213,24 +237,50 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     file = parse(file_now(handoff, author.client.get_blob(content.skeleton)))
     # The rest of the content is the ledger's alone, and stands in no file.
     in_files = {name: value for name, value in changes.items() if name in Revision.__struct_fields__}
-    return msgspec.structs.replace(data, skeleton=author.put_blob(revise(file, Revision(**in_files))))
+    return replace(data, skeleton=author.put_blob(revise(file, Revision(**in_files))))
+
+
+def _more_notes(notes: kinds.ReceiverNotes, added: dict[str, list[str]]) -> kinds.ReceiverNotes:
+    """Return notes with some added; ``none`` takes those of its kind away."""
+    kept = {kind: [] if "none" in texts else getattr(notes, kind) for kind, texts in added.items()}
+    more = {kind: list(dict.fromkeys([*kept[kind], *texts])) for kind, texts in added.items()}
+    return replace(notes, **{kind: [text for text in texts if text != "none"] for kind, texts in more.items()})
 
 
 def ticks_of(
-    handoff: dict[str, Any], tasks: Sequence[int], criteria: Sequence[int], *, is_all: bool = False, undo: bool = False
+    handoff: dict[str, Any],
+    task_numbers: Sequence[int] = (),
+    criterion_numbers: Sequence[int] = (),
+    *,
+    all_open: bool = False,
+    undo: bool = False,
+    evidence: str = "",
 ) -> list[EventData]:
-    """Return the ticks of tasks and criteria counted from 1, or with ``is_all`` of every one that is open."""
-    if is_all:
-        tasks = [n for n, one in enumerate(handoff["tasks"], 1) if one["done"] == undo]
-        wanted = ("checked",) if undo else ("open", "claimed")
-        criteria = [n for n, one in enumerate(handoff["criteria"], 1) if one["mark"] in wanted]
-    at = [position_of(handoff["tasks"], "task", n) for n in tasks]
-    drafts: list[EventData] = [kinds.HandoffTaskChecked(position=one, checked=not undo) for one in at]
-    at = [position_of(handoff["criteria"], "criterion", n) for n in criteria]
-    drafts += [kinds.HandoffCriterionChecked(position=one, checked=not undo) for one in at]
-    if not drafts:
+    """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of every one that is open.
+
+    What is ticked already gets no second event, so there may be nothing to sign.
+    """
+    if not (task_numbers or criterion_numbers or all_open):
         raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
+    drafts: list[EventData] = []
+    of = (
+        ("tasks", "task", task_numbers, kinds.HandoffTaskChecked),
+        ("criteria", "criterion", criterion_numbers, kinds.HandoffCriterionChecked),
+    )
+    for rows_of, what, numbers, data in of:
+        rows = handoff[rows_of]
+        wanted = range(1, len(rows) + 1) if all_open else dict.fromkeys(numbers)
+        drafts += [
+            data(position=at, checked=not undo, evidence=evidence)
+            for at in (position_of(rows, what, number) for number in wanted)
+            if _is_ticked(rows[at]) == undo and not (all_open and rows[at].get("mark") == "waived")
+        ]
     return drafts
+
+
+def _is_ticked(row: dict[str, Any]) -> bool:
+    """Return whether a task or criterion is ticked here; a waiver is no tick."""
+    return bool(row.get("done") or row.get("mark") == "checked")
 
 
 def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
@@ -249,6 +299,7 @@ def default_reviewer(settings: Settings, sender: str, to: str) -> str | None:
 def content_from(handoff: dict[str, Any]) -> kinds.HandoffContent:
     """Return the content of the handoff that ``handoffs.show`` answered."""
     fields = {name: handoff[name] for name in kinds.HandoffContent.__struct_fields__}
+    fields["notes"] = kinds.ReceiverNotes(**handoff["notes"])
     texts = {name: [one["text"] for one in handoff[name]] for name in ("tasks", "criteria")}
     depends_on = [one["id"] for one in handoff["depends_on"]]
     return kinds.HandoffContent(**fields | texts | {"to": handoff["to"] or None, "depends_on": depends_on})
@@ -260,13 +311,14 @@ def amended(content: kinds.HandoffContent, changes: dict[str, Any], reason: str)
     Raises:
         Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD``.
     """
-    fields = msgspec.structs.asdict(content)
+    fields = asdict(content)
     if all(fields[name] == value for name, value in changes.items()):
         raise Refused("USAGE", "nothing changes: say what to amend")
     fields |= changes
     if fields["to"] is None:
         raise Refused("USAGE", "its file names no receiver: say who receives the work with --to NAME")
     try:
-        return msgspec.convert(fields | {"reason": reason}, kinds.HandoffAmended)
+        plain = fields | {"reason": reason, "notes": asdict(fields["notes"])}
+        return msgspec.convert(plain, kinds.HandoffAmended)
     except msgspec.ValidationError as error:
         raise schema_error(error) from error

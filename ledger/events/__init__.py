@@ -94,6 +94,7 @@ KINDS: Final[dict[str, Kind]] = {
     "handoff.claimed": Kind(handoff.HandoffClaimed, "handoff"),
     "handoff.task_checked": Kind(handoff.HandoffTaskChecked, "handoff"),
     "handoff.criterion_checked": Kind(handoff.HandoffCriterionChecked, "handoff"),
+    "handoff.waiver_asked": Kind(handoff.HandoffWaiverAsked, "handoff"),
     "handoff.criterion_waived": Kind(handoff.HandoffCriterionWaived, "handoff"),
     "handoff.released": Kind(handoff.HandoffReleased, "handoff"),
     "handoff.logged": Kind(handoff.HandoffLogged, "handoff"),

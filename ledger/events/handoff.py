@@ -26,6 +26,19 @@ ReasoningRefs = Annotated[
 Day = Annotated[str, msgspec.Meta(pattern=DAY_PATTERN + r"\Z", description="A day as YYYY-MM-DD.")]
 
 
+class ReceiverNotes(EventData, frozen=True):
+    """What whoever goes on will need and only the sender knows: how the work is tested, what it touches, what bites.
+
+    ``tested_by`` are commands, ``touches`` the files and callers that a change reaches, ``traps`` what is easily taken
+    for something else, ``tried`` what was done already and what came of it.
+    """
+
+    tested_by: list[Line] = []
+    touches: list[Line] = []
+    traps: list[Line] = []
+    tried: list[Line] = []
+
+
 class HandoffContent(EventData, frozen=True):
     """What is handed over: everything in it is what a reviewer approves. An imported file may name nobody in ``to``.
 
@@ -43,6 +56,7 @@ class HandoffContent(EventData, frozen=True):
     tasks: list[Line] = []
     criteria: list[Line] = []
     context: OptionalText = ""
+    notes: ReceiverNotes = ReceiverNotes()
     answers: HandoffId | None = None
     reasoning_refs: ReasoningRefs = []
     skeleton: Ref | None = None
@@ -90,6 +104,7 @@ class HandoffTaskChecked(EventData, frozen=True):
 
     position: Position
     checked: bool = True
+    evidence: OptionalText = ""
 
 
 class HandoffCriterionChecked(EventData, frozen=True):
@@ -100,11 +115,19 @@ class HandoffCriterionChecked(EventData, frozen=True):
     evidence: OptionalText = ""
 
 
-class HandoffCriterionWaived(EventData, frozen=True):
-    """The reviewer does without an acceptance criterion."""
+class HandoffWaiverAsked(EventData, frozen=True):
+    """The receiver asks the reviewer to do without an acceptance criterion; until he does, it stays open."""
 
     position: Position
     reason: Text
+
+
+class HandoffCriterionWaived(EventData, frozen=True):
+    """The reviewer does without an acceptance criterion, or (not ``granted``) not, though he was asked to."""
+
+    position: Position
+    reason: Text
+    granted: bool = True
 
 
 class HandoffReleased(EventData, frozen=True):

@@ -31,11 +31,11 @@ FINAL: Final[frozenset[Status]] = frozenset({"rejected", "verified", "cancelled"
 class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     """Where one handoff stands.
 
-    ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still open here), ``checked`` or ``waived``,
-    in the order of the event. ``importer`` acts for a sender who may not be registered here; ``claimed_status`` is what
-    an imported file says of itself, until somebody confirms or amends it. ``is_announced``: the router has told.
-    ``approval_key`` signed the approval, which is the entry ``approval_index``. ``completion`` is the event that handed
-    it in last.
+    ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still open here), ``asked`` (open too, and
+    its reviewer is asked to waive it), ``checked`` or ``waived``, in the order of the event. ``importer`` acts for a
+    sender who may not be registered here; ``claimed_status`` is what an imported file says of itself, until somebody
+    confirms or amends it. ``is_announced``: the router has told. ``approval_key`` signed the approval, which is the
+    entry ``approval_index``. ``completion`` is the event that handed it in last.
     """
 
     sender: str
@@ -80,12 +80,12 @@ def compute_version(sender: str, data: kinds.HandoffContent) -> str:
 
 def _opened(data: kinds.HandoffContent, event: Event, *, sender: str, importer: str = "") -> HandoffState:
     """Return the state in which new content waits for its approval."""
-    name, author = event.name, event.author
     # Without a reviewer the sender verifies; that only a human may do so is a rule about roles. Nobody ever reviews
     # work that he does himself, so who hands work to himself names somebody else.
-    reviewer = data.reviewer or author
-    if reviewer == data.to or data.reviewer == author:
-        raise Refused("SELF_APPROVAL", f"{reviewer} is sender or receiver of {name} and cannot review", name=reviewer)
+    reviewer = data.reviewer or event.author
+    if reviewer == data.to or data.reviewer == event.author:
+        message = f"{reviewer} is sender or receiver of {event.name} and cannot review"
+        raise Refused("SELF_APPROVAL", message, name=reviewer)
     opened = _unworked(data, sender, reviewer=reviewer, importer=importer)
     return opened if data.reviewer else _approved(opened, event)
 
@@ -224,8 +224,7 @@ def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> Han
 
 
 def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecked) -> HandoffState:
-    _require_party(event, state.receiver)
-    _require(state, event, "in_progress")
+    _require_working(state, event)
     tasks = _replaced(state.tasks, data.position, data.checked, "task")
     if tasks == state.tasks:
         raise _unchanged(event, f"task {data.position + 1}", "done" if data.checked else "open")
@@ -233,24 +232,30 @@ def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecke
 
 
 def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionChecked) -> HandoffState:
-    _require_party(event, state.receiver)
-    _require(state, event, "in_progress")
+    _require_working(state, event)
     if not data.checked and state.criteria[data.position : data.position + 1] == ("waived",):
         message = f"criterion {data.position} of {event.name} was waived by its reviewer, not ticked"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
     return _marked(state, event, data.position, "checked" if data.checked else "open")
 
 
+def _ask_waiver(state: HandoffState, event: Event, data: kinds.HandoffWaiverAsked) -> HandoffState:
+    _require_working(state, event)
+    return _marked(state, event, data.position, "asked")
+
+
 def _waive_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionWaived) -> HandoffState:
     _require_reviewer(state, event)
     _require(state, event, "in_progress", "completed")
-    return _marked(state, event, data.position, "waived")
+    if not data.granted and state.criteria[data.position : data.position + 1] != ("asked",):
+        raise _unchanged(event, f"criterion {data.position + 1}", "not asked to be waived")
+    return _marked(state, event, data.position, "waived" if data.granted else "open")
 
 
 def _marked(state: HandoffState, event: Event, position: int, mark: str) -> HandoffState:
     criteria = _replaced(state.criteria, position, mark, "criterion")
-    if criteria == state.criteria:
-        raise _unchanged(event, f"criterion {position + 1}", mark)
+    if criteria == state.criteria or (mark == "asked" and state.criteria[position] in ("checked", "waived")):
+        raise _unchanged(event, f"criterion {position + 1}", state.criteria[position])
     return replace(state, criteria=criteria)
 
 
@@ -258,21 +263,15 @@ def _unchanged(event: Event, what: str, mark: str) -> Refused:
     return Refused("NOTHING_CHANGED", f"{what} of {event.name} is {mark} already: leave it out", mark=mark)
 
 
-def _release(state: HandoffState, event: Event, data: kinds.HandoffReleased) -> HandoffState:
-    _require_party(event, state.receiver)
-    _require(state, event, "in_progress")
-    return replace(state, status="approved", lease=None, reason=data.reason)
+def _stop(state: HandoffState, event: Event, data: kinds.HandoffReleased | kinds.HandoffBlocked) -> HandoffState:
+    _require_working(state, event)
+    status: Status = "blocked" if isinstance(data, kinds.HandoffBlocked) else "approved"
+    return replace(state, status=status, lease=None, reason=data.reason)
 
 
 def _log(state: HandoffState, event: Event, _data: kinds.HandoffLogged) -> HandoffState:
     _require_party(event, *state.senders, state.receiver, state.reviewer)
     return state
-
-
-def _block(state: HandoffState, event: Event, data: kinds.HandoffBlocked) -> HandoffState:
-    _require_party(event, state.receiver)
-    _require(state, event, "in_progress")
-    return replace(state, status="blocked", lease=None, reason=data.reason)
 
 
 def _unblock(state: HandoffState, event: Event, _data: kinds.HandoffUnblocked) -> HandoffState:
@@ -282,12 +281,11 @@ def _unblock(state: HandoffState, event: Event, _data: kinds.HandoffUnblocked) -
 
 
 def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) -> HandoffState:
-    _require_party(event, state.receiver)
-    _require(state, event, "in_progress")
-    unmet = [position for position, mark in enumerate(state.criteria) if mark in ("open", "claimed")]
+    _require_working(state, event)
+    unmet = [position for position, mark in enumerate(state.criteria) if mark not in ("checked", "waived")]
     if unmet:
-        what = "criterion: check or waive it" if len(unmet) == 1 else "criteria: check or waive them"
-        message = f"handoff {event.name} has {len(unmet)} open acceptance {what} first"
+        named = ", ".join(str(position + 1) for position in unmet)
+        message = f"{event.name} has open acceptance criteria ({named}): check them, or have them waived, first"
         raise Refused("CRITERIA_OPEN", message, positions=unmet)
     return replace(state, status="completed", lease=None, completion=event.id)
 
@@ -350,10 +348,11 @@ _STEPS: Final[dict[type[Any], Callable[[HandoffState, Event, Any], HandoffState]
     kinds.HandoffClaimed: _claim,
     kinds.HandoffTaskChecked: _check_task,
     kinds.HandoffCriterionChecked: _check_criterion,
+    kinds.HandoffWaiverAsked: _ask_waiver,
     kinds.HandoffCriterionWaived: _waive_criterion,
-    kinds.HandoffReleased: _release,
+    kinds.HandoffReleased: _stop,
     kinds.HandoffLogged: _log,
-    kinds.HandoffBlocked: _block,
+    kinds.HandoffBlocked: _stop,
     kinds.HandoffUnblocked: _unblock,
     kinds.HandoffCompleted: _complete,
     kinds.HandoffChangesRequested: _request_changes,
@@ -372,6 +371,11 @@ def _require(state: HandoffState, event: Event, *allowed: Status) -> None:
 def _not_allowed(state: HandoffState, event: Event) -> NoReturn:
     message = f"{event.kind} cannot follow: handoff {event.name} is {state.status} (`baton handoff why {event.name}`)"
     raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
+
+
+def _require_working(state: HandoffState, event: Event) -> None:
+    _require_party(event, state.receiver)
+    _require(state, event, "in_progress")
 
 
 def _require_party(event: Event, *allowed: str) -> None:

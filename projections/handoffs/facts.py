@@ -31,6 +31,12 @@ CLAIMABLE: Final = (
     "(h.status = 'in_progress' AND ? NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1)) "
     f"AND {SUSPECT_APPROVAL} IS NULL AND {RECEIVER_REMOVED} IS NULL)"
 )
+# Its receiver asked to do without a criterion, and nobody has answered.
+WAIVER_ASKED: Final = "EXISTS (SELECT 1 FROM handoff_criteria c WHERE c.handoff_id = h.id AND c.mark = 'asked')"
+_OPEN: Final = (
+    "(SELECT json_group_array(position + 1) FROM (SELECT position FROM {} WHERE handoff_id = h.id AND {} "
+    "ORDER BY position))"
+)
 # What it waits for, in order, as JSON.
 DEPENDS_ON: Final = """(
     SELECT json_group_array(depends_on) FROM (
@@ -40,7 +46,11 @@ DEPENDS_ON: Final = """(
 _FACTS: Final = f"""
     SELECT h.id, h.status, h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
         h.claimed_status, h.lease_from_ms, h.lease_until_ms, {UNLOCKED} AS is_unlocked, {DEPENDS_ON} AS depends_on,
-        h.approval_index, {SUSPECT_APPROVAL} AS suspect_approval, {RECEIVER_REMOVED} AS receiver_removed
+        h.approval_index, {WAIVER_ASKED} AS is_waiver_asked,
+        {_OPEN.format("handoff_tasks", "NOT is_done")} AS tasks_left,
+        {_OPEN.format("handoff_criteria", "mark NOT IN ('checked', 'waived')")} AS criteria_left,
+        (SELECT accepted_ms FROM events WHERE event_index = h.claimed_index) AS claimed_ms,
+        {SUSPECT_APPROVAL} AS suspect_approval, {RECEIVER_REMOVED} AS receiver_removed
     FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?))"""  # noqa: S608 - fixed texts
 
 Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
@@ -60,6 +70,10 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_unlocked: bool = True
     is_lapsed: bool = False  # by the ledger's clock
     depends_on: tuple[str, ...] = ()
+    is_waiver_asked: bool = False
+    tasks_left: tuple[int, ...] = ()  # counted from 1, as people do
+    criteria_left: tuple[int, ...] = ()
+    claimed_ms: int | None = None
     approval_index: int | None = None
     suspect_approval: int | None = None  # the entry that makes its approval suspect
     receiver_removed: int | None = None  # the entry that removed its receiver
@@ -88,8 +102,9 @@ def facts_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
 def _facts(row: dict[str, Any], now_ms: int) -> HandoffFacts:
     from_ms, until_ms = row.pop("lease_from_ms"), row.pop("lease_until_ms")
     row["is_lapsed"] = is_lapsed(row["status"], None if until_ms is None else Span(from_ms, until_ms), now_ms)
-    row["is_unlocked"] = bool(row["is_unlocked"])
-    return HandoffFacts(**row | {"depends_on": tuple(msgspec.json.decode(row["depends_on"]))})
+    row |= {name: bool(row[name]) for name in ("is_unlocked", "is_waiver_asked")}
+    row |= {name: tuple(msgspec.json.decode(row[name])) for name in ("depends_on", "tasks_left", "criteria_left")}
+    return HandoffFacts(**row)
 
 
 def json_list(values: Iterable[Any]) -> str:

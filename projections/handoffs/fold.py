@@ -23,7 +23,7 @@ from projections.views import VIEW_VERSIONS
 
 
 class HandoffRow(Row, frozen=True):
-    """A handoff; ``artifacts``, ``reasoning_refs`` and ``result_refs`` (its completion's) are JSON.
+    """A handoff; ``artifacts``, ``notes``, ``reasoning_refs`` and ``result_refs`` (its completion's) are JSON.
 
     What an imported file claims stands from ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
     approval; ``approval_index`` whatever made it approved, signed by ``approval_key``.
@@ -41,6 +41,7 @@ class HandoffRow(Row, frozen=True):
     unlock_at: str
     task: str
     context: str
+    notes: str
     answers: str | None
     reasoning_refs: str
     skeleton: str | None
@@ -94,7 +95,7 @@ class CriterionRow(Row, frozen=True):
     text: str
     mark: str
     evidence: str
-    waived_because: str
+    waiver_reason: str
 
 
 class DependencyRow(Row, frozen=True):
@@ -144,10 +145,10 @@ LOG: Final = Table("handoff_log", LogRow, primary_key=("event_index",), indexes=
 
 
 class Remark(msgspec.Struct, frozen=True, array_like=True):
-    """What was said about a criterion: the evidence that it is met, or why it was waived."""
+    """What was said last about a criterion: the evidence that it is met, or why it is (not) to be waived."""
 
     evidence: str = ""
-    waived_because: str = ""
+    waiver_reason: str = ""
 
 
 class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -206,8 +207,10 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             return msgspec.structs.replace(state, **{_TURNS[type(data)]: event.index})
         case kinds.HandoffCriterionChecked() as data:
             return _remarked(state, data.position, Remark(evidence=data.evidence))
+        case kinds.HandoffWaiverAsked() as data:
+            return _remarked(state, data.position, Remark(waiver_reason=data.reason))
         case kinds.HandoffCriterionWaived() as data:
-            return _remarked(state, data.position, Remark(waived_because=data.reason))
+            return _remarked(state, data.position, Remark(waiver_reason=data.reason))
         case kinds.HandoffCompleted() as data:
             return msgspec.structs.replace(
                 state,
@@ -249,6 +252,7 @@ def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffConten
         lease_from_ms=life.lease and life.lease.from_ms,
         lease_until_ms=life.lease and life.lease.until_ms,
         artifacts=json_text(state.artifacts),
+        notes=json_text(msgspec.structs.asdict(content.notes)),
         reasoning_refs=json_text(content.reasoning_refs),
         result_refs=json_text(state.result_refs),
         **imported,
@@ -257,7 +261,7 @@ def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffConten
         yield TaskRow(state.id, position, text, is_done)
     criteria = zip(content.criteria, life.criteria, state.remarks, strict=True)
     for position, (text, mark, remark) in enumerate(criteria):
-        yield CriterionRow(state.id, position, text, mark, remark.evidence, remark.waived_because)
+        yield CriterionRow(state.id, position, text, mark, remark.evidence, remark.waiver_reason)
     for position, wanted in enumerate(life.depends_on):
         yield DependencyRow(state.id, position, wanted)
 
@@ -322,9 +326,8 @@ def _with(verb: str, words: str) -> str:
     return f"{verb}: {words}" if words else verb
 
 
-def _criterion(data: kinds.HandoffCriterionChecked, content: kinds.HandoffContent) -> str:
-    text = f"criterion {'met' if data.checked else 'open again'}: {content.criteria[data.position]}"
-    return f"{text} ({data.evidence})" if data.evidence else text
+def _ticked(text: str, evidence: str) -> str:
+    return f"{text} ({evidence})" if evidence else text
 
 
 # What a handoff's file does not tell in its log: ticks stand in its lists, and nothing depends on `ready`.
@@ -337,12 +340,17 @@ _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
     kinds.HandoffClaimed: lambda data, _: (
         "claimed" if data.lease_seconds is None else f"claimed for {data.lease_seconds} s"
     ),
-    kinds.HandoffTaskChecked: lambda data, content: (
-        f"task {'done' if data.checked else 'undone'}: {content.tasks[data.position]}"
+    kinds.HandoffTaskChecked: lambda data, content: _ticked(
+        f"task {'done' if data.checked else 'undone'}: {content.tasks[data.position]}", data.evidence
     ),
-    kinds.HandoffCriterionChecked: _criterion,
+    kinds.HandoffCriterionChecked: lambda data, content: _ticked(
+        f"criterion {'met' if data.checked else 'open again'}: {content.criteria[data.position]}", data.evidence
+    ),
+    kinds.HandoffWaiverAsked: lambda data, content: (
+        f"asked to waive: {content.criteria[data.position]} ({data.reason})"
+    ),
     kinds.HandoffCriterionWaived: lambda data, content: (
-        f"criterion waived: {content.criteria[data.position]} ({data.reason})"
+        f"criterion {'' if data.granted else 'not '}waived: {content.criteria[data.position]} ({data.reason})"
     ),
     kinds.HandoffLogged: lambda data, _: str(data.text),
     kinds.HandoffChangesRequested: lambda data, _: _with("changes requested", "; ".join(data.reasons)),

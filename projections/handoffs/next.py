@@ -7,7 +7,7 @@ again. An open review waits for every human. Only registered agents have a queue
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, assert_never
 
 import msgspec
@@ -18,6 +18,7 @@ from projections.handoffs.facts import (
     RECEIVER_REMOVED,
     SUSPECT_APPROVAL,
     UNLOCKED,
+    WAIVER_ASKED,
     HandoffFacts,
     facts_of,
     json_list,
@@ -26,11 +27,11 @@ from projections.handoffs.why import receiver_removed_words, suspect_approval_wo
 from projections.query import Answer, Arguments, Limit, Moment
 from projections.store import Value
 
-Action = Literal["approve", "claim", "continue", "reassign", "unblock", "verify"]
+Action = Literal["approve", "claim", "continue", "reassign", "unblock", "verify", "waive"]
 Party = Literal["sender", "receiver", "reviewer"]
 # What moves an item on: an act of a handoff (``show`` for who can only look), or the answer to a review.
-Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer"]
-Case = Literal["orphaned", "pending", "claimable", "changes", "in_progress", "blocked", "completed"]
+Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
+Case = Literal["orphaned", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed"]
 
 
 class Wait(NamedTuple):
@@ -49,10 +50,12 @@ REVIEW_RANK: Final = 1
 WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0),
     Wait("orphaned", "sender", "reassign", 0),  # its receiver was removed
+    Wait("asked", "reviewer", "waive", 1),
     Wait("changes", "receiver", "continue", 2),
     Wait("completed", "reviewer", "verify", 3),
     Wait("pending", "reviewer", "approve", 4),
     Wait("in_progress", "receiver", "continue", 5),
+    Wait("asked", "receiver", "continue", 5),
     Wait("claimable", "receiver", "claim", 6),
     Wait("blocked", "sender", "unblock", 7),  # for information: the reviewer or the receiver can
 )
@@ -60,12 +63,14 @@ WAITS: Final = (
 _LAPSED: Final = "(h.status = 'in_progress' AND coalesce(?1 NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1, 0))"
 _FREE: Final = f"h.status IN ('approved', 'in_progress') AND (h.status = 'approved' OR {_LAPSED})"
 _HELD: Final = f"{RECEIVER_REMOVED} IS NULL"
+_WORKING: Final = f"h.status = 'in_progress' AND NOT {_LAPSED} AND {_HELD}"
 _CASES: Final[dict[Case, str]] = {
     "orphaned": f"h.status IN ('pending', 'approved', 'in_progress', 'blocked') AND NOT ({_HELD})",
     "pending": f"(h.status = 'pending' OR ({_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL)) AND {_HELD}",
     "claimable": f"{_FREE} AND {SUSPECT_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
-    "changes": f"h.status = 'in_progress' AND h.reason <> '' AND NOT {_LAPSED} AND {_HELD}",
-    "in_progress": f"h.status = 'in_progress' AND h.reason = '' AND NOT {_LAPSED} AND {_HELD}",
+    "asked": f"{_WORKING} AND {WAIVER_ASKED}",
+    "changes": f"{_WORKING} AND h.reason <> '' AND NOT {WAIVER_ASKED}",
+    "in_progress": f"{_WORKING} AND h.reason = '' AND NOT {WAIVER_ASKED}",
     "blocked": f"h.status = 'blocked' AND {_HELD}",
     "completed": "h.status = 'completed'",
 }
@@ -93,6 +98,7 @@ _SINCE: Final[dict[Case, str]] = {
     "pending": "h.skeleton_index",
     "claimable": f"max({_APPROVED}, coalesce({_GIVEN_UP}, -1), coalesce({_FREED}, -1))",
     "changes": _LAST.format("'handoff.changes_requested'"),
+    "asked": _LAST.format("'handoff.waiver_asked'"),
     "in_progress": _LAST.format("'handoff.claimed', 'handoff.unblocked'"),
     "blocked": _LAST.format("'handoff.blocked'"),
     "completed": "h.completed_index",
@@ -107,8 +113,9 @@ _TITLES: Final = (
     "WHERE id IN (SELECT value FROM json_each(?))"
 )
 _OPEN_CRITERIA: Final = (
-    "SELECT handoff_id, position, text FROM handoff_criteria WHERE mark IN ('open', 'claimed') "
-    "AND handoff_id IN (SELECT value FROM json_each(?)) ORDER BY handoff_id, position"
+    "SELECT handoff_id, position, text, mark, waiver_reason FROM handoff_criteria "
+    "WHERE mark NOT IN ('checked', 'waived') AND handoff_id IN (SELECT value FROM json_each(?)) "
+    "ORDER BY handoff_id, position"
 )
 
 
@@ -132,7 +139,7 @@ def case_of(facts: HandoffFacts) -> Case | None:
         return "pending"
     match facts.status:
         case "in_progress" if not facts.is_lapsed:
-            return "changes" if facts.reason else "in_progress"
+            return "asked" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
         case "approved" | "in_progress":
             return "claimable" if facts.is_unlocked else None
         case "pending" | "blocked" | "completed":
@@ -212,7 +219,7 @@ def _items(moment: Moment, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
     facts = facts_of(moment, [row["id"] for row in page])
     texts = {row["id"]: row | {"criteria": []} for row in moment.rows(_TITLES, (names,))}
     for criterion in moment.rows(_OPEN_CRITERIA, (names,)):
-        texts[criterion["handoff_id"]]["criteria"].append((criterion["position"] + 1, criterion["text"]))
+        texts[criterion["handoff_id"]]["criteria"].append(criterion)
     sql = "SELECT id, author, question, rule, reasoning_ref FROM reviews WHERE id IN (SELECT value FROM json_each(?))"
     reviews = {row["id"]: row for row in moment.rows(sql, (names,))}
     sql = "SELECT event_index, accepted_ms FROM events WHERE event_index IN (SELECT value FROM json_each(?))"
@@ -248,7 +255,8 @@ def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
 def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str, Any]:
     ((_, action),) = [wait for wait in waits_for(facts) if wait[0] == agent]
     is_informed_only = action == "unblock" and agent != facts.reviewer
-    act, arguments = act_of(action, facts, texts["criteria"], is_informed_only=is_informed_only)
+    asked = [one["position"] + 1 for one in texts["criteria"] if one["mark"] == "asked"]
+    act, arguments = act_of(action, facts, asked, is_informed_only=is_informed_only)
     own, results = (msgspec.json.decode(texts[name]) for name in ("reasoning_refs", "result_refs"))
     return {
         "kind": "handoff",
@@ -269,15 +277,20 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
 
 
 def act_of(
-    action: Action, facts: HandoffFacts, criteria: Sequence[tuple[int, str]], *, is_informed_only: bool = False
+    action: Action, facts: HandoffFacts, asked: Sequence[int] = (), *, is_informed_only: bool = False
 ) -> tuple[Act, dict[str, Any]]:
-    """Return the act that moves a handoff on, with its arguments; ``criteria`` are the open ones, counted from 1."""
+    """Return the act that moves a handoff on, with its arguments; ``asked`` are the criteria to be waived, from 1."""
     match action:
         case "approve":
             # An imported file may say of itself that it is done: then there is nothing left to approve.
             return ("verify" if _claimed_word(facts) in DONE_WORDS else "approve"), {}
         case "continue":
-            return ("check", {"criterion_numbers": [criteria[0][0]]}) if criteria else ("complete", {})
+            left = [number for number in facts.criteria_left if number not in asked]
+            if not left and asked:  # the reviewer's turn
+                return "show", {}
+            return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
+        case "waive":
+            return "waive", {"criterion_numbers": asked[:1]}
         case "unblock":
             return ("show" if is_informed_only else "unblock"), {}
         case "reassign":
@@ -292,13 +305,8 @@ def _why(action: Action, facts: HandoffFacts, texts: dict[str, Any], *, is_infor
     match action:
         case "reassign":
             return receiver_removed_words(facts)
-        case "approve" if facts.suspect_approval is not None:
-            return suspect_approval_words(facts)
-        case "approve" if facts.claimed_status is not None:
-            claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
-            return f"confirm: it was imported{claim}, which nobody here has approved or verified"
         case "approve":
-            return f"{facts.sender} hands it to {facts.receiver}, and it is not approved"
+            return _why_to_approve(facts)
         case "claim" if facts.is_lapsed:
             return f"the lease of {facts.receiver} ran out"
         case "claim":
@@ -308,16 +316,32 @@ def _why(action: Action, facts: HandoffFacts, texts: dict[str, Any], *, is_infor
         case "unblock":
             because = f"{facts.receiver} is blocked: {facts.reason}"
             return f"{because} (for information: {facts.reviewer} can unblock it)" if is_informed_only else because
+        case "waive":
+            one = next(one for one in texts["criteria"] if one["mark"] == "asked")
+            asks = f"{facts.receiver} asks to do without criterion {one['position'] + 1}. {one['text']}"
+            return f"{asks}: {one['waiver_reason']} (--refuse refuses)"
         case "verify":
             return f"{facts.receiver} has completed it" + (f": {texts['summary']}" if texts["summary"] else "")
         case _:
             assert_never(action)
 
 
-def _why_to_continue(reason: str, criteria: Sequence[tuple[int, str]]) -> str:
+def _why_to_approve(facts: HandoffFacts) -> str:
+    if facts.suspect_approval is not None:
+        return suspect_approval_words(facts)
+    if facts.claimed_status is not None:
+        claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
+        return f"confirm: it was imported{claim}, which nobody here has approved or verified"
+    return f"{facts.sender} hands it to {facts.receiver}, and it is not approved"
+
+
+def _why_to_continue(reason: str, criteria: Sequence[Mapping[str, Any]]) -> str:
     parts = [f"changes requested: {reason}"] if reason else []
     if criteria:
-        named = [f"{number}. {text}" for number, text in criteria[:criteria_named_max]]
+        waits = {"asked": " (its waiver is asked for)"}
+        named = [
+            f"{one['position'] + 1}. {one['text']}{waits.get(one['mark'], '')}" for one in criteria[:criteria_named_max]
+        ]
         left = len(criteria) - len(named)
         parts.append("open criteria: " + ", ".join([*named, *([f"and {left} more"] if left else [])]))
     return "; ".join(parts) or "every criterion is met: complete it"

@@ -126,11 +126,11 @@ def show_handoff(moment: Moment, asked: ById) -> Answer:
 
     (row,) = rows("SELECT * FROM handoffs WHERE id = ?")
     shown = _renamed(row)
-    shown |= {of: msgspec.json.decode(row[of]) for of in ("artifacts", "reasoning_refs", "result_refs")}
+    shown |= {of: msgspec.json.decode(row[of]) for of in ("notes", "artifacts", "reasoning_refs", "result_refs")}
     tasks = rows("SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position")
     shown["tasks"] = [{"position": one["position"], "text": one["text"], "done": bool(one["is_done"])} for one in tasks]
     shown["criteria"] = rows(
-        "SELECT position, text, mark, evidence, waived_because FROM handoff_criteria WHERE handoff_id = ? "
+        "SELECT position, text, mark, evidence, waiver_reason FROM handoff_criteria WHERE handoff_id = ? "
         "ORDER BY position"
     )
     shown["depends_on"] = rows(

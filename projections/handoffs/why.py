@@ -6,6 +6,7 @@ Pure. *Ready*: its receiver may claim it now. Reasons carry the codes with which
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, assert_never
 
 from projections.handoffs.facts import HandoffFacts, stage_of
@@ -14,7 +15,7 @@ chain_links_max: Final = 32
 
 
 def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[str, Any]:
-    """Return ``{"id", "status", "is_ready", "sentence", "reasons"}``; ``known`` holds all it waits for, transitively.
+    """Return ``{"id", "status", "is_ready", "sentence", "reasons", "left"}``; ``known`` holds all that it waits for.
 
     A reason is ``{"code", "text"}`` and, for a dependency, ``on``, ``status`` and ``chain``: the ids from that
     dependency to the first one that nothing but its own parties can move.
@@ -23,10 +24,13 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[st
     if handoff.status in ("pending", "approved") or not reasons:  # also work whose lease ran out waits anew
         reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known))]
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
-    if reasons:
+    if [reason["code"] for reason in reasons] == ["ALREADY_CLAIMED"]:
+        sentence = f"{handoff.id} is {handoff.status.replace('_', ' ')}: {reasons[0]['text']}."
+    elif reasons:
         sentence = f"{handoff.id} is not ready: {'; '.join(reason['text'] for reason in reasons)}."
     answer = {"id": handoff.id, "status": handoff.status, "is_ready": not reasons}
-    return answer | {"sentence": sentence, "reasons": reasons}
+    left = {"tasks": list(handoff.tasks_left), "criteria": list(handoff.criteria_left)}
+    return answer | {"sentence": sentence, "reasons": reasons, "left": left}
 
 
 def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
@@ -52,10 +56,11 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
         case "in_progress" if handoff.is_lapsed:
             return []  # it can be claimed again
         case "in_progress":
-            text = f"{handoff.receiver} has claimed it already"
+            again = f", changes were requested{because}" if because else ""
+            text = f"{_working_words(handoff)}{again}; {left_words(handoff)}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
         case "blocked":
-            text = f"{handoff.receiver} has claimed it and is blocked{because}"
+            text = f"{_working_words(handoff)} and cannot go on{because}; {left_words(handoff)}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
         case "completed" | "verified":
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": f"it is {handoff.status} already"}]
@@ -63,6 +68,22 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": f"it is {handoff.status} already{because}"}]
         case _:
             assert_never(handoff.status)
+
+
+def _working_words(handoff: HandoffFacts) -> str:
+    at = None if handoff.claimed_ms is None else datetime.fromtimestamp(handoff.claimed_ms // 1000, UTC)
+    return f"{handoff.receiver} works on it" + ("" if at is None else f" since {at:%Y-%m-%d %H:%M} UTC")
+
+
+def left_words(handoff: HandoffFacts) -> str:
+    """Return what is left of work, by the numbers of its tasks and criteria.
+
+    >>> left_words(HandoffFacts(id="h", status="approved", sender="a", receiver="b", reviewer="c", tasks_left=(2, 3)))
+    'left: task 2, 3'
+    """
+    of = (("task", handoff.tasks_left), ("criterion", handoff.criteria_left))
+    parts = [f"{what} {', '.join(map(str, numbers))}" for what, numbers in of if numbers]
+    return f"left: {'; '.join(parts)}" if parts else "nothing is left but to complete it"
 
 
 def suspect_approval_words(handoff: HandoffFacts) -> str:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from ledger.events import KINDS, EventData, handoff, reasoning, review, session, snapshot, tot
 from ledger.events.imported import RecordImported, read_mapped
 from projections.projection import Logged, Row, Rows, Table, event_rows
@@ -68,7 +70,8 @@ def _imported(data: RecordImported) -> Iterable[str]:
 
 def _handoff(data: handoff.HandoffContent) -> Iterable[str]:
     reason = data.reason if isinstance(data, handoff.HandoffAmended) else ""
-    return (data.title, data.task, *data.tasks, *data.criteria, data.context, data.proposal or "", reason)
+    notes = [text for of in asdict(data.notes).values() for text in of]
+    return (data.title, data.task, *data.tasks, *data.criteria, *notes, data.context, data.proposal or "", reason)
 
 
 def _remark(data: Any) -> Iterable[str]:

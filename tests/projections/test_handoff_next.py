@@ -320,6 +320,22 @@ def test_many_open_criteria_are_counted(ledger, reader):
     assert only(reader, "bob")["why"] == "open criteria: 1. c1, 2. c2, 3. c3, 4. c4, 5. c5, and 3 more"
 
 
+def test_a_waiver_that_is_asked_for_waits_for_the_reviewer_and_then_for_the_receiver(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h", criteria=["runs on macOS"]))
+    ledger.claim("h")
+    ledger.emit("bob", "handoff/h", kinds.HandoffWaiverAsked(position=0, reason="there is no Mac"))
+    item = only(reader, "rita")
+    assert (item["action"], item["act"], item["arguments"]) == ("waive", "waive", {"criterion_numbers": [1]})
+    assert item["why"] == "bob asks to do without criterion 1. runs on macOS: there is no Mac (--refuse refuses)"
+    assert item["since_index"] == ledger.size - 1
+    assert (only(reader, "bob")["act"], only(reader, "bob")["why"]) == (
+        "show", "open criteria: 1. runs on macOS (its waiver is asked for)"
+    )  # fmt: skip
+    ledger.emit("rita", "handoff/h", kinds.HandoffCriterionWaived(position=0, reason="no"))
+    assert queue(reader, "rita") == []
+    assert only(reader, "bob")["act"] == "complete"
+
+
 def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
     chance = random.Random(20260212)
     names = [f"h{number}" for number in range(60)]
@@ -330,7 +346,8 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
         wanted = chance.sample(names[:at], min(at, chance.randrange(3)))
         unlock_at = chance.choice(["completed", "verified"])
         to = "carl" if at % 7 == 0 else "bob"
-        _lead(ledger, name, chance.randrange(9), depends_on=wanted, unlock_at=unlock_at, to=to)
+        criteria = ["c"] if at % 5 == 0 else []
+        _lead(ledger, name, chance.randrange(10), depends_on=wanted, unlock_at=unlock_at, to=to, criteria=criteria)
     removed = ledger.emit("root", "agent/carl", AgentRemoved(agent="carl")).index
     stolen = KeyCompromised(key=ledger.keys["rita"].public.hex(), since=half)
     suspect = ledger.emit("root", "agent/rita", stolen).index
@@ -346,6 +363,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
             reviewer=state.reviewer,
             reason=state.reason,
             is_unlocked=unlocks,
+            is_waiver_asked="asked" in state.criteria,
             is_lapsed=is_lapsed(state.status, state.lease, 2**60),
             approval_index=state.approval_index,
             suspect_approval=suspect if (state.approval_index or 0) >= half else None,
@@ -367,6 +385,7 @@ def _lead(ledger, name, steps, **fields):
         lambda: ledger.claim(name, lease_seconds=60 if int(name[1:]) % 3 else None),
         lambda: ledger.emit("bob", stream, kinds.HandoffBlocked(reason="no disk")),
         lambda: ledger.emit("rita", stream, kinds.HandoffUnblocked()),
+        lambda: ledger.emit("bob", stream, kinds.HandoffWaiverAsked(position=0, reason="cannot")),
         lambda: ledger.emit("bob", stream, kinds.HandoffCompleted()),
         lambda: ledger.send_back("rita", name, "no"),
         lambda: ledger.emit("bob", stream, kinds.HandoffCompleted(summary="again")),

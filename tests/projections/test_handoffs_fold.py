@@ -55,7 +55,7 @@ def test_ticks_count_and_can_be_taken_back():
         ("rita", kinds.HandoffCriterionWaived(position=1, reason="no tests there yet")),
     )
     assert [row["is_done"] for row in rows["handoff_tasks"]] == [0, 1]
-    assert [(row["mark"], row["evidence"], row["waived_because"]) for row in rows["handoff_criteria"]] == [
+    assert [(row["mark"], row["evidence"], row["waiver_reason"]) for row in rows["handoff_criteria"]] == [
         ("checked", "ci.log:3", ""),
         ("waived", "", "no tests there yet"),
     ]

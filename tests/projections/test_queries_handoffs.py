@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ledger.errors import Refused
@@ -77,11 +79,20 @@ def test_a_completed_dependency_unlocks_by_what_was_asked(ledger, reader, unlock
 
 
 def test_claimed_blocked_rejected_and_done_handoffs_say_so(ledger, reader):
-    ledger.approve("a", ledger.hand_over("a"))
+    ledger.approve("a", ledger.hand_over("a", tasks=["t", "u", "v"], criteria=["c"]))
     ledger.claim("a")
-    assert why(reader, "a") == ("a is not ready: bob has claimed it already.", ["ALREADY_CLAIMED"])
+    ledger.emit("bob", "handoff/a", kinds.HandoffTaskChecked(position=1))
+    sentence, codes = why(reader, "a")
+    assert re.fullmatch(
+        r"a is in progress: bob works on it since \d{4}-\d\d-\d\d \d\d:\d\d UTC; left: task 1, 3; criterion 1\.",
+        sentence,
+    )
+    assert codes == ["ALREADY_CLAIMED"]
+    assert reader.answer("handoffs.why", {"id": "a"})["left"] == {"tasks": [1, 3], "criteria": [1]}
     ledger.emit("bob", "handoff/a", kinds.HandoffBlocked(reason="no access"))
-    assert why(reader, "a")[0] == "a is not ready: bob has claimed it and is blocked (no access)."
+    assert re.match(
+        r"a is blocked: bob works on it since .* and cannot go on \(no access\); left: ", why(reader, "a")[0]
+    )
     ledger.hand_over("b")
     ledger.emit("rita", "handoff/b", kinds.HandoffRejected(reason="too risky"))
     assert why(reader, "b") == ("b is not ready: rita rejected it (too risky).", ["NOT_APPROVED"])

@@ -18,11 +18,13 @@ from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, ToolVerb, with_commands
 from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
+from consumers.handoffs.receiver import missing
 from consumers.reasoning.grounds import Grounds, next_tokens_max
 from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import cut_to_tokens
 from ledger.author import Draft
 from ledger.errors import Refused
+from ledger.events.fields import EventData
 from ledger.forms import REF_PATTERN
 from projections.views import ask
 
@@ -83,6 +85,7 @@ class ActDone(Quoting):
     events: list[dict[str, Any]]
     words: Annotated[Words, Field(description="`why` it is ready or not, in one sentence, and with show the handoff.")]
     left_out: list[str] | None = None
+    warnings: Annotated[list[str] | None, Field(description="What its receiver is not told: amend it.")] = None
 
 
 class HandoffTools:
@@ -134,18 +137,27 @@ class HandoffTools:
         unlock_at: Literal["completed", "verified"] | None = None,
         body: Annotated[Said, Field(description="create, amend: what is to be done.")] = "",
         context: Annotated[Said, Field(description="create, amend: what the receiver should know.")] = "",
+        tested_by: Annotated[Lines | None, Field(description="create, amend: commands that test it.")] = None,
+        touches: Annotated[Lines | None, Field(description="create, amend: files and callers it reaches.")] = None,
+        traps: Annotated[Lines | None, Field(description="create, amend: what misleads.")] = None,
+        tried: Annotated[Lines | None, Field(description="create, amend: what was tried, what came of it.")] = None,
+        session: Annotated[Id | None, Field(description="create: whose records go along as these four.")] = None,
         proposal: Line | None = None,
         answers: Annotated[Id | None, Field(description="The handoff that this one is the return of.")] = None,
         reasoning: Annotated[Lines | None, Field(description="Ids or refs of the reasonings behind it.")] = None,
         task_numbers: Annotated[Numbers | None, Field(description="check: tasks, counted from 1.")] = None,
-        criterion_numbers: Annotated[Numbers | None, Field(description="check, waive: criteria, from 1.")] = None,
+        criterion_numbers: Annotated[Numbers | None, Field(description="check, ask_waiver, waive: criteria.")] = None,
         all_open: Annotated[StrictBool | None, Field(description="check: every open task and criterion.")] = None,
+        evidence: Annotated[Said, Field(description="check: what shows it.")] = "",
+        refuse: Annotated[StrictBool | None, Field(description="waive: refuse what ask_waiver asked.")] = None,
         undo: Annotated[StrictBool | None, Field(description="check: take the ticks back.")] = None,
         lease_minutes: Annotated[
             int | None, Field(ge=1, le=43_200, description="claim: give up after."), NUMBER
         ] = None,
         text: Annotated[Said, Field(description="log: the line.")] = "",
-        reason: Annotated[Said, Field(description="block, cancel, reject, waive, request_changes, amend.")] = "",
+        reason: Annotated[
+            Said, Field(description="block, cancel, reject, (ask_)waive(r), request_changes, amend.")
+        ] = "",
         comment: Annotated[Said, Field(description="unblock, approve, verify.")] = "",
         summary: Annotated[Said, Field(description="complete: what was done.")] = "",
         artifacts: Annotated[Lines | None, Field(description="complete: files, commits, pages.")] = None,
@@ -171,24 +183,30 @@ class HandoffTools:
         if action in REVIEWS and "reviewer" not in (roles_of(ledger.client, author.name) or ()):
             message = f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `baton handoff`"
             raise Refused("NOT_AUTHORIZED", message, name=author.name)
+        warnings: list[str] = []
+        events: list[EventData]
         if action == "create":
             name, created = creation(partial(ask, ledger.client), author.name, ledger.settings, id_, given)
-            shown, events = {"id": name}, [created]
+            shown, events, warnings = {"id": name}, [created], missing(created.notes, name)
         else:
             shown = ledger.ask(query_for(action), id=id_)
             name, events = shown["id"], events_of(action, shown, given, author)
         with of_version(ledger.client, name, given.get("version")):
             place = place_of(action, shown, given.get("version"))
             drafts = [Draft(stream=f"handoff/{name}", data=data) for data in events]
+            if not drafts:  # ticked already
+                return self._answer(name, [], with_handoff=False)
             if key is None:
                 drafts[0] = replace(drafts[0], expect=place)
             else:  # what is sent again is not held against what it did at first
                 drafts = [replace(draft, idem=f"{key}:{at}"[:200]) for at, draft in enumerate(drafts)]
             accepted = author.emit(*drafts)
         rows = [{"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in accepted]
-        return self._answer(name, rows, with_handoff=False)
+        return self._answer(name, rows, with_handoff=False, warnings=warnings)
 
-    def _answer(self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool) -> ActDone:
+    def _answer(
+        self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool, warnings: list[str] | None = None
+    ) -> ActDone:
         shown = self._ledger.ask("handoffs.show", id=id_)
         # An act says what is known of each reasoning, so that who named a wrong one hears it; `show` has the briefs.
         tokens = next_tokens_max if with_handoff else 0
@@ -196,7 +214,7 @@ class HandoffTools:
         answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
         answer |= {name: shown[name] for name in ("suspect",) if name in shown}
         answer |= {of: found for of in _GROUNDS if (found := shown.pop(of, None))}
-        answer["events"] = []
+        answer |= {"events": []} | ({"warnings": warnings} if warnings else {})
         text: dict[str, Any] = {"why": cut_to_tokens(shown["why"]["sentence"], _text_tokens)}
         parties = dict.fromkeys(filter(None, (shown["importer"] or shown["from"], shown["to"], shown["reviewer"])))
         answer |= {"others": self._ledger.others(), "words": words_of(", ".join(parties), shown["updated_ms"], text)}

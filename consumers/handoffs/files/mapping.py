@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from consumers.handoffs.content import content_from
 from consumers.handoffs.files.syntax.active_table import TableRow
@@ -62,6 +63,7 @@ def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | 
         "task": file.task,
         "tasks": [shortened(box.text, line_max_chars) for box in file.tasks],
         "criteria": [shortened(box.text, line_max_chars) for box in file.criteria],
+        "notes": {name: [shortened(text, line_max_chars) for text in of] for name, of in asdict(file.notes).items()},
         "context": file.context,
         "skeleton": skeleton,
     }
@@ -234,7 +236,7 @@ def _answered(record: HandoffRecord) -> dict[str, Any]:
     assert life is not None  # noqa: S101 - a fold of at least one event
     assert content is not None  # noqa: S101 - as above
     tasks, criteria = zip(content.tasks, life.tasks, strict=True), zip(content.criteria, life.criteria, strict=True)
-    return msgspec.structs.asdict(content) | {
+    return asdict(content) | {
         "from": life.sender,
         "to": life.receiver,
         "status": life.status,
@@ -243,6 +245,7 @@ def _answered(record: HandoffRecord) -> dict[str, Any]:
         "depends_on": [{"id": id_} for id_ in content.depends_on],
         "tasks": [{"position": at, "text": text, "done": done} for at, (text, done) in enumerate(tasks)],
         "criteria": [{"position": at, "text": text, "mark": mark} for at, (text, mark) in enumerate(criteria)],
+        "notes": asdict(content.notes),
         "skeleton_index": record.content_index,
         "claimed_status": life.claimed_status,
     }

@@ -106,10 +106,10 @@ def _open_criteria(told: list[Told]) -> set[int]:
     _, content, since = _content(told)
     still_open = set(range(len(content.get("criteria", []))))
     for one in since:
-        if one.step.kind == "handoff.criterion_waived" or (
-            one.step.kind == "handoff.criterion_checked" and one.step.data.get("checked", True)
-        ):
+        if one.step.kind not in ("handoff.criterion_waived", "handoff.criterion_checked"):
+            continue
+        if one.step.data.get("checked", True) and one.step.data.get("granted", True):
             still_open -= {one.step.data["position"]}
-        elif one.step.kind == "handoff.criterion_checked":
+        else:
             still_open |= {one.step.data["position"]}
     return still_open

@@ -107,9 +107,8 @@ class Moves:
         handoff = self.oracle.handoffs.get(name)
         if handoff is None:
             return [self.opening(name, [])]
-        unmet = (
-            [] if self.is_one_of(4) else [at for at, mark in enumerate(handoff.criteria) if mark in ("open", "claimed")]
-        )
+        left = [at for at, mark in enumerate(handoff.criteria) if mark not in ("checked", "waived")]
+        unmet = [] if self.is_one_of(4) else left
         waits_for: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
             "pending": [(handoff.reviewer, "handoff.approved", {"version": handoff.version})],
             "approved": [(handoff.receiver, "handoff.claimed", {})],
@@ -160,7 +159,10 @@ class Moves:
             "handoff.claimed": lambda: self.chance.choice([{}, {"lease_seconds": 0}, {"lease_seconds": 20}]),
             "handoff.task_checked": lambda: position | self.chance.choice([{}, {}, {"checked": False}]),
             "handoff.criterion_checked": lambda: position | self.chance.choice([{}, {}, {"checked": False}]),
-            "handoff.criterion_waived": lambda: position | {"reason": "known"},
+            "handoff.waiver_asked": lambda: position | {"reason": "no machine"},
+            "handoff.criterion_waived": lambda: (
+                position | {"reason": "known"} | self.chance.choice([{}, {}, {"granted": False}])
+            ),
             "handoff.superseded": lambda: {"by": self.chance.choice(NAMES)},
             "handoff.changes_requested": lambda: {"completion": self.completion(name), "reasons": ["more"]},
             "handoff.verified": lambda: self.judged(name, version=self.version(name)),

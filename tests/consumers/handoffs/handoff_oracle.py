@@ -25,6 +25,7 @@ TABLE: Final[dict[str, tuple[str, set[str], str | None]]] = {
     "handoff.claimed": ("to", {"approved"}, "in_progress"),
     "handoff.task_checked": ("to", {"in_progress"}, None),
     "handoff.criterion_checked": ("to", {"in_progress"}, None),
+    "handoff.waiver_asked": ("to", {"in_progress"}, None),
     "handoff.criterion_waived": ("reviewer", {"in_progress", "completed"}, None),
     "handoff.blocked": ("to", {"in_progress"}, "blocked"),
     "handoff.unblocked": ("to or reviewer", {"blocked"}, "in_progress"),
@@ -37,6 +38,9 @@ TABLE: Final[dict[str, tuple[str, set[str], str | None]]] = {
     "handoff.logged": ("from or to or reviewer", ANY, None),
     "handoff.ready": ("service", {"approved"}, None),
 }
+MARKING: Final = {
+    "handoff.task_checked", "handoff.criterion_checked", "handoff.waiver_asked", "handoff.criterion_waived",
+}  # fmt: skip
 CONTENT: Final = {"handoff.created", "handoff.amended", "record.imported"}
 
 
@@ -145,7 +149,7 @@ class Oracle:
                 found = self._waits(handoff) | ({"TRANSITION_NOT_ALLOWED"} if handoff.is_announced else set())
                 found |= {"VERSION_MISMATCH"} if data["version"] != handoff.version else set()
                 found |= {"VERSION_MISMATCH"} if data["to"] != handoff.receiver else set()
-            case "handoff.task_checked" | "handoff.criterion_checked" | "handoff.criterion_waived":
+            case kind if kind in MARKING:
                 found = _against_mark(step, handoff)
             case "handoff.completed":
                 found = set() if set(handoff.criteria) <= {"checked", "waived"} else {"CRITERIA_OPEN"}
@@ -266,6 +270,10 @@ def _against_mark(step: Step, handoff: Handoff) -> set[str]:
         return {"INVALID_FIELD"}
     if not is_task and not is_checked and marks[position] == "waived":
         return {"TRANSITION_NOT_ALLOWED"}
+    if step.kind == "handoff.waiver_asked":
+        return {"NOTHING_CHANGED"} if marks[position] != "open" and marks[position] != "claimed" else set()
+    if step.kind == "handoff.criterion_waived" and not step.data.get("granted", True):
+        return set() if marks[position] == "asked" else {"NOTHING_CHANGED"}
     mark = "waived" if step.kind == "handoff.criterion_waived" else "checked" if is_checked else "open"
     return {"NOTHING_CHANGED"} if marks[position] == (is_checked if is_task else mark) else set()
 
@@ -298,7 +306,9 @@ def _move(step: Step, handoff: Handoff, now_ms: int) -> None:
         case "handoff.criterion_checked":
             handoff.criteria = _marked(handoff.criteria, step, "checked" if step.data.get("checked", True) else "open")
         case "handoff.criterion_waived":
-            handoff.criteria = _marked(handoff.criteria, step, "waived")
+            handoff.criteria = _marked(handoff.criteria, step, "waived" if step.data.get("granted", True) else "open")
+        case "handoff.waiver_asked":
+            handoff.criteria = _marked(handoff.criteria, step, "asked")
 
 
 def _marked(marks: list[Any], step: Step, mark: object) -> list[Any]:

@@ -159,6 +159,6 @@ def test_what_moves_a_handoff_names_no_new_status_that_was_approved() -> None:
     assert kinds == {
         "created", "amended", "approved", "criterion_waived", "verified",  # in the table
         "rejected", "changes_requested",  # reviews that lead away from it
-        "cancelled", "blocked", "logged", "task_checked", "criterion_checked",
+        "cancelled", "blocked", "logged", "task_checked", "criterion_checked", "waiver_asked",
         *(one.__name__.removeprefix("Handoff").lower() for one in MOVES),
     }  # fmt: skip

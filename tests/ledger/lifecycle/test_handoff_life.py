@@ -49,6 +49,7 @@ STEPS: dict[str, EventData] = {
     "check task": kinds.HandoffTaskChecked(position=1),
     "check criterion": kinds.HandoffCriterionChecked(position=1),
     "waive": kinds.HandoffCriterionWaived(position=1, reason="known"),
+    "ask waiver": kinds.HandoffWaiverAsked(position=1, reason="no such machine"),
     "release": kinds.HandoffReleased(reason="out of time"),
     "block": kinds.HandoffBlocked(reason="no access"),
     "unblock": kinds.HandoffUnblocked(),
@@ -71,6 +72,7 @@ TABLE: dict[str, tuple[set[str], dict[Status, Status]]] = {
     "check task": ({"bob"}, {"in_progress": "in_progress"}),
     "check criterion": ({"bob"}, {"in_progress": "in_progress"}),
     "waive": ({"rita"}, {"in_progress": "in_progress", "completed": "completed"}),
+    "ask waiver": ({"bob"}, {"in_progress": "in_progress"}),
     "release": ({"bob"}, {"in_progress": "approved"}),
     "block": ({"bob"}, {"in_progress": "blocked"}),
     "unblock": ({"bob", "rita"}, {"blocked": "in_progress"}),
@@ -96,7 +98,7 @@ def ready(status: Status, step: str) -> HandoffState:
 def test_table_names_every_step_that_exists() -> None:
     assert {type(data) for data in STEPS.values()} | {kinds.HandoffCreated} == {
         one for one in vars(kinds).values() if isinstance(one, type) and issubclass(one, EventData)
-    } - {EventData, kinds.HandoffContent, kinds.HandoffClaims}
+    } - {EventData, kinds.HandoffContent, kinds.HandoffClaims, kinds.ReceiverNotes}
     assert TABLE.keys() == STEPS.keys()
 
 
@@ -299,3 +301,28 @@ def test_dependency_unlocks_at_the_status_that_was_asked_for(
     unlock_at: kinds.UnlockAt, status: Status | None, expected: bool
 ) -> None:
     assert is_unlocked(status, unlock_at) is expected
+
+
+ASK = fact("bob", kinds.HandoffWaiverAsked(position=1, reason="no such machine"))
+WORKING = [CREATE, APPROVE, CLAIM, CRITERIA[0]]
+
+
+def test_an_asked_waiver_leaves_the_gate_as_strict_until_it_is_granted() -> None:
+    asked = fold(transition, *WORKING, ASK)
+    assert asked.criteria == ("checked", "asked")
+    assert refusal(transition, asked, COMPLETE).code == "CRITERIA_OPEN"
+    granted = transition(asked, fact("rita", kinds.HandoffCriterionWaived(position=1, reason="so be it")))
+    assert transition(granted, COMPLETE).status == "completed"
+
+
+def test_a_refused_waiver_is_open_again_and_may_be_asked_again() -> None:
+    refused = fact("rita", kinds.HandoffCriterionWaived(position=1, reason="it can be run", granted=False))
+    state = fold(transition, *WORKING, ASK, refused)
+    assert state.criteria == ("checked", "open")
+    assert refusal(transition, state, refused).code == "NOTHING_CHANGED"  # nobody asks any more
+    assert transition(state, ASK).criteria == ("checked", "asked")
+
+
+def test_a_waiver_is_asked_once_and_only_of_what_is_open() -> None:
+    assert refusal(transition, fold(transition, *WORKING, ASK), ASK).code == "NOTHING_CHANGED"
+    assert refusal(transition, fold(transition, *WORKING, CRITERIA[1]), ASK).code == "NOTHING_CHANGED"

@@ -137,6 +137,7 @@ def print_handoff(found: dict[str, Any]) -> None:
         others = (f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
         click.echo(f"depends on {clean(', '.join(others))}")
     _print_relations(found)
+    _print_notes(found["notes"])
     if found["task"]:
         click.echo(f"\nTask  {told(found['task'], '  ')}")
     _print_lists(found)
@@ -163,15 +164,32 @@ def _print_relations(found: dict[str, Any]) -> None:
         click.echo(f"superseded by {clean(found['superseded_by'])}")
 
 
+def _print_notes(notes: dict[str, list[str]]) -> None:
+    """Print first what a receiver needs before he opens a file."""
+    if any(notes.values()):
+        click.secho("\nWhat its sender knows", bold=True)
+    for heading, kind in (("tested by", "tested_by"), ("touches", "touches"), ("trap", "traps"), ("tried", "tried")):
+        for text in notes[kind]:
+            click.echo(f"  {heading}: {told(text)}")
+
+
+_MARK_NOTES: Final = {
+    "claimed": "  (ticked in the imported file)",
+    "asked": "  (its reviewer is asked to waive it: {})",
+    "waived": "  (waived: {})",
+}
+
+
 def _print_lists(found: dict[str, Any]) -> None:
     for heading, rows in (("Tasks", found["tasks"]), ("Acceptance criteria", found["criteria"])):
         if rows:
             click.echo(f"\n{heading}")
         for number, one in enumerate(rows, 1):
             mark = "x" if one.get("done") or one.get("mark") in ("checked", "claimed") else " "
-            note = f"  (waived: {told(one['waived_because'])})" if one.get("mark") == "waived" else ""
-            note = "  (ticked in the imported file)" if one.get("mark") == "claimed" else note
+            note = _MARK_NOTES.get(one.get("mark"), "").format(told(one.get("waiver_reason", "")))
             click.echo(f"  {number}. [{mark}] {told(one['text'])}{note}")
+            if one.get("evidence"):
+                click.echo(told(f"       {one['evidence']}"))
 
 
 def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -13,11 +14,22 @@ from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command, Group, Lazy
 from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REASONING, Argument, Verb, spelled
-from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
+from consumers.handoffs.content import (
+    Change,
+    changes_between,
+    content_from,
+    creation,
+    events_of,
+    of_version,
+    place_of,
+    query_for,
+)
+from consumers.handoffs.receiver import missing
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.fields import EventData
+from ledger.events.handoff import HandoffAmended, content_of
 from ledger.forms import REF_PATTERN
 
 LAZY: Final = {
@@ -37,6 +49,19 @@ def handoff() -> None:
     """Hand work over: create, approve, claim, check, complete, verify."""
 
 
+def note_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for what a receiver needs and only the sender knows."""
+    for option, metavar, words in (
+        ("--tried", "TEXT", "What was tried, and what came of it."),
+        ("--trap", "TEXT", "What misleads: what is easily taken for something else."),
+        ("--touches", "PATH", "A file or caller that the change reaches."),
+        ("--tested-by", "CMD", "A command that tests it."),
+    ):
+        name = {"--trap": "traps"}.get(option, option[2:].replace("-", "_"))
+        command = click.option(option, name, multiple=True, metavar=metavar, help=words)(command)
+    return command
+
+
 @handoff.command()
 @click.option("--to", required=True, metavar="NAME", help="Who receives the work.")
 @click.option("--title", required=True)
@@ -50,13 +75,19 @@ def handoff() -> None:
 @click.option("--unlock-at", type=click.Choice(["completed", "verified"]), default="completed", show_default=True)
 @click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
+@note_options
+@click.option("--session", metavar="ID", help="Whose dead ends, tests, files and unknowns go along (default: your open "
+              "one; `none`).")  # fmt: skip
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
 @click.option("--reasoning", multiple=True, metavar="ID|REF", help=REASONING)
 def create(app: App, /, id_: str | None, **given: Any) -> None:
-    """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."""
+    """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
+
+    Say what only you know: --tested-by, --touches, --trap, --tried. What your session recorded of it goes along.
+    """
     name, data = creation(app.query_with, app.acting(), app.settings(), id_, given_content(given))
-    emit(app, name, data)
+    emit(app, name, data, warnings=missing(data.notes, name))
 
 
 def given_content(given: dict[str, Any]) -> dict[str, Any]:
@@ -95,12 +126,16 @@ def why(app: App, id_: str) -> None:
 @click.option("--unlock-at", type=click.Choice(["completed", "verified"]), help="When its dependencies let it start.")
 @click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
+@note_options
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
 @click.option("--reasoning", multiple=True, metavar="ID|REF", help="All reasonings behind it, anew; `none` for none.")
 @click.option("--reason", default="", help="Why it changes.")
 def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
-    """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back."""
+    """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back.
+
+    --tested-by, --touches, --trap and --tried add to what is there; `none` takes away what is there of that kind.
+    """
     found = app.query("handoffs.show", id=id_)
     changes = given_content(given)
     for name, option in (("tasks", "add_task"), ("criteria", "add_criterion")):
@@ -110,7 +145,9 @@ def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
         changes["reviewer"] = None
     if changes.get("reasoning") == ["none"]:
         changes["reasoning"] = []
-    emit(app, found["id"], *events_of("amend", found, changes | {"reason": reason}, app.author()))
+    (data,) = events_of("amend", found, changes | {"reason": reason}, app.author())
+    assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
+    emit(app, found["id"], data, changes=changes_between(content_from(found), content_of(data)))
 
 
 def act(verb: Verb) -> click.Command:
@@ -130,7 +167,8 @@ def act(verb: Verb) -> click.Command:
             found = app.query(query_for(verb), id=id_)
         with of_version(app.client(), found["id"], given.get("version")):
             expect = place_of(verb, found, given.get("version"))
-            emit(app, found["id"], *events_of(verb, found, given, app.author()), expect=expect)
+            data = events_of(verb, found, given, app.author())
+            emit(app, found["id"], *data, expect=expect, tells_left=verb in TELL_LEFT)
 
     parameters: list[click.Parameter] = [click.Argument(["id_"], metavar="ID"), *map(parameter, ACTS[verb].arguments)]
     if verb in OF_WHAT_WAS_READ:
@@ -154,15 +192,38 @@ def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
     return found
 
 
+class Numbers(click.ParamType[list[int]]):
+    """Numbers from 1, several joined by commas."""
+
+    name = "numbers"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return how help shows it."""
+        return "N,N…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """Return the numbers of one word."""
+        numbers = [int(part) if part.strip().isdecimal() else 0 for part in str(value).split(",")]
+        if 0 in numbers:
+            self.fail(f"{value!r} is no list of numbers from 1, as 1,2,4", param, ctx)
+        return numbers
+
+
+def joined(_context: click.Context, _parameter: click.Parameter, given: tuple[list[int], ...]) -> tuple[int, ...]:
+    """Return the numbers of an option that was given several times."""
+    return tuple(number for part in given for number in part)
+
+
 def parameter(argument: Argument) -> click.Parameter:
     """Return how the command line takes an argument of an act."""
     if not argument.option.startswith("-"):
         return click.Argument([argument.name], metavar=argument.option)
-    is_number, is_flag = argument.form in ("number", "numbers"), argument.form == "flag"
+    is_number, is_flag = argument.form == "number", argument.form == "flag"
     is_several = argument.form in ("texts", "numbers")
     return click.Option(
         [argument.option, argument.name],
-        type=click.IntRange(1, argument.most) if is_number else None,
+        type=Numbers() if argument.form == "numbers" else click.IntRange(1, argument.most) if is_number else None,
+        callback=joined if argument.form == "numbers" else None,
         multiple=is_several,
         is_flag=is_flag,
         required=argument.is_needed,
@@ -172,15 +233,25 @@ def parameter(argument: Argument) -> click.Parameter:
     )
 
 
+TELL_LEFT: Final = frozenset[Verb]({"claim", "check", "ask_waiver", "waive"})
+
 for verb in ACTS.keys() - {"create", "amend", "supersede"}:
     handoff.add_command(act(verb))
 supersede = act("supersede")
 
 
-def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> None:
+def emit(
+    app: App,
+    name: str,
+    *data: EventData,
+    expect: int | None = None,
+    tells_left: bool = False,
+    changes: Sequence[Change] = (),
+    warnings: Sequence[str] = (),
+) -> None:
     """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
     drafts = [Draft(stream=f"handoff/{name}", data=one, expect=None if at else expect) for at, one in enumerate(data)]
-    accepted = app.author().emit(*drafts)
+    accepted = app.author().emit(*drafts) if drafts else []
     found = app.query("handoffs.facts", id=name)
     answer = {
         "id": name,
@@ -188,14 +259,28 @@ def emit(app: App, name: str, *data: EventData, expect: int | None = None) -> No
         "version": found["version"],
         "accepted": [fields_of(one) for one in accepted],
     }
-    at = ", ".join(str(one.index) for one in accepted)
+    entries = ", ".join(str(one.index) for one in accepted)
+    at = f"entry {entries}" if entries else "nothing signed: ticked already"
     if refs := [ref for one in data for ref in getattr(one, "reasoning_refs", ())]:
         from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - few acts name a reasoning
 
         answer["reasoning"] = Grounds(app.query_with, 0).of(refs)
+    if tells_left:
+        why = app.query("handoffs.why", id=name)
+        answer |= {"left": why["left"], "why": why["sentence"]}
+    if changes:
+        answer["changes"] = [one._asdict() for one in changes]
+    if warnings:
+        answer["warnings"] = list(warnings)
 
     def text() -> None:
-        click.echo(f"{name} is {found['status']} (entry {at})")
+        click.echo(f"{name} is {found['status']} ({at})")
+        for one in changes:
+            click.echo(clean(f"  {one.field}: {one.before} → {one.after}"))
+        if tells_left:
+            click.echo(clean(answer["why"]))
         print_grounds(answer.get("reasoning", ()), "reasoning")
+        for warning in warnings:
+            click.echo(clean(f"warning: {warning}"), err=True)
 
     app.show("handoff", answer, text)

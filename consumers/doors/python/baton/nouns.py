@@ -31,7 +31,8 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 # What holds several texts; a single text is a sequence of texts, too: of its letters.
-_lists = ("tasks", "criteria", "depends_on", "evidence", "limitations", "artifacts", "reasoning")
+_lists = ("tasks", "criteria", "depends_on", "evidence", "limitations", "artifacts", "reasoning", "tested_by",
+          "touches", "traps", "tried")  # fmt: skip
 
 
 def _check_lists(given: Mapping[str, Any]) -> None:
@@ -99,6 +100,11 @@ class Handoff(_Noun[R, A]):
         tasks: Sequence[str] = (),
         criteria: Sequence[str] = (),
         context: str = "",
+        tested_by: Sequence[str] = (),
+        touches: Sequence[str] = (),
+        traps: Sequence[str] = (),
+        tried: Sequence[str] = (),
+        session: str | None = None,
         depends_on: Sequence[str] = (),
         unlock_at: Literal["completed", "verified"] = "completed",
         answers: str | None = None,
@@ -108,21 +114,24 @@ class Handoff(_Noun[R, A]):
         """Hand work to ``to``; it waits for the approval of ``reviewer`` (default: the configured one).
 
         ``body`` is what is to be done in words, ``answers`` the handoff that this one is the return of, ``reasoning``
-        the ids or refs of what stands behind it.
+        the ids or refs of what stands behind it. ``tested_by`` to ``tried`` are what only you know; what ``session``
+        (default: your open one) recorded of it goes along.
         """
-        _check_lists({"tasks": tasks, "criteria": criteria, "depends_on": depends_on, "reasoning": reasoning})
         given = {
-            "to": to, "title": title, "reviewer": reviewer, "body": body, "tasks": list(tasks),
-            "criteria": list(criteria), "context": context, "depends_on": list(depends_on), "unlock_at": unlock_at,
-            "answers": answers, "proposal": proposal, "reasoning": list(reasoning),
+            "to": to, "title": title, "reviewer": reviewer, "body": body, "tasks": tasks,
+            "criteria": criteria, "context": context, "depends_on": depends_on, "unlock_at": unlock_at,
+            "answers": answers, "proposal": proposal, "reasoning": reasoning, "tested_by": tested_by,
+            "touches": touches, "traps": traps, "tried": tried, "session": session,
         }  # fmt: skip
+        _check_lists(given)
+        lists = {name: list(value) for name, value in given.items() if name in _lists and value is not None}
+        set_fields = {name: value for name, value in given.items() if value is not None} | lists
         ledger: Any = self._ledger
 
         def make(author: Author) -> list[EventData]:
             from consumers.handoffs.content import creation  # noqa: PLC0415 - a markdown parser
             from projections.views import ask  # noqa: PLC0415 - as above
 
-            set_fields = {name: value for name, value in given.items() if value is not None}
             view = partial(ask, author.client)
             return [creation(view, ledger.settings.agent or "", ledger.settings, self.id, set_fields)[1]]
 
@@ -146,14 +155,25 @@ class Handoff(_Noun[R, A]):
         return self._publish(handoffs.HandoffClaimed(lease_seconds=lease_seconds))
 
     def check(
-        self, *, tasks: Sequence[int] = (), criteria: Sequence[int] = (), all_open: bool = False, undo: bool = False
+        self,
+        *,
+        tasks: Sequence[int] = (),
+        criteria: Sequence[int] = (),
+        all_open: bool = False,
+        undo: bool = False,
+        evidence: str = "",
     ) -> R:
-        """Tick tasks and criteria, counted from 1, or ``all_open``; ``undo`` takes the ticks back."""
-        return self._act("check", task_numbers=tasks, criterion_numbers=criteria, all_open=all_open, undo=undo)
+        """Tick tasks and criteria, counted from 1, or ``all_open``, with what shows it; ``undo`` takes ticks back."""
+        given = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": evidence}
+        return self._act("check", **given, all_open=all_open, undo=undo)
 
-    def waive(self, criterion: int, reason: str) -> R:
-        """Do without a criterion, counted from 1, as the reviewer."""
-        return self._act("waive", criterion_numbers=criterion, reason=reason)
+    def ask_waiver(self, criterion: int, reason: str) -> R:
+        """Ask the reviewer to do without a criterion, counted from 1."""
+        return self._act("ask_waiver", criterion_numbers=criterion, reason=reason)
+
+    def waive(self, criterion: int, reason: str, *, refuse: bool = False) -> R:
+        """Do without a criterion, counted from 1, as the reviewer; ``refuse``: do not, though he was asked."""
+        return self._act("waive", criterion_numbers=criterion, reason=reason, refuse=refuse)
 
     def log(self, text: str) -> R:
         """Add a line to its log."""

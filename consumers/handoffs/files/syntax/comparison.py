@@ -31,7 +31,7 @@ from consumers.handoffs.files.syntax.document import (
     title_column,
 )
 from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, text_of, trim_blank
-from consumers.handoffs.files.syntax.sections import lines_for, trimmed
+from consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
 from consumers.handoffs.files.syntax.writer import (
     NO_VALUE,
     Progress,
@@ -47,6 +47,7 @@ from consumers.handoffs.files.syntax.writer import (
     tick,
     title_text,
 )
+from ledger.events.handoff import ReceiverNotes
 
 Line = TypeVar("Line")
 
@@ -55,7 +56,7 @@ _said: Final = attrgetter("author", "text")
 
 _FIELDS: Final = (
     "title", "sender", "to", "reviewer", "created", "proposal", "depends_on", "reasoning_refs", "task",
-    "context",
+    "notes", "context",
 )  # fmt: skip
 
 
@@ -243,7 +244,10 @@ _KEYS: Final = {
     "reasoning_refs": "Reasoning",
 }  # fmt: skip
 _LISTS: Final = {"depends_on": dependencies_text, "reasoning_refs": refs_text}
-_HEADINGS: Final = {"task": "Task", "tasks": "Tasks", "criteria": "Acceptance Criteria", "context": "Context"}
+_HEADINGS: Final = {
+    "task": "Task", "tasks": "Tasks", "criteria": "Acceptance Criteria", "notes": "Receiver Notes",
+    "context": "Context",
+}  # fmt: skip
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,6 +262,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     task: str | UnsetType = UNSET
     tasks: Sequence[str] | UnsetType = UNSET
     criteria: Sequence[str] | UnsetType = UNSET
+    notes: ReceiverNotes | UnsetType = UNSET
     context: str | UnsetType = UNSET
 
 
@@ -279,6 +284,8 @@ def revise(file: HandoffFile, changes: Revision) -> bytes:
         if name in ("tasks", "criteria"):
             texts = [one_line(text, name).strip() for text in given[name]]
             edits += _list_edits(file, heading, texts, getattr(file, name))
+        elif name == "notes":
+            edits += _text_edits(file, heading, notes_text(given[name]), notes_text(file.notes))
         else:
             edits += _text_edits(file, heading, given[name], getattr(file, name))
     written = join_lines(apply_edits(file.lines, edits), has_mark=file.has_mark)

@@ -15,12 +15,13 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from consumers.handoffs.files.syntax.lines import Problem, join_lines
+from ledger.events.handoff import ReceiverNotes
 
 Format: TypeAlias = Literal["handoff/v1", "handoff/v2", "proposal"]
 
 # The order of the form; a key or section that is missing is added before the first that comes after it.
 META_KEYS: Final = ("Status", "From", "To", "Reviewer", "Created", "Proposal", "Depends-on", "Reasoning")
-SECTIONS: Final = ("Meta", "Task", "Tasks", "Acceptance Criteria", "Context", "Log")
+SECTIONS: Final = ("Meta", "Task", "Tasks", "Acceptance Criteria", "Receiver Notes", "Context", "Log")
 
 
 class MetaEntry(msgspec.Struct, frozen=True):
@@ -94,6 +95,7 @@ class HandoffFile(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     tasks: tuple[Checkbox, ...]
     criteria: tuple[Checkbox, ...]
+    notes: ReceiverNotes
     context: str
     log: tuple[LogLine, ...]
     sections: tuple[Section, ...]
@@ -121,6 +123,7 @@ _SECTION_NAMES: Final = {
     "Task": ("任務", "任务"),
     "Tasks": ("子任務", "子任务"),
     "Acceptance Criteria": ("acceptance criterion", "驗收條件", "驗收標準", "验收条件", "验收标准"),
+    "Receiver Notes": ("notes for the receiver", "接手須知", "接手须知"),
     "Context": ("背景",),
     "Log": ("日誌", "日志", "記錄", "记录"),
 }

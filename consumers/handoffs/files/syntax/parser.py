@@ -46,6 +46,7 @@ from consumers.handoffs.files.syntax.sections import (
     read_dependencies,
     read_entries,
     read_log,
+    read_notes,
     read_refs,
     read_status,
     text_in,
@@ -84,7 +85,14 @@ def parse(content: bytes) -> HandoffFile:
     status, status_problems = _pick_status(_statuses(lines, entries.get("Status"), blocks))
     tasks = read_checkboxes(lines, by_name.get("Tasks"), blocks)
     criteria = read_checkboxes(lines, by_name.get("Acceptance Criteria"), blocks)
-    problems += [*log_problems, *status_problems, *text_problems(lines, has_mark=has_mark), *entry_problems(meta)]
+    notes, note_problems = read_notes(lines, by_name.get("Receiver Notes"), blocks.code)
+    problems += [
+        *log_problems,
+        *note_problems,
+        *status_problems,
+        *text_problems(lines, has_mark=has_mark),
+        *entry_problems(meta),
+    ]
     problems += checkbox_problems(lines, by_name.get("Tasks"), tasks, blocks)
     problems += checkbox_problems(lines, by_name.get("Acceptance Criteria"), criteria, blocks)
     problems += _form_problems(title, sections, entries, blocks)
@@ -106,6 +114,7 @@ def parse(content: bytes) -> HandoffFile:
         task=text_in(lines, by_name.get("Task"), blocks.code),
         tasks=tasks,
         criteria=criteria,
+        notes=notes,
         context=text_in(lines, by_name.get("Context"), blocks.code),
         log=log,
         sections=sections,

@@ -31,7 +31,7 @@ from consumers.handoffs.files.syntax.document import (
     key_name,
 )
 from consumers.handoffs.files.syntax.lines import Blocks, Problem, is_blank, quoted, read_blocks, text_of, trim_blank
-from ledger.events.handoff import HandoffId, reasoning_refs_max
+from ledger.events.handoff import HandoffId, ReceiverNotes, reasoning_refs_max
 from ledger.forms import DAY_PATTERN, REF_PATTERN
 from ledger.lifecycle.handoff import Status
 
@@ -136,6 +136,38 @@ def read_log(
             if index not in code:
                 problems.append(Problem(index + 1, "this line of the Log is not '- DATE [author] text'; it is kept"))
     return tuple(entries), problems
+
+
+NOTE_LABELS: Final = {"tested_by": "Tested-by", "touches": "Touches", "traps": "Trap", "tried": "Tried"}
+_NOTE: Final = re.compile(rf" {{0,3}}[-*+][ \t]+({'|'.join(NOTE_LABELS.values())})[:：][ \t]*(\S.*)$", re.IGNORECASE)
+
+
+def notes_text(notes: ReceiverNotes) -> str:
+    """Return notes as their section has them: ``- Trap: TEXT``, a line for each."""
+    return "\n".join(f"- {label}: {text}" for name, label in NOTE_LABELS.items() for text in getattr(notes, name))
+
+
+def read_notes(
+    lines: Sequence[str], section: Section | None, code: frozenset[int]
+) -> tuple[ReceiverNotes, list[Problem]]:
+    """Return what the section tells a receiver, and its lines that stand for nothing; what is indented goes on."""
+    notes: dict[str, list[str]] = {name: [] for name in NOTE_LABELS}
+    of_label = {label.casefold(): name for name, label in NOTE_LABELS.items()}
+    problems: list[Problem] = []
+    last: list[str] | None = None
+    for index in range(section.body, section.stop) if section else ():
+        text = text_of(lines[index])
+        if is_blank(text):
+            continue
+        if index not in code and (found := _NOTE.match(text)):
+            last = notes[of_label[found[1].casefold()]]
+            last.append(found[2].strip())
+        elif last and text.startswith((" ", "\t")):
+            last[-1] += f" {text.strip()}"
+        else:
+            known = "', '- ".join(f"{label}: …" for label in NOTE_LABELS.values())
+            problems.append(Problem(index + 1, f"this line of Receiver Notes is none of '- {known}'; it is kept"))
+    return ReceiverNotes(**notes), problems
 
 
 STATUS_WORDS: Final = frozenset[str](get_args(Status))

@@ -20,8 +20,9 @@ import msgspec
 from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
 from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, quoted, text_of, trim_blank
 from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.sections import lines_for, trimmed
+from consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
 from ledger.errors import Refused
+from ledger.events.handoff import ReceiverNotes
 from ledger.forms import DAY_PATTERN
 
 _STATUS_WORD: Final = re.compile(r"[a-z]+(?:_[a-z]+)*")
@@ -159,6 +160,7 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True):
     task: str = ""
     tasks: Sequence[str] = ()
     criteria: Sequence[str] = ()
+    notes: ReceiverNotes = ReceiverNotes()
     context: str = ""
     log: Sequence[str] = ()
 
@@ -174,6 +176,8 @@ def write(content: NewFile) -> bytes:
     for heading, texts in (("Tasks", content.tasks), ("Acceptance Criteria", content.criteria)):
         if texts:
             lines += ["", f"## {heading}", *(f"- [ ] {one_line(text, heading)}" for text in texts)]
+    if notes := notes_text(content.notes):
+        lines += ["", "## Receiver Notes", *lines_for(notes)]
     if trimmed(content.context):
         lines += ["", "## Context", *lines_for(content.context)]
     lines += ["", "## Log", *map(log_text, content.log)]
@@ -251,6 +255,9 @@ def _as_read(name: str, value: Any) -> Any:
             return trimmed(value)
         case "tasks" | "criteria":
             return tuple(text.strip() for text in value)
+        case "notes":
+            texts = msgspec.structs.asdict(value)
+            return ReceiverNotes(**{kind: [" ".join(text.split()) for text in of] for kind, of in texts.items()})
         case "depends_on" | "reasoning_refs" | "log":
             return tuple(value)
         case _:  # any other field: one line, or None

@@ -1,0 +1,76 @@
+"""What a handoff tells its receiver that only its sender knows: as he says it, and as his session recorded it.
+
+A receiver finds code by himself; how the work is tested, what it reaches, what misled his predecessor and what was
+tried he does not, and that is what he would spend his time on. So a handoff asks for these four. What the sender's
+session holds already is taken along: dead ends as tried, the files that findings cite as touched, tools with "test"
+or "check" in them as tests, open unknowns as traps. ``session`` is the one named, that of ``BATON_SESSION``, or the
+only open one of the sender; ``none`` takes nothing along.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from consumers.sdk.text import on_a_line, shorten
+from ledger.client import Ask
+from ledger.config import present_session
+from ledger.events.handoff import ReceiverNotes
+
+derived_max: Final = 12
+note_max_chars: Final = 400
+_ASKED: Final = {
+    "tested_by": "how it is tested (--tested-by CMD)",
+    "touches": "which files and callers it touches (--touches PATH)",
+    "traps": "what misleads (--trap TEXT)",
+    "tried": "what was tried (--tried TEXT)",
+}
+_CITED: Final = re.compile(r"([^:\s]*[^:\s/])(?::[0-9]+(?:-[0-9]+)?)(?::|$)")
+_TEST: Final = re.compile(r"test|check", re.IGNORECASE)
+
+
+def notes_of(view: Ask, sender: str, given: Mapping[str, list[str]], session: str | None) -> ReceiverNotes:
+    """Return what the sender says, and behind it what his session recorded.
+
+    Raises:
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a session that is named.
+    """
+    name = session or present_session() or _only_open(view, sender)
+    recorded = {} if name in (None, "none") else _recorded(view("sessions.show", {"id": name.removeprefix("session/")}))
+    return ReceiverNotes(
+        **{
+            kind: list(dict.fromkeys([*given.get(kind, ()), *recorded.get(kind, [])[-derived_max:]]))
+            for kind in ReceiverNotes.__struct_fields__
+        }
+    )
+
+
+def missing(notes: ReceiverNotes, name: str) -> list[str]:
+    """Return a warning that names what a handoff leaves its receiver to find out; nothing where it says it all.
+
+    >>> missing(ReceiverNotes(tested_by=["make test"], touches=["a.py"], traps=["two configs"]), "h")
+    ['its receiver is not told what was tried (--tried TEXT): you alone know; `baton handoff amend h …` adds it']
+    """
+    unsaid = ", ".join(words for kind, words in _ASKED.items() if not getattr(notes, kind))
+    told = f"its receiver is not told {unsaid}: you alone know; `baton handoff amend {name} …` adds it"
+    return [told] if unsaid else []
+
+
+def _only_open(view: Ask, sender: str) -> str | None:
+    page = view("sessions.list", {"author": sender, "status": "open", "limit": 1})
+    return str(page["sessions"][0]["id"]) if page["total"] == 1 else None
+
+
+def _recorded(session: Mapping[str, Any]) -> dict[str, list[str]]:
+    cited = [_CITED.match(place) for one in session["findings"] for place in one["evidence"]]
+    notes = {
+        "tested_by": [one["tool"] for one in session["tools"] if _TEST.search(f"{one['tool']} {one['purpose']}")],
+        "touches": [place[1] for place in cited if place],
+        "traps": [f"not known: {one['unknown']}" for one in session["unknowns"]],
+        "tried": [f"{one['approach']}: {one['why_failed']}" for one in session["dead_ends"]],
+    }
+    return {
+        kind: list(dict.fromkeys(shorten(" ".join(on_a_line(text).split()), note_max_chars) for text in texts))
+        for kind, texts in notes.items()
+    }

@@ -1,0 +1,75 @@
+"""What only the sender knows: asked of him, taken along from his session, and shown to the receiver first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from calling import Baton
+
+    Fresh = Callable[[str], str]
+
+PARTIES = ("--to", "b", "--reviewer", "rita", "--title", "Expire tokens", "--as", "a")
+ALL = ("--tested-by", "make test", "--touches", "src/auth.py", "--trap", "two configs", "--tried", "a cache: no")
+
+
+def created(baton: Baton, name: str, *options: str) -> str:
+    baton("handoff", "create", "--id", name, *PARTIES, *options)
+    return name
+
+
+@pytest.mark.served
+def test_what_the_sender_says_stands_first_for_the_receiver(baton: Baton, fresh: Fresh) -> None:
+    name = created(baton, fresh("notes"), *ALL, "--body", "Do it.", "--criterion", "it works", "--session", "none")
+    shown = baton("handoff", "show", name)
+    assert (
+        "\nWhat its sender knows\n  tested by: make test\n  touches: src/auth.py\n  trap: two configs\n"
+        "  tried: a cache: no\n\nTask  Do it.\n" in shown
+    )
+    notes = baton.data("handoff", "show", name)["notes"]
+    assert notes == {
+        "tested_by": ["make test"], "touches": ["src/auth.py"], "traps": ["two configs"], "tried": ["a cache: no"],
+    }  # fmt: skip
+    assert "- Trap: two configs\n" in baton("handoff", "render", name)
+
+
+def test_a_sender_who_says_nothing_is_warned_of_what_is_missing_and_not_refused(baton: Baton, fresh: Fresh) -> None:
+    options = ("--id", name := fresh("unsaid"), *PARTIES, "--trap", "two configs", "--session", "none")
+    (warning,) = baton.data("handoff", "create", *options)["warnings"]
+    assert "--tested-by CMD" in warning
+    assert "--trap" not in warning
+    assert f"`baton handoff amend {name} …`" in warning
+    said = baton.run("handoff", "create", "--id", fresh("all"), *PARTIES, *ALL)
+    assert (said.code, said.err) == (0, "")
+
+
+def test_what_the_session_recorded_goes_along(baton: Baton, fresh: Fresh) -> None:
+    baton("session", "start", session := fresh("s"), "--task", "tokens", "--as", "a")
+    baton("session", "finding", session, "No age", "--evidence", "src/auth.py:4-9", "--evidence", "a page", "--as", "a")
+    baton("session", "dead-end", session, "A cache", "--why", "it\nhides", "--as", "a")
+    baton("session", "tool", session, "pytest -q tests/auth", "--as", "a")
+    baton("session", "tool", session, "grep", "--purpose", "callers", "--as", "a")
+    baton("session", "unknown", session, "Who sets TTL?", "--as", "a")
+    name = created(baton, fresh("along"), "--session", session, "--tried", "sleeping: slow")
+    assert baton.data("handoff", "show", name)["notes"] == {
+        "tested_by": ["pytest -q tests/auth"],
+        "touches": ["src/auth.py"],
+        "traps": ["not known: Who sets TTL?"],
+        "tried": ["sleeping: slow", "A cache: it hides"],
+    }
+    baton.refuses("NOT_FOUND", "handoff", "create", "--id", fresh("h"), *PARTIES, "--session", "no-such-session")
+    baton("session", "end", session, "--as", "a")
+
+
+def test_an_amendment_adds_to_them_and_prints_what_changed(baton: Baton, fresh: Fresh) -> None:
+    name = created(baton, fresh("more"), *ALL, "--session", "none")
+    told = baton("handoff", "amend", name, "--title", "Expire all", "--trap", "no clock", "--tried", "none", "--as", "a")
+    assert "\n  title: 'Expire tokens' → 'Expire all'\n" in told
+    notes = baton.data("handoff", "show", name)["notes"]
+    assert (notes["traps"], notes["tried"], notes["touches"]) == (["two configs", "no clock"], [], ["src/auth.py"])
+    changed = baton.data("handoff", "amend", name, "--tested-by", "make check", "--as", "a")["changes"]
+    assert [one["field"] for one in changed] == ["notes"]

@@ -1,0 +1,53 @@
+"""The section Receiver Notes of a file: what a receiver needs and only the sender knows comes back as it was."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import asdict
+
+from consumers.handoffs.files.mapping import content_of_file, new_file
+from consumers.handoffs.files.syntax.comparison import Revision, differences, revise
+from consumers.handoffs.files.syntax.parser import parse
+from consumers.handoffs.files.syntax.writer import NewFile, Progress, render, write
+from ledger.errors import Refused
+from ledger.events.handoff import HandoffContent, ReceiverNotes
+
+NOTES = ReceiverNotes(
+    tested_by=["pytest -q tests/test_auth.py"],
+    touches=["src/auth.py", "src/登录.py"],
+    traps=["the installed command is another checkout's", "- [ ] looks like a box: it is none", "# no heading"],
+    tried=["a cache: it hid the fault"],
+)
+FILE = write(NewFile(title="x", sender="a", to="b", notes=NOTES, context="Why."))
+
+
+def test_a_new_file_has_them_before_its_context_and_reads_back() -> None:
+    assert "## Receiver Notes\n- Tested-by: pytest -q tests/test_auth.py\n- Touches: src/auth.py\n" in FILE.decode()
+    assert FILE.index(b"## Receiver Notes") < FILE.index(b"## Context")
+    assert parse(FILE).notes == NOTES
+    assert content_of_file(parse(FILE), skeleton=None, reviewer=None).notes == NOTES
+    assert b"Receiver" not in write(NewFile(title="x", sender="a", to="b"))
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_spelled_otherwise_they_mean_the_same_and_keep_their_bytes(ending: bytes) -> None:
+    head = "# Handoff: x\n\n## Meta\n- From: a\n- To: b\n\n"
+    text = f"{head}## 接手須知\n* trap：one\n  that goes on\n- TRIED: two\n\nfree words\n"
+    content = text.encode().replace(b"\n", ending)
+    file = parse(content)
+    assert asdict(file.notes) == {"tested_by": [], "touches": [], "traps": ["one that goes on"], "tried": ["two"]}
+    assert [problem.line for problem in file.problems if "Receiver Notes" in problem.text] == [12]
+    assert render(file, Progress()) == content == revise(file, Revision(notes=file.notes))
+
+
+def test_an_amendment_rewrites_the_section_alone_and_an_edit_is_seen() -> None:
+    fewer = ReceiverNotes(tried=["a cache: it hid the fault"])
+    revised = revise(parse(FILE), Revision(notes=fewer))
+    assert parse(revised).notes == fewer
+    assert differences(parse(FILE), parse(revised)).fields == ("notes",)
+    assert parse(revise(parse(write(NewFile(title="x", sender="a", to="b"))), Revision(notes=NOTES))).notes == NOTES
+
+
+def test_what_would_not_come_back_is_refused_by_name() -> None:
+    with pytest.raises(Refused, match="notes cannot be written"):
+        new_file(HandoffContent(title="x", to="b", notes=ReceiverNotes(traps=[" "])), "a")
