@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     Fresh = Callable[[str], str]
 
 PARTIES = ("--to", "b", "--reviewer", "rita", "--title", "Expire tokens", "--as", "a")
+ME = ("--as", "a")
 ALL = ("--tested-by", "make test", "--touches", "src/auth.py", "--trap", "two configs", "--tried", "a cache: no")
 
 
@@ -67,7 +68,7 @@ def test_what_the_session_recorded_goes_along(baton: Baton, fresh: Fresh) -> Non
 
 def test_an_amendment_adds_to_them_and_prints_what_changed(baton: Baton, fresh: Fresh) -> None:
     name = created(baton, fresh("more"), *ALL, "--session", "none")
-    told = baton("handoff", "amend", name, "--title", "Expire all", "--trap", "no clock", "--tried", "none", "--as", "a")
+    told = baton("handoff", "amend", name, "--title", "Expire all", "--trap", "no clock", "--tried", "none", *ME)
     assert "\n  title: 'Expire tokens' → 'Expire all'\n" in told
     notes = baton.data("handoff", "show", name)["notes"]
     assert (notes["traps"], notes["tried"], notes["touches"]) == (["two configs", "no clock"], [], ["src/auth.py"])
