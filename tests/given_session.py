@@ -18,6 +18,7 @@ def given_session(name: str, phases: tuple[str, ...] = ("PREFLIGHT", "CHECK", "P
     def logged(index: int, **fields: Any) -> dict[str, Any]:
         return {
             "event_index": index,
+            "correction": None,
             "at": "2026-02-12T10:00:00.000Z",
             "accepted_ms": 1000 * index,
             "happened_ms": 1000 * index,

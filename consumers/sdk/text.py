@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -78,6 +79,12 @@ def one_line(text: str, mark: str = REPLACEMENT) -> str:
         return text.strip()
     # Split first: a line separator is white space, and only then misleading; split again: the mark may be a space.
     return " ".join(clean(" ".join(text.split()), mark).split())
+
+
+def dead_end_text(event: Mapping[str, Any]) -> str:
+    """Return an approach and why it failed, in one sentence; whoever reads it may try what was only argued against."""
+    basis = {"tried": " (tried)", "argued": " (argued, not tried)"}.get(event.get("basis") or "", "")
+    return f"{event['approach']}: {event['why_failed']}{basis}"
 
 
 def on_a_line(text: str) -> str:

@@ -11,12 +11,13 @@ A task or findings that were given empty are refused, not replaced. The rules:
 
 - what was not assessed is not compared: a missing vector is neither 0 nor 1, no gap is claimed and nothing recommended;
 - differences are rounded to 4 decimals before they are compared with a threshold;
-- recommendations are never empty: a session about which nothing is remarkable goes on as planned;
+- what is open is recommended in its own words; where nothing is open or remarkable, nothing is recommended;
 - without a POSTFLIGHT the recommendations rest on the vectors that were assessed last.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from ledger.codec import converted
 from ledger.errors import Refused
 from ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
 from projections.reports.calibration import Ends, decimals, ends_of
+from projections.reports.corrections import DEAD_END, DERIVED, FIND_OUT, OPEN
 
 know_gain_min: Final = 0.15
 uncertainty_fall_min: Final = 0.20
@@ -40,8 +42,14 @@ findings_few, findings_many = 3, 5
 derived_items_max: Final = 32
 derived_tools_max: Final = 64
 _context_items_max: Final = 3
-DERIVED: Final = "(Derived from the session's events.)"
-GO_ON: Final = "Continue with planned next steps"
+steps_max: Final = 3
+_FILLER: Final = re.compile(r"Continue with planned next steps$|Address \d+ remaining unknowns$")
+_ADVICE: Final = {
+    "uncertain": "Continue investigation - uncertainty still elevated",
+    "overconfident": "Validate assumptions - showing overconfidence pattern",
+    "underconfident": "Consider execution - showing underconfidence pattern",
+    "ready": "Ready for execution - strong epistemic foundation",
+}
 _LEARNED: Final = ("learned", "discovered")
 
 
@@ -84,6 +92,7 @@ def unreported(session: Mapping[str, Any]) -> ReportGenerated:
 
 def _derived(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
     """Return the report; its task or findings are empty when neither what was given nor the session says any."""
+    session = believed(session)
     task = derived_task(session) if given.task_summary is None else given.task_summary.strip()
     findings, unknowns = (
         _stripped(weighty(session[f"{name}s"], name) if texts is None else texts)
@@ -139,17 +148,25 @@ def recommend(vectors: Mapping[str, float], unknowns: Sequence[str], status: str
     steps: list[str] = []
     uncertainty, know = vectors.get("uncertainty"), vectors.get("know")
     if uncertainty is not None and uncertainty > uncertain_above:
-        steps.append("Continue investigation - uncertainty still elevated")
-    if unknowns:
-        steps.append(f"Address {len(unknowns)} remaining unknowns")
-    if status == "overconfident":
-        steps.append("Validate assumptions - showing overconfidence pattern")
-    elif status == "underconfident":
-        steps.append("Consider execution - showing underconfidence pattern")
+        steps.append(_ADVICE["uncertain"])
+    steps += [f"{FIND_OUT}{unknown}" for unknown in unknowns[:steps_max]]
+    if status in _ADVICE:
+        steps.append(_ADVICE[status])
     is_certain = uncertainty is not None and uncertainty < ready_uncertainty_below
     if is_certain and know is not None and know > ready_know_above:
-        steps.append("Ready for execution - strong epistemic foundation")
-    return steps or [GO_ON]
+        steps.append(_ADVICE["ready"])
+    return steps
+
+
+def own_steps(steps: Sequence[str], unknowns: Sequence[str]) -> tuple[list[str], bool]:
+    """Return what a reader of the unknowns needs of the steps, and whether they say more than unknowns and vectors do.
+
+    Fillers are left out, also those of other tools.
+    """
+    told = [step for step in steps if not _FILLER.match(step)]
+    asked = {f"{FIND_OUT}{unknown}" for unknown in unknowns}
+    own = [step for step in told if step not in asked and step not in _ADVICE.values()]
+    return own or told, bool(own)
 
 
 def last_ms_of(session: Mapping[str, Any]) -> int:
@@ -193,9 +210,15 @@ def derived_context(session: Mapping[str, Any]) -> str:
     checks = [text for text in checks if text.strip()]
     dead_ends = sorted(session["dead_ends"], key=_weight)[:_context_items_max]
     parts = [_sentence(f"Last CHECK: {checks[-1]}")] if checks else []
-    parts += [_sentence(f"Dead end: {event['approach']} ({event['why_failed']})") for event in dead_ends]
-    parts += [_sentence(f"Open: {text}") for text in weighty(session["unknowns"], "unknown")[:_context_items_max]]
+    parts += [_sentence(f"{DEAD_END}{event['approach']} ({event['why_failed']})") for event in dead_ends]
+    parts += [_sentence(f"{OPEN}{text}") for text in weighty(session["unknowns"], "unknown")[:_context_items_max]]
     return " ".join([DERIVED, *parts]) if parts else ""
+
+
+def believed(session: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a session without what was taken back or resolved."""
+    kinds = ("findings", "unknowns", "dead_ends")
+    return {**session} | {kind: [one for one in session[kind] if one["correction"] is None] for kind in kinds}
 
 
 def weighty(logged: Iterable[Mapping[str, Any]], field: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from consumers.sessions.generator import DERIVED, last_ms_of, unreported
+from consumers.sessions.generator import last_ms_of, own_steps, unreported
 from consumers.sessions.packer import LEVELS, Source, dead_ends_within, pack, printed
 from ledger.client import Ask
 from ledger.codec import converted
@@ -23,6 +23,7 @@ from ledger.errors import Refused
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.records.marks import Imported
 from projections.reports.compressed import short_ref
+from projections.reports.corrections import DERIVED, standing
 from projections.reports.markdown import duration_text, head, markdown_of, sections, with_texts
 from projections.reports.report import Report, plain, read_report, report_of
 
@@ -140,13 +141,14 @@ def _dead_ends(ask: Ask, sessions: list[dict[str, Any]], task: str) -> Iterator[
         event | {"session_id": session["id"], "imported": session["imported"]}
         for session in sessions
         for event in session["dead_ends"]
+        if event["correction"] is None
     ]
     similar = ask("reports.dead_ends", {"task": task, "limit": _similar_max})["dead_ends"] if task else []
     for event in [*own[:_similar_max], *similar]:
         if (event["approach"], event["why_failed"]) in seen:
             continue
         seen.add((event["approach"], event["why_failed"]))
-        dead_end = {"approach": event["approach"], "why_failed": event["why_failed"]}
+        dead_end = {name: event[name] for name in ("approach", "why_failed", "basis") if event[name]}
         if event["imported"] is not None:
             dead_end["imported"] = event["imported"]["importer"]
         is_own = len(sessions) == 1 and event["session_id"] == sessions[0]["id"]
@@ -186,7 +188,7 @@ def source_of(
         data, at_ms = unreported(session), last_ms_of(session)
         report = report_of(session["id"], "", 0, session["author"], at_ms, data, imported=imported)
     else:
-        report = read_report(restored(fields, get_blob))
+        report = standing(read_report(restored(fields, get_blob)))
     is_full = level == "full"
     return Source(
         head=_head(report, level) | ({"no_report": True} if fields is None else {}),
@@ -246,7 +248,7 @@ def _fields(report: Report) -> dict[str, Any]:
         "task": _texts(report.task_summary),
         "key_findings": report.key_findings,
         "remaining_unknowns": report.remaining_unknowns,
-        "next_steps": report.recommended_next_steps,
+        "next_steps": own_steps(report.recommended_next_steps, report.remaining_unknowns)[0],
         "next_session_context": _texts(report.next_session_context),
         "epistemic_deltas": sorted(report.epistemic_deltas.items(), key=_delta_weight),
         "knowledge_gaps_filled": [{name: part for name, part in gap.items() if part is not None} for gap in gaps],

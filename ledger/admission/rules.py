@@ -15,6 +15,7 @@ from ledger.errors import Refused
 from ledger.events import KINDS, handoff
 from ledger.events.body import Event
 from ledger.events.imported import RecordImported
+from ledger.events.session import Correction
 from ledger.lifecycle import handoff as handoff_life
 from ledger.lifecycle import reasoning, review, session, snapshot, tot
 from ledger.lifecycle.authority import AgentRecord, suspect_at
@@ -197,6 +198,30 @@ def _path_back(came_from: dict[str, str], name: str) -> list[str]:
     return path[::-1]
 
 
+# Sessions, which may be corrected.
+
+
+def _session(event: Event, state: Layer, life: Life) -> Life:
+    """The machine decides, this rule on who corrects what: the owner, or an admin, an event of this very session.
+
+    Of which kind the target is, no state says, because it would grow with every event: a correction of another kind
+    than its target's changes no view.
+    """
+    before = _life(life, session.SessionState)
+    if before is None or not isinstance(event.data, Correction):
+        return _by_machine(session.SessionState, session.transition)(event, state, life)
+    if event.author == before.owner:
+        _require_working_role(event, state)
+    elif "admin" not in known_agent(state, event.author).roles:
+        message = f"session {event.name} belongs to {before.owner}, who alone corrects it, or an admin: say otherwise \
+in a finding of your own"
+        raise Refused("NOT_AUTHORIZED", message, role="admin")
+    if state.index_of(event.stream, event.data.target) is None:
+        message = f"session {event.name} has no event {event.data.target}: `baton session show {event.name}` has them"
+        raise Refused("NOT_FOUND", message, asked=event.data.target)
+    return session.transition(before, event)
+
+
 # The streams of one machine each.
 
 
@@ -241,7 +266,7 @@ _OF_STREAM: Final[dict[str, Rule]] = {
     "reasoning": _by_machine(reasoning.ReasoningState, reasoning.transition),
     "record": _imported,
     "review": _by_machine(review.ReviewState, review.transition),
-    "session": _by_machine(session.SessionState, session.transition),
+    "session": _session,
     "snapshot": _by_machine(snapshot.SnapshotState, snapshot.transition),
     "tot": _by_machine(tot.TotState, tot.transition),
 }

@@ -14,6 +14,7 @@ from ledger.events.fields import Count, EventData, Label, Line, OptionalId, Opti
 
 Phase = Literal["PREFLIGHT", "THINK", "PLAN", "INVESTIGATE", "CHECK", "ACT", "POSTFLIGHT"]
 ReportType = Literal["complete", "investigation", "planning", "preflight_only"]
+Basis = Literal["tried", "argued"]
 Calibration = Literal["well_calibrated", "overconfident", "underconfident", "not_assessable"]
 Change = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0, description="A difference of two values between 0 and 1.")]
 
@@ -72,12 +73,37 @@ class UnknownLogged(EventData, frozen=True):
 
 
 class DeadEndLogged(EventData, frozen=True):
-    """An approach that failed, and why: so that nobody tries it again."""
+    """An approach that failed, and why: so that nobody tries it again. ``basis``: it was tried, or argued against."""
 
     approach: Text
     why_failed: Text
     impact: Unit | None = None
     subject: str = ""
+    basis: Basis | None = None
+
+
+class Correction(EventData, frozen=True):
+    """What corrects an earlier event of the session, ``target`` by its id: both stand, and the first one counts."""
+
+    target: Ref
+
+
+class FindingRetracted(Correction, frozen=True):
+    """Takes a finding back."""
+
+    reason: Text
+
+
+class DeadEndRetracted(Correction, frozen=True):
+    """Takes a dead end back: the approach may be tried again."""
+
+    reason: Text
+
+
+class UnknownResolved(Correction, frozen=True):
+    """Says what an unknown came to."""
+
+    answer: Text
 
 
 class ToolUsed(EventData, frozen=True):
@@ -139,8 +165,8 @@ class ReportGenerated(EventData, frozen=True):
     ai_id: str
     task_summary: Text
     key_findings: Annotated[list[Text], msgspec.Meta(min_length=1)]
-    recommended_next_steps: Annotated[list[Text], msgspec.Meta(min_length=1)]
     calibration_status: Calibration
+    recommended_next_steps: list[Text] = []
     accomplished: list[Text] = []
     knowledge_gaps_filled: list[FilledGap] = []
     remaining_unknowns: list[Text] = []

@@ -1,4 +1,7 @@
-"""The life of a session: its owner writes until it ends; its report may be made, and made again, afterwards.
+"""The life of a session: its owner writes until it ends; it is reported on, and corrected, afterwards too.
+
+What is corrected may be imported as well, or of an agent who is gone: so an admin may, too (``admission.rules``).
+Everybody else says otherwise in a session of his own.
 
 What another tool recorded is a session of its own, to which its importer alone adds: it speaks for no agent of here.
 """
@@ -31,6 +34,8 @@ def transition(state: SessionState | None, event: Event) -> SessionState:
     if isinstance(event.data, RecordImported):
         require_imported(event, None if state is None else (state.owner, state.is_imported))
         return SessionState(event.author, is_imported=True)
+    if state is not None and isinstance(event.data, kinds.Correction):
+        return state
     if state is not None and state.is_imported:
         hint = f"start a session of your own that resumes {event.name}"
         raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was imported: {hint}", status="imported")

@@ -2,9 +2,9 @@
 
 A reference is what an event rests on, and ``via`` says how: one of its ``causes``; ``stream``, the step before it in
 the life of its handoff, reasoning or review; a ``reasoning_ref``, ``validation``, ``blob`` or imported ``original``;
-the handoff that it ``depends_on``, ``answers`` or is ``superseded_by``; the ``snapshot`` that a review is about. What
-it leads to is looked up at read time: an event, the body of one, a version of a reasoning graph, a stream as it was
-then, a blob, or nothing known here.
+what it ``corrects``; the handoff that it ``depends_on``, ``answers`` or is ``superseded_by``; the ``snapshot`` that a
+review is about. What it leads to is looked up at read time: an event, the body of one, a version of a reasoning graph,
+a stream as it was then, a blob, or nothing known here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ledger.events.handoff import (
 from ledger.events.imported import RecordImported
 from ledger.events.reasoning import ReasoningBriefed, ReasoningValidated
 from ledger.events.review import ReviewRequested
-from ledger.events.session import ReportGenerated
+from ledger.events.session import Correction, DeadEndRetracted, FindingRetracted, ReportGenerated, UnknownResolved
 from ledger.events.snapshot import SnapshotTaken
 from ledger.events.tot import SearchComplete
 from projections.projection import Logged, Projection, Row, Rows, Table
@@ -47,6 +47,7 @@ _NAMING: Final = frozenset(
     (
         *(HandoffCreated, HandoffAmended, HandoffCompleted, HandoffSuperseded, ReasoningBriefed, ReasoningValidated),
         *(SnapshotTaken, ReviewRequested, RecordImported, ReportGenerated, SearchComplete),
+        *(FindingRetracted, DeadEndRetracted, UnknownResolved),
     )
 )
 
@@ -187,6 +188,8 @@ def _refs_in(event: Event) -> list[tuple[str, str]]:
             refs += [(f"snapshot/{data.snapshot_id}", "snapshot")] if data.snapshot_id else []
         case RecordImported() as data:
             refs = [(data.original, "original")]
+        case Correction() as data:
+            refs = [(data.target, "corrects")]
         case _:  # the other kinds of events name nothing but blobs
             pass
     refs += [(ref, "blob") for ref in blobs_of(event.data)]

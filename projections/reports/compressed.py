@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from projections.briefs.text import CJK_MARKS, is_between_signs
+from projections.reports.corrections import standing
 from projections.reports.report import Report
 
 short_id_chars: Final = 8
@@ -41,7 +42,8 @@ def compressed_of(report: Report) -> str:
 
 
 def compressed_fields(report: Report) -> dict[str, Any]:
-    """Return the fields of the compressed report."""
+    """Return the fields of the compressed report, without what its session took back."""
+    corrected, report = len(report.corrections), standing(report)
     # Compared at 4 decimals (0.90 - 0.80 is 0.10 here), then rounded to 2.
     rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
     kept = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}
@@ -58,7 +60,7 @@ def compressed_fields(report: Report) -> dict[str, Any]:
         "calibrated": report.calibration_status,
         "ref": short_ref(report.report_id),
     }
-    more = _left_out(report, fields)
+    more = _left_out(report, fields) | ({"corrected": corrected} if corrected else {})
     return fields | {"more": more} if more else fields
 
 

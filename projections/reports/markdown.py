@@ -20,7 +20,8 @@ from ledger.events.session import FilledGap
 from projections.briefs.text import one_line
 from projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
 from projections.reports.compressed import compressed_of
-from projections.reports.report import Report, plain
+from projections.reports.corrections import counted, standing
+from projections.reports.report import Correction, Report, plain
 
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"
@@ -42,6 +43,7 @@ _WHY_NOT: Final = {
     "preflight_only": "the session has no POSTFLIGHT",
     "planning": "the session has no PREFLIGHT to compare with",
 }
+_LISTED: Final = {"finding.retracted": "key_findings", "unknown.resolved": "remaining_unknowns"}
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -67,7 +69,7 @@ def with_texts(report: Report) -> dict[str, Any]:
 
 
 def head(report: Report) -> str:
-    """Return the title and the five lines below it, of an imported report six."""
+    """Return the title and the five lines below it; one more of what was imported, or corrected since."""
     return (
         f"{TITLE}\n\n"
         f"**Session:** {inline(report.session_id)}\n"
@@ -75,7 +77,7 @@ def head(report: Report) -> str:
         f"**Date:** {report.timestamp}\n"
         f"**Task:** {inline(report.task_summary)}{_whole(_refs(report), '/task_summary')}\n"
         f"**Duration:** {duration_text(report.duration_seconds) or 'not recorded'}"
-        f"{_imported(report)}"
+        f"{_imported(report)}" + (f"\n**Corrected:** {words}" if (words := counted(report)) else "")
     )
 
 
@@ -90,12 +92,18 @@ def _imported(report: Report) -> str:
 def sections(report: Report) -> list[Section]:
     """Return all sections in their order; each is there, the empty ones too."""
     refs = _refs(report)
-    text = report.next_session_context
+    current = standing(report)
+    text = current.next_session_context
     context = paragraph(text) + _whole(refs, "/next_session_context") if text.strip() else _empty("context")
+    if dead_ends := [_struck(one) for one in report.corrections if one.kind == "dead_end.retracted"]:
+        context += "\n\n" + "\n".join(dead_ends)
     task = _items([(report.task_summary, "/task_summary")], refs, "")
 
     def listed(field: str, what: str) -> str:
-        return _items([(text, f"/{field}/{place}") for place, text in enumerate(getattr(report, field))], refs, what)
+        texts = [(text, f"/{field}/{place}") for place, text in enumerate(getattr(report, field))]
+        struck = [one for one in report.corrections if _LISTED.get(one.kind) == field]
+        kept = [pair for pair in texts if pair[0] in getattr(current, field)]
+        return "\n".join([_items(kept, refs, what)] * bool(kept or not struck) + [*map(_struck, struck)])
 
     return [
         Section("Epistemic Trajectory", _trajectory(report)),
@@ -108,6 +116,12 @@ def sections(report: Report) -> list[Section]:
         Section("Recommended Next Steps", listed("recommended_next_steps", "next steps")),
         Section("Artifacts Created", listed("artifacts_created", "artifacts")),
     ]
+
+
+def _struck(one: Correction) -> str:
+    """Return what was corrected as an item that is struck, and who did that, when and why."""
+    how = f"{one.kind.partition('.')[2]} {one.timestamp[:10]} by {inline(one.author)}: {span(one.words)}"
+    return f"- ~~{inline(one.text)}~~ ({how})"
 
 
 def duration_text(seconds: int | None) -> str:

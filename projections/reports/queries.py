@@ -28,6 +28,7 @@ from projections.query import (
     prefix_range,
     with_json,
 )
+from projections.reports.corrections import with_corrections
 from projections.reports.markdown import with_texts
 from projections.reports.report import plain, read_report
 from projections.sessions.queries import find_session
@@ -120,7 +121,8 @@ def show_report(moment: Moment, asked: ReportName) -> Answer:
         fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], wanted)}
         index = fitting[only_match(list(fitting), wanted, f"report of session {session}")]
     (row,) = moment.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
-    return {"report": with_texts(read_report(msgspec.json.decode(row["report"]))), "versions": versions}
+    (report,) = with_corrections(moment, [decoded(row)])
+    return {"report": with_texts(read_report(report)), "versions": versions}
 
 
 def list_reports(moment: Moment, asked: ReportList) -> Answer:
@@ -137,7 +139,8 @@ def list_reports(moment: Moment, asked: ReportList) -> Answer:
     if asked.task_pattern is not None:
         return _matching(moment, where, asked, asked.task_pattern)
     page, total, following = page_of(moment, LISTING, where, asked.cursor, asked.limit)
-    return {"reports": [decoded(row) for row in page], "total_found": total, "next": following}
+    reports = with_corrections(moment, [decoded(row) for row in page])
+    return {"reports": reports, "total_found": total, "next": following}
 
 
 def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
@@ -151,12 +154,10 @@ def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
         where.add(f"(s.assessments + s.findings + s.unknowns + s.dead_ends + s.tools > 0 OR {reported})")
     _by_origin(where, "s", asked.imported)
     page, total, following = page_of(moment, SESSIONS, where, asked.cursor, asked.limit)
-    return {"sessions": [_session(row) for row in page], "total": total, "next": following}
-
-
-def _session(row: dict[str, Any]) -> dict[str, Any]:
-    report = None if row["report"] is None else decoded(row)
-    return with_json(row, "imported") | {"report": report}
+    read = [decoded(row) for row in page if row["report"] is not None]
+    reports = {report["session_id"]: report for report in with_corrections(moment, read)}
+    sessions = [with_json(row, "imported") | {"report": reports.get(row["session_id"])} for row in page]
+    return {"sessions": sessions, "total": total, "next": following}
 
 
 def decoded(row: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def _reports_at(moment: Moment, indexes: Sequence[int]) -> list[dict[str, Any]]:
     marks = ", ".join("?" * len(indexes))
     sql = f"SELECT event_index, report FROM handoff_report_versions WHERE event_index IN ({marks})"  # noqa: S608
     found = {row["event_index"]: decoded(row) for row in moment.rows(sql, indexes)}
-    return [found[index] for index in indexes]
+    return with_corrections(moment, [found[index] for index in indexes])
 
 
 def _find(moment: Moment, asked: ReportName) -> tuple[str, str | None]:

@@ -15,12 +15,23 @@ from ledger.events.session import Calibration, Deltas, FilledGap, LongText, Repo
 from projections.records.marks import Imported
 
 
+class Correction(msgspec.Struct, frozen=True, kw_only=True):
+    """What the session took back, or resolved: the ``text``, who did, when, and in which ``words``."""
+
+    kind: str
+    text: str
+    author: str
+    timestamp: str
+    words: str
+    event_index: int
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A version of a session's report, with the event it stands in.
 
     ``report_id`` is the id of that event and ``timestamp`` the ledger's clock when it was accepted, or the time that
     an ``imported`` one claims. The deltas are POSTFLIGHT minus PREFLIGHT. ``long_texts`` name the blobs of texts that
-    stand shortened here.
+    stand shortened here. ``corrections`` are no part of it: they are laid over it when it is read.
     """
 
     session_id: str
@@ -51,6 +62,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     long_texts: list[LongText]
     generator: str
     imported: Imported | None = None
+    corrections: list[Correction] = []
 
 
 def report_of(  # noqa: PLR0917 - the order is that of an event's parts

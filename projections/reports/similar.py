@@ -83,9 +83,11 @@ def dead_ends_like(moment: Moment, asked: LikeTask) -> Answer:
     dead_ends: list[dict[str, Any]] = []
     for session, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
         sql = (
-            "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.impact, d.at, "
+            "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.basis, d.impact, d.at, "
             "d.happened_ms, s.imported FROM dead_ends d JOIN sessions s ON s.id = d.session_id "
-            "WHERE d.session_id = ? ORDER BY d.event_index"
+            "WHERE d.session_id = ? AND NOT EXISTS (SELECT 1 FROM corrections c JOIN events e ON e.id = c.target "
+            "WHERE c.session_id = d.session_id AND e.event_index = d.event_index AND c.kind = 'dead_end.retracted') "
+            "ORDER BY d.event_index"
         )
         rows = moment.rows(sql, (session,))
         dead_ends += [with_json(row, "imported") | {"score": score} for row in rows]

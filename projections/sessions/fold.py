@@ -1,6 +1,7 @@
 """The fold of sessions: a small state that counts, and one row for everything an agent recorded.
 
-What was recorded is written once and never again, so a session of ten thousand findings folds as fast as a short one.
+What was recorded is written once and never again, so a session of ten thousand findings folds as fast as a short one:
+what corrects it is a row beside it, and queries put both together.
 
 What another tool recorded is folded as what it stands for (``read_as``). A session of such records is *imported*, and
 neither open nor ended: its ``author`` is who imported it, its ``ai_id`` who is said to have worked. It has the task of
@@ -60,8 +61,10 @@ _VECTORS: Final = dict.fromkeys(("overall_confidence", *VECTOR_NAMES), float | N
 AssessmentRow: Final = _recorded("AssessmentRow", phase=str, round=int, reasoning=str, **_VECTORS)
 FindingRow: Final = _recorded("FindingRow", finding=str, evidence=str, **_WEIGHT)
 UnknownRow: Final = _recorded("UnknownRow", unknown=str, **_WEIGHT)
-DeadEndRow: Final = _recorded("DeadEndRow", approach=str, why_failed=str, **_WEIGHT)
+DeadEndRow: Final = _recorded("DeadEndRow", approach=str, why_failed=str, **_WEIGHT, basis=str | None)
 ToolRow: Final = _recorded("ToolRow", tool=str, purpose=str)
+# ``target`` is the id of what is corrected, and ``words`` why it was retracted, or what an unknown came to.
+CorrectionRow: Final = _recorded("CorrectionRow", target=str, kind=str, author=str, words=str)
 
 
 def _of_session(name: str, row: type[Row]) -> Table:
@@ -85,6 +88,7 @@ FINDINGS: Final = _of_session("findings", FindingRow)
 UNKNOWNS: Final = _of_session("unknowns", UnknownRow)
 DEAD_ENDS: Final = _of_session("dead_ends", DeadEndRow)
 TOOLS: Final = _of_session("tools_used", ToolRow)
+CORRECTIONS: Final = _of_session("corrections", CorrectionRow)
 
 
 _COUNTS: Final[dict[type[Any], str]] = {
@@ -169,6 +173,9 @@ def added(_state: SessionRow | None, logged: Logged) -> Rows:
             return (row_of(DeadEndRow, data, **place),)
         case kinds.ToolUsed() as data:
             return (row_of(ToolRow, data, **place),)
+        case kinds.Correction() as data:
+            words = data.answer if isinstance(data, kinds.UnknownResolved) else getattr(data, "reason", "")
+            return (row_of(CorrectionRow, data, kind=event.kind, author=event.author, words=words, **place),)
         case _:  # the other kinds of a session have no row of their own
             return ()
 
@@ -182,7 +189,7 @@ VIEW: Final = Projection(
     name="sessions",
     version=VIEW_VERSIONS["sessions"],
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "session") | {"record.imported"},
-    tables=(SESSIONS, ASSESSMENTS, FINDINGS, UNKNOWNS, DEAD_ENDS, TOOLS),
+    tables=(SESSIONS, ASSESSMENTS, FINDINGS, UNKNOWNS, DEAD_ENDS, TOOLS, CORRECTIONS),
     state=SessionRow,
     keys=keys,
     fold=fold,

@@ -35,19 +35,43 @@ def list_sessions(moment: Moment, asked: SessionList) -> Answer:
 def show_session(moment: Moment, asked: ById) -> Answer:
     """Return a session with its assessments, findings, unknowns, dead ends and tools, in the order of the log.
 
-    The numbers of each stand under ``counts``. A vector that was not assessed is absent from ``vectors``.
+    The numbers of each stand under ``counts``. A vector that was not assessed is absent from ``vectors``. The
+    ``correction`` of what was found out is None, or who took it back or resolved it, when, and in which ``words``.
     """
     row = find_session(moment, asked.id)
     name = row["id"]
+    corrections = {one.pop("target_index"): one for one in corrections_of(moment, name)}
+
+    def correctable(table: str) -> list[dict[str, Any]]:
+        return [event | {"correction": corrections.get(event["event_index"])} for event in _of(moment, table, name)]
+
     counts = {key: row.pop(key) for key in ("assessments", "findings", "unknowns", "dead_ends", "tools")}
     return _session(row) | {
         "counts": counts,
         "assessments": [_assessment(row) for row in _of(moment, "assessments", name)],
-        "findings": [with_json(row, "evidence") for row in _of(moment, "findings", name)],
-        "unknowns": _of(moment, "unknowns", name),
-        "dead_ends": _of(moment, "dead_ends", name),
+        "findings": [with_json(row, "evidence") for row in correctable("findings")],
+        "unknowns": correctable("unknowns"),
+        "dead_ends": correctable("dead_ends"),
         "tools": _of(moment, "tools_used", name),
     }
+
+
+def corrections_of(moment: Moment, *sessions: str) -> list[dict[str, Any]]:
+    """Return what was corrected in sessions, in order, each with the ``text`` of its target.
+
+    Of several corrections of one event the first counts; one whose kind is not for its target counts as none.
+    """
+    sql = f"""
+        SELECT c.session_id, c.kind, c.event_index, c.author, c.words, c.happened_ms, e.event_index AS target_index,
+            coalesce(f.finding, u.unknown, d.approach || ' (' || d.why_failed || ')') AS text
+        FROM corrections c JOIN events e ON e.id = c.target
+        LEFT JOIN findings f ON c.kind = 'finding.retracted' AND f.event_index = e.event_index
+        LEFT JOIN unknowns u ON c.kind = 'unknown.resolved' AND u.event_index = e.event_index
+        LEFT JOIN dead_ends d ON c.kind = 'dead_end.retracted' AND d.event_index = e.event_index
+        WHERE c.session_id IN ({", ".join("?" * len(sessions))})
+        ORDER BY c.event_index DESC"""  # noqa: S608 - marks alone
+    first = {row["target_index"]: row for row in moment.rows(sql, sessions) if row["text"] is not None}
+    return sorted(first.values(), key=lambda row: int(row["event_index"]))
 
 
 def follow_vectors(moment: Moment, asked: ById) -> Answer:

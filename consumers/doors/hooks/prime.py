@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.quotation import UNTRUSTED, age, block, is_plain
-from consumers.sdk.text import one_line, told
+from consumers.sdk.text import dead_end_text, one_line, told
 from consumers.sessions.resume import resume, whose
 from ledger.errors import Refused
 from ledger.lifecycle.authority import NODE, ROOT
@@ -280,7 +280,7 @@ def _dead_ends(
     found += [(*by[one.get("session", "")], one) for one in resumed["dead_ends"]]
     lines: dict[str, str] = {}
     for author, at_ms, one in found:
-        said = f"{one_line(one['approach'])}: {one_line(one['why_failed'])}"
+        said = one_line(dead_end_text(one))
         lines.setdefault(said, f"- {author}, {age(at_ms, now)}: {said}")
     items = [_Item(others=line) for line in lines.values()]
     return _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)

@@ -102,6 +102,7 @@ class DeadEnd(SessionEntry):
     why_failed: Text
     impact: Unit | None = None
     subject: Subject = ""
+    basis: Annotated[session_kinds.Basis | None, Field(description="argued: reasons only, it was not tried.")] = None
 
 
 class ToolUse(SessionEntry):
@@ -163,14 +164,17 @@ class Step(Entry):
         return [extended, concluded]
 
 
-class OnReasoning(Entry):
-    """Alone in its call: take `ref` along as a snapshot, validate it in the server's work tree, or ask a human."""
+class Alone(Entry):
+    """Alone in its call: a snapshot of the reasoning `ref`, its validation in the server's work tree, a human's review.
 
-    type: Literal["snapshot", "validation", "review"]
+    Or take back the finding or dead end `ref` (its event_index), or resolve the unknown `ref`; `context` says why.
+    """
+
+    type: Literal["snapshot", "validation", "review", "retraction", "resolution"]
     ref: Line
     context: Words = ""
 
 
 AnyEntry = Annotated[
-    Assessment | Finding | Unknown | DeadEnd | ToolUse | SessionEnd | Step | OnReasoning, Field(discriminator="type")
+    Assessment | Finding | Unknown | DeadEnd | ToolUse | SessionEnd | Step | Alone, Field(discriminator="type")
 ]

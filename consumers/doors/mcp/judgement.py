@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from consumers.doors.mcp.entries import OnReasoning
+from consumers.doors.mcp.entries import Alone
+from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.snapshots.act import act_on
 from consumers.reasoning.snapshots.take import take_snapshot
 from consumers.reasoning.validator.publication import offer, validate_ref
 from consumers.reasoning.validator.trees import open_tree, work_tree
 from consumers.sdk.quotation import words_of
+from consumers.sessions.corrections import correct
 from ledger.author import Author
 from ledger.client import Ask
+from projections.views import ask
 
 problems_max: Final = 5
 
 
-def judged(author: Author, view: Ask, entry: OnReasoning, session: str | None, task: str) -> dict[str, Any]:
-    """Take a snapshot, validate, or ask a human; return what is told of it."""
+def judged(author: Author, ledger: ToolLedger, entry: Alone, session: str | None, task: str) -> dict[str, Any]:
+    """Take a snapshot, validate, ask a human, or correct a session; return what is told of it."""
+    view = partial(ask, ledger.client)
+    if entry.type in {"retraction", "resolution"}:
+        is_resolved = entry.type == "resolution"
+        done = correct(author, view, ledger.settings, entry.ref, entry.context, is_resolved=is_resolved)
+        index = done["event_index"]
+        told = {name: done[name] for name in ("target", "warnings")}
+        return {"session_id": done["id"], "first_index": index, "last_index": index} | told
     if entry.type == "snapshot":
         taken = take_snapshot(author, view, session=session, reasoning=entry.ref, context=entry.context)
         return {"snapshot_id": taken.snapshot_id, "fidelity": taken.reasoning_fidelity}

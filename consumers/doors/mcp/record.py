@@ -26,7 +26,7 @@ import msgspec
 from pydantic import Field
 
 from consumers.doors.mcp.answers import Answer, Quoting, Words, compact, fitting
-from consumers.doors.mcp.entries import AnyEntry, Assessment, OnReasoning, SessionEntry, Step
+from consumers.doors.mcp.entries import Alone, AnyEntry, Assessment, SessionEntry, Step
 from consumers.doors.mcp.judgement import judged
 from consumers.doors.mcp.reports import Id
 from consumers.doors.mcp.tool_ledger import ToolLedger
@@ -105,12 +105,12 @@ class RecordTool:
     ) -> RecordedAll:
         """Record what you assess, find, try and conclude."""
         author = self._ledger.author()
-        of_work = [entry for entry in entries if not isinstance(entry, OnReasoning)]
+        of_work = [entry for entry in entries if not isinstance(entry, Alone)]
         for one in entries:
-            if isinstance(one, OnReasoning):
+            if isinstance(one, Alone):
                 if len(entries) > 1 or idempotency_key is not None:
                     raise Refused("USAGE", f"a {one.type} stands alone in its call, without a key", field="entries")
-                told = judged(author, partial(ask, self._ledger.client), one, session_id, task)
+                told = judged(author, self._ledger, one, session_id, task)
                 return self._answer([], None, is_repeat=False, told=told)
         asked = {
             "entries": [entry.model_dump(mode="json") for entry in entries],

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, type_of
-from consumers.sessions.generator import GO_ON
 from ledger.errors import Refused
 from ledger.events import session
 from ledger.events.session import Calibration, Deltas, FilledGap, ReportGenerated, ReportType
@@ -68,7 +67,7 @@ def report(note: Reading, about: About) -> Meaning:
         ai_id=about.author or UNKNOWN,
         task_summary=or_default("task_summary", task, NOT_SAID),
         key_findings=or_default("key_findings", findings, [NOT_SAID]),
-        recommended_next_steps=or_default("recommended_next_steps", note.texts("recommend"), [GO_ON]),
+        recommended_next_steps=note.texts("recommend"),
         calibration_status=status,
         knowledge_gaps_filled=_gaps(note),
         remaining_unknowns=note.texts("unknowns"),

@@ -68,12 +68,11 @@ def test_a_full_report_is_taken_whole() -> None:
     assert record(f"handoff/{SESSION}", handoff()).data.claimed_at == "2025-06-01T12:00:00.500000Z"
 
 
-def test_a_planning_report_has_no_deltas_and_the_default_recommendation() -> None:
+def test_a_planning_report_has_no_deltas_and_recommends_nothing() -> None:
     note = {"s": SESSION[:8], "ai": "x", "task": "Plan it", "type": "planning", "findings": ["f"]}
     data = mapped(f"handoff/{SESSION}", note)
     assert data.report_type == "planning"
-    assert data.recommended_next_steps == ["Continue with planned next steps"]
-    assert "recommended_next_steps" in claims(f"handoff/{SESSION}", note).said["filled in"]
+    assert data.recommended_next_steps == []
 
 
 @pytest.mark.parametrize("word", ["well_calibrated", "overconfident", "underconfident", "not_assessable"])

@@ -49,7 +49,10 @@ def test_example_2_resume_previous_session() -> None:
     assert prev["epistemic_deltas"]["know"] == 0.25
     assert prev["key_findings"] == FINDINGS
     assert prev["remaining_unknowns"] == UNKNOWNS
-    assert prev["next_steps"] == ["Address 3 remaining unknowns", "Ready for execution - strong epistemic foundation"]
+    assert prev["next_steps"] == [
+        *(f"Find out: {one}" for one in UNKNOWNS),
+        "Ready for execution - strong epistemic foundation",
+    ]
     assert prev["next_session_context"] == CONTEXT
     assert ", ".join(prev["investigation_tools"]) == ""
     assert prev["artifacts_created"] == ARTIFACTS

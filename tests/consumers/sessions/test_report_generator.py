@@ -9,7 +9,7 @@ import pytest
 from given_session import given_session
 
 from consumers.sessions import EpistemicHandoffReportGenerator
-from consumers.sessions.generator import GO_ON, ReportInputs, generate, identify_filled_gaps, recommend
+from consumers.sessions.generator import ReportInputs, generate, identify_filled_gaps, recommend
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_identify_filled_gaps() -> None:
 def test_generate_recommendations() -> None:
     calibrated = {"status": "well_calibrated"}
     uncertain = GENERATOR._generate_recommendations({"uncertainty": 0.60, "know": 0.70}, ["One", "Two"], calibrated)
-    assert uncertain == ["Continue investigation - uncertainty still elevated", "Address 2 remaining unknowns"]
+    assert uncertain == ["Continue investigation - uncertainty still elevated", "Find out: One", "Find out: Two"]
     ready = GENERATOR._generate_recommendations({"uncertainty": 0.20, "know": 0.90}, [], calibrated)
     assert ready == ["Ready for execution - strong epistemic foundation"]
 
@@ -97,18 +97,18 @@ def test_uncertainty_reduced_by_a_fifth_is_a_gap_filled(before: float | None, af
 @pytest.mark.parametrize(
     ("vectors", "unknowns", "status", "steps"),
     [
-        ({"uncertainty": 0.40}, [], "well_calibrated", [GO_ON]),
+        ({"uncertainty": 0.40}, [], "well_calibrated", []),
         ({"uncertainty": 0.41}, [], "well_calibrated", ["Continue investigation - uncertainty still elevated"]),
-        ({}, [], "not_assessable", [GO_ON]),
-        ({}, ["x"], "overconfident", ["Address 1 remaining unknowns", VALIDATE]),
+        ({}, [], "not_assessable", []),
+        ({}, ["x"], "overconfident", ["Find out: x", VALIDATE]),
         ({}, [], "underconfident", ["Consider execution - showing underconfidence pattern"]),
-        ({"uncertainty": 0.30, "know": 0.9}, [], "well_calibrated", [GO_ON]),
-        ({"uncertainty": 0.29, "know": 0.80}, [], "well_calibrated", [GO_ON]),
+        ({"uncertainty": 0.30, "know": 0.9}, [], "well_calibrated", []),
+        ({"uncertainty": 0.29, "know": 0.80}, [], "well_calibrated", []),
         ({"uncertainty": 0.29, "know": 0.81}, [], "well_calibrated", [READY]),
-        ({"know": 0.95}, [], "well_calibrated", [GO_ON]),
+        ({"know": 0.95}, [], "well_calibrated", []),
     ],
 )  # fmt: skip
-def test_recommendations_follow_their_thresholds_and_are_never_empty(
+def test_recommendations_follow_their_thresholds_and_are_never_filler(
     vectors: dict[str, float], unknowns: list[str], status: str, steps: list[str]
 ) -> None:
     assert recommend(vectors, unknowns, status) == steps

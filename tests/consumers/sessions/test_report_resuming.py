@@ -192,11 +192,7 @@ def test_a_session_without_a_report_resumes_from_its_events(recorder: Recorder) 
 def test_a_session_just_started_resumes_too(ledger: Ledger, recorder: Recorder) -> None:
     ledger.emit("alice", "session/a", session.SessionStarted())
     (packed,) = resume(recorder.answer, recorder.client.get_blob, detail_level="full")["sessions"]
-    assert (packed["task"], packed["key_findings"], packed["next_steps"]) == (
-        "",
-        [],
-        ["Continue with planned next steps"],
-    )
+    assert (packed["task"], packed["key_findings"], packed["next_steps"]) == ("", [], [])
     assert packed["no_report"] is True
 
 

@@ -47,3 +47,12 @@ def test_session_ends_once_by_its_owner() -> None:
 @pytest.mark.parametrize("state", [SessionState("alice"), SessionState("alice", is_ended=True)])
 def test_session_is_started_once(state: SessionState) -> None:
     assert refusal(transition, state, START).code == "TRANSITION_NOT_ALLOWED"
+
+
+@pytest.mark.parametrize(
+    "state", [SessionState("alice"), SessionState("alice", is_ended=True), SessionState("alice", is_imported=True)]
+)
+def test_a_session_is_corrected_at_any_time_and_stays_as_it_is(state: SessionState) -> None:
+    retracted = fact("alice", kinds.FindingRetracted(target="blake3:" + "1" * 64, reason="no"))
+    assert transition(state, retracted) == state
+    assert refusal(transition, None, retracted).code == "TRANSITION_NOT_ALLOWED"

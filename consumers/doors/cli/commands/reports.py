@@ -15,7 +15,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import imported_by, page_options, print_table, show_page
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.session_choice import chosen_session
-from consumers.sdk.text import clean, one_line, shorten
+from consumers.sdk.text import clean, dead_end_text, one_line, shorten
 from ledger.errors import Refused
 
 rows_max: Final = 500
@@ -211,7 +211,7 @@ def _print_resumed(answer: dict[str, Any]) -> None:
             # Without a name it is the resumed session's own.
             whose = f"  [{dead_end['session']}]" if "session" in dead_end else ""
             whose += f"  [imported by {dead_end['imported']}]" if "imported" in dead_end else ""
-            _item(f"{dead_end['approach']}: {dead_end['why_failed']}{whose}")
+            _item(f"{dead_end_text(dead_end)}{whose}")
         if left_out := answer.get("dead_ends_left_out"):
             click.echo(f"  ({left_out} more left out)")
         click.echo()

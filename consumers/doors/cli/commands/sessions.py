@@ -12,7 +12,7 @@ from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import fields_of, imported_by, page_options, print_table, show_page, when
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and
-from consumers.sdk.text import clean, one_line, told
+from consumers.sdk.text import clean, dead_end_text, one_line, told
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import EventData
@@ -104,13 +104,44 @@ def unknown(app: App, words: tuple[str, ...], *, impact: float | None, subject: 
 @session.command("dead-end")
 @click.argument("words", nargs=-1, metavar="[ID] APPROACH")
 @click.option("--why", required=True, metavar="TEXT", help="Why it failed.")
+@click.option("--tried", "basis", flag_value="tried", help="It was tried, and failed.")
+@click.option("--argued", "basis", flag_value="argued", help="It was not tried: reasons speak against it.")
 @impact_option
 @subject_option
-def dead_end(app: App, words: tuple[str, ...], *, why: str, impact: float | None, subject: str) -> None:
+def dead_end(app: App, words: tuple[str, ...], *, why: str, **given: Any) -> None:
     """Record an approach that failed, so that nobody tries it again."""
     name, approach = session_and(app, words, "APPROACH")
-    data = kinds.DeadEndLogged(approach=approach, why_failed=why, impact=impact, subject=subject)
-    record(app, name, data, "dead end")
+    record(app, name, kinds.DeadEndLogged(approach=approach, why_failed=why, **given), "dead end")
+
+
+@session.command()
+@click.argument("ref", metavar="REF")
+@click.option("--reason", required=True, metavar="TEXT|@FILE", help="Why it does not hold.")
+def retract(app: App, ref: str, reason: str) -> None:
+    """Take back a finding or a dead end of a session of yours, also after its end; an admin may take back any.
+
+    REF is its entry's number (`baton session show` prints it) or id. It stays in the log and stands struck in reports;
+    resumes, and what is found for similar work, do without it.
+    """
+    _correct(app, ref, read_text(reason, "--reason"), is_resolved=False)
+
+
+@session.command()
+@click.argument("ref", metavar="REF")
+@click.option("--with", "answer", required=True, metavar="TEXT|@FILE", help="What it came to.")
+def resolve(app: App, ref: str, answer: str) -> None:
+    """Say what an unknown of a session of yours came to, also after its end; REF as of `retract`."""
+    _correct(app, ref, read_text(answer, "--with"), is_resolved=True)
+
+
+def _correct(app: App, ref: str, words: str, *, is_resolved: bool) -> None:
+    from consumers.sessions.corrections import correct  # noqa: PLC0415 - loads the stores of reports
+
+    done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved)
+    for warning in () if app.as_json else done["warnings"]:
+        click.echo(f"warning: {clean(warning)}", err=True)
+    verb = "resolved" if is_resolved else "retracted"
+    app.show("session", done, lambda: click.echo(f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})"))
 
 
 @session.command()
@@ -179,12 +210,12 @@ def print_session(session: dict[str, Any]) -> None:
         if left_out:
             click.echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
     findings = [
-        "\n      ".join([f"{told(event['finding'])}{_weight(event)}", *map(told, event["evidence"])])
+        "\n      ".join([_marked(event, told(event["finding"])), *map(told, event["evidence"])])
         for event in session["findings"]
     ]
     _print_newest("Findings", findings)
-    _print_newest("Unknowns", [f"{told(event['unknown'])}{_weight(event)}" for event in session["unknowns"]])
-    _print_newest("Dead ends", [f"{_dead_end_line(event)}{_weight(event)}" for event in session["dead_ends"]])
+    _print_newest("Unknowns", [_marked(event, told(event["unknown"])) for event in session["unknowns"]])
+    _print_newest("Dead ends", [_marked(event, _dead_end_line(event)) for event in session["dead_ends"]])
     tools = [filter(None, (told(event["tool"]), told(event["purpose"]))) for event in session["tools"]]
     _print_newest("Tools", [": ".join(words) for words in tools])
 
@@ -245,7 +276,7 @@ def _print_dead_ends(dead_ends: Sequence[dict[str, Any]]) -> None:
 
 
 def _dead_end_line(event: dict[str, Any]) -> str:
-    return one_line(f"{event['approach']}: {event['why_failed']}")
+    return one_line(dead_end_text(event))
 
 
 def _phase(assessment: dict[str, Any]) -> str:
@@ -259,6 +290,15 @@ def _number(value: float | None) -> str:
 def _change(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{round(known[-1] - known[0], 4):+.2f}" if len(known) > 1 else _none
+
+
+def _marked(event: dict[str, Any], text: str) -> str:
+    """Return what was recorded with its entry, as the reference that corrects it, and who did that."""
+    place, done = f"{text}{_weight(event)}  #{event['event_index']}", event["correction"]
+    if done is None:
+        return place
+    verb, by = done["kind"].partition(".")[2], f"{when(done['happened_ms'])} by {clean(done['author'])}"
+    return f"~~{place}~~\n      {verb} {by}: {one_line(done['words'])}"
 
 
 def _weight(event: dict[str, Any]) -> str:

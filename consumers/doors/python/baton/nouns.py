@@ -362,9 +362,38 @@ class Session(_Noun[R, A]):
         """Record what you do not know yet."""
         return self._publish(sessions.UnknownLogged(unknown=unknown, impact=impact, subject=subject))
 
-    def dead_end(self, approach: str, why: str, *, impact: float | None = None, subject: str = "") -> R:
-        """Record an approach that failed, and why: so that nobody tries it again."""
-        return self._publish(sessions.DeadEndLogged(approach=approach, why_failed=why, impact=impact, subject=subject))
+    def dead_end(
+        self,
+        approach: str,
+        why: str,
+        *,
+        impact: float | None = None,
+        subject: str = "",
+        basis: sessions.Basis | None = None,
+    ) -> R:
+        """Record an approach that failed, and why: so that nobody tries it again. ``basis``: tried, or argued."""
+        data = sessions.DeadEndLogged(approach=approach, why_failed=why, impact=impact, subject=subject, basis=basis)
+        return self._publish(data)
+
+    def retract(self, ref: str | int, reason: str) -> R:
+        """Take back a finding or a dead end, by its entry's number or id; also after the end, or as an admin."""
+        return self._correct(ref, reason, is_resolved=False)
+
+    def resolve(self, ref: str | int, answer: str) -> R:
+        """Say what an unknown came to; ``ref`` as of ``retract``."""
+        return self._correct(ref, answer, is_resolved=True)
+
+    def _correct(self, ref: str | int, words: str, *, is_resolved: bool) -> R:
+        def make(author: Author) -> list[EventData]:
+            from consumers.sessions.corrections import correction  # noqa: PLC0415 - loads the stores of reports
+            from projections.views import ask  # noqa: PLC0415 - a program that only writes loads no views
+
+            stream, data = correction(partial(ask, author.client), str(ref), words, is_resolved=is_resolved)
+            if stream != self.stream:
+                raise Refused("USAGE", f"{ref} stands on {stream}, not on {self.stream}: name that session")
+            return [data]
+
+        return self._ledger.publish_from(self.stream, make)
 
     def tool(self, tool: str, purpose: str = "") -> R:
         """Record a tool that you used to find something out."""

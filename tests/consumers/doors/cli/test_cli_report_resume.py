@@ -40,7 +40,7 @@ def test_postflight_makes_the_report_that_a_fresh_process_resumes_from(baton: Ba
     assert session["key_findings"] == [f"We learned how {name} evicts"]
     assert {gap["gap"] for gap in session["knowledge_gaps_filled"]} >= {"Domain knowledge", "Task uncertainty"}
     assert session["remaining_unknowns"] == ["How large it grows"]
-    assert session["next_steps"][0] == "Address 1 remaining unknowns"
+    assert session["next_steps"][0] == "Find out: How large it grows"
     assert (session["investigation_tools"], session["artifacts_created"]) == (["grep"], ["src/cache.py"])
     assert "Raise the limit" in [one["approach"] for one in data["dead_ends"]]
 

@@ -206,3 +206,22 @@ def test_the_package_offers_what_it_names_and_nothing_else() -> None:
     assert issubclass(Unavailable, BatonError)
     with pytest.raises(AttributeError):
         _ = baton.Nothing
+
+
+def test_a_session_takes_back_what_it_found_and_says_what_an_unknown_came_to(place: Place) -> None:
+    name = fresh("belief")
+    with opened(place) as ledger:
+        work = ledger.session(name)
+        work.start("t")
+        (finding,) = work.finding("The pool leaks")
+        (unknown,) = work.unknown("Who opens it?")
+        (dead_end,) = work.dead_end("Restart", "it comes back", basis="tried")
+        work.end()
+        work.retract(finding.index, "it does not")
+        work.resolve(unknown.id, "the janitor")
+        shown = work.show()
+        elsewhere = refusal(lambda: ledger.session(fresh("other")).retract(dead_end.index, "x"))
+    assert shown["findings"][0]["correction"]["words"] == "it does not"
+    assert shown["unknowns"][0]["correction"]["words"] == "the janitor"
+    assert shown["dead_ends"][0]["basis"] == "tried"
+    assert (elsewhere.code, "name that session" in elsewhere.message) == ("USAGE", True)
