@@ -89,6 +89,8 @@ def signed_headers(message_id: str, timestamp_s: int, body: bytes, secret: Secre
     return {"webhook-id": message_id, "webhook-timestamp": str(timestamp_s), "webhook-signature": f"v1,{signature}"}
 
 
+_ENDED: Final = Outcome("passing", "the notifier ended while it sent this")
+
 log = structlog.get_logger("baton.notifier")
 
 outbox_poll_s: Final = 0.5
@@ -137,10 +139,12 @@ class Sender:
             if (error := store.stopped().get(name)) is not None:
                 store.stop_channel(name, error, self._clock_ms())
             elif delivery.attempts >= self._channel.settings.attempts_max:
-                store.failed(delivery, "the notifier ended while it sent this", None)
+                store.failed(delivery, _ENDED.text, None)
             else:
-                store.begin_attempt(delivery)
-                outcome = attempt(self._channel, delivery.notification, self._clock_ms(), stop=stop)
+                now_ms = self._clock_ms()
+                again_ms = next_try_ms(_ENDED, delivery.attempts + 1, self._channel.settings, now_ms)
+                store.begin_attempt(delivery, again_ms or now_ms)
+                outcome = attempt(self._channel, delivery.notification, now_ms, stop=stop)
                 self._record(store, delivery, outcome)
 
     def _record(self, store: NotifierStore, delivery: Delivery, outcome: Outcome) -> None:

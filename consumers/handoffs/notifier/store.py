@@ -2,7 +2,8 @@
 
 An episode, its deliveries and the position in the log are written in one transaction: after any crash an episode is
 either known with all of its deliveries or will be found again. A delivery's attempt is counted before it is made, so
-one that ends the process is counted too; a crash between sending and forgetting sends the same id once more.
+one that ends the process is counted too, and tried again as late as one that failed: else a dozen quick restarts would
+give up what was never sent. A crash between sending and forgetting sends the same id once more.
 
 Every method works in the caller's transaction or is one SQL statement; each thread has a store of its own.
 """
@@ -84,9 +85,10 @@ class NotifierStore(Subscriptions):
         found = self._deliveries(sql, (channel, now_ms))
         return found[0] if found else None
 
-    def begin_attempt(self, delivery: Delivery) -> None:
-        """Count an attempt that is about to be made; the delivery stays due until it is known what came of it."""
-        self._run("UPDATE deliveries SET attempts = attempts + 1 WHERE number = ?", (delivery.number,))
+    def begin_attempt(self, delivery: Delivery, next_ms: int) -> None:
+        """Count an attempt that is about to be made, and when another one is if nobody lives to say what came of it."""
+        sql = "UPDATE deliveries SET attempts = attempts + 1, next_ms = ? WHERE number = ?"
+        self._run(sql, (next_ms, delivery.number))
 
     def delivered(self, delivery: Delivery) -> None:
         """Forget a delivery that arrived."""

@@ -10,21 +10,23 @@ from pathlib import Path
 from building import MAP_SIZE
 
 from consumers.handoffs.notifier.settings import configured_channels
-from consumers.handoffs.notifier.worker import NotifierWorker
+from consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
 from ledger.config import Actions, Config, Settings
 from ledger.local import LocalClient
 from projections.reader import Reader
 
 
-def main(home: str, store: str, until: int, tables: str) -> None:
-    """Notify by the tables until everything before an index was read and all that is due was tried."""
+def main(home: str, store: str, until: int, tables: str, later_s: float) -> None:
+    """Notify by the tables until everything before an index was read and all that is due was tried, so much later."""
     actions = Actions(notify=json.loads(tables))
     settings = Settings(home=Path(home), config=Config(map_size_bytes=MAP_SIZE), actions=actions)
     with LocalClient(settings) as client, Reader(client, settings) as reader:
-        worker = NotifierWorker(client, reader.answer, Path(store), configured_channels(settings))
+        channels = configured_channels(settings)
+        clock_ms = lambda: unix_ms() + int(1000 * later_s)  # noqa: E731 - of this one place
+        worker = NotifierWorker(client, reader.answer, Path(store), channels, clock_ms=clock_ms)
         sys.stdout.write("begun\n")
         sys.stdout.flush()
         worker.run(threading.Event(), until=until)
 
 
-main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], float(sys.argv[5]))
