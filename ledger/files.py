@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -128,15 +128,17 @@ def can_write(path: Path) -> bool:
 
 
 @contextmanager
-def replacing(path: Path, *, mode: int = 0o600, is_durable: bool = True, label: str = "") -> Iterator[IO[bytes]]:
+def replacing(
+    path: Path, *, mode: int = 0o600, is_durable: bool = True, label: str = "", check: Callable[[], None] = lambda: None
+) -> Iterator[IO[bytes]]:
     """Yield a file that takes the place of ``path`` when the block ends, and leaves no trace when the block raises.
 
     If we crash within, the old file stays, beside it at most a hidden one whose name begins with ``TEMPORARY``; one
     with a ``label`` (for what is large) is removed by the next that has it. What is not ``is_durable`` is not synced:
-    after a power failure it may be the old one, or empty.
+    after a power failure it may be the old one, or empty. ``check`` is called last, when all that takes long is done.
 
     Raises:
-        OSError: it cannot be written; then the old file stays.
+        OSError: it cannot be written; then the old file stays, as when ``check`` raises.
     """
     with _temporary(path.parent, label) as file:
         temporary = path.parent / file.name
@@ -146,6 +148,7 @@ def replacing(path: Path, *, mode: int = 0o600, is_durable: bool = True, label: 
             os.fchmod(file.fileno(), mode)
             if is_durable:
                 os.fsync(file.fileno())  # Else a power failure could leave the new name with nothing in it.
+            check()
             temporary.replace(path)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what counts

@@ -7,7 +7,6 @@ leaves at most a hidden temporary file. Links are not followed: what is written 
 from __future__ import annotations
 
 import errno
-import os
 import stat
 import time
 from pathlib import Path
@@ -22,10 +21,6 @@ file_size_max_bytes: Final = 1024**2
 # What is wrong with one file or its name, and not with the folder: waiting does not help.
 _OF_THE_FILE: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENOTDIR})
 _new_file_mode: Final = 0o644
-
-
-class _ChangedMeanwhile(Exception):
-    """Somebody saved another file than was expected."""
 
 
 def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes | None:
@@ -77,24 +72,19 @@ def write_file(path: Path, content: bytes, *, expected: bytes | None = None) -> 
         Refused: ``INVALID_FORMAT`` for an impossible name. Unavailable: ``STORE_FULL`` or ``STORE_UNAVAILABLE``; then
             the file is what it was.
     """
+
+    def check() -> None:  # hardly anybody can save between this look and the renaming
+        if expected not in (None, read_file(path, size_max_bytes=max(len(expected or b""), file_size_max_bytes))):
+            raise FileExistsError
+
     try:
-        with replacing(path, mode=_mode_of(path)) as file:
+        with replacing(path, mode=_mode_of(path), check=check) as file:
             file.write(content)
-            if expected is not None:
-                # What takes long is done before the look, so that hardly anybody can save between look and renaming.
-                file.flush()
-                os.fsync(file.fileno())
-                _check_holds(path, expected)
-    except _ChangedMeanwhile:
+    except FileExistsError:
         return False
     except OSError as error:
         raise _failure(path, "written", error) from error
     return True
-
-
-def _check_holds(path: Path, expected: bytes) -> None:
-    if read_file(path, size_max_bytes=max(len(expected), file_size_max_bytes)) != expected:
-        raise _ChangedMeanwhile
 
 
 def _failure(path: Path, what: str, error: OSError) -> Refused | Unavailable:

@@ -279,6 +279,20 @@ def test_file_is_replaced_as_a_whole_and_keeps_its_mode(tmp_path: Path) -> None:
     assert settled_for_s(tmp_path / "none") is None
 
 
+def test_save_that_comes_while_another_version_is_made_durable_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "h.md"
+    path.write_bytes(b"one")
+
+    def fsync(_: int) -> None:
+        path.write_bytes(b"edited")
+
+    monkeypatch.setattr("ledger.files.os.fsync", fsync)
+    assert not write_file(path, b"two", expected=b"one")
+    assert (path.read_bytes(), [one.name for one in tmp_path.iterdir()]) == (b"edited", ["h.md"])
+
+
 def test_file_that_cannot_be_replaced_is_told_by_whose_fault_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,7 +310,7 @@ def test_file_that_cannot_be_replaced_is_told_by_whose_fault_it_is(
             raise OSError(number, os.strerror(number))
 
         with monkeypatch.context() as patched:
-            patched.setattr("consumers.sdk.files.os.fsync", full)
+            patched.setattr("ledger.files.os.fsync", full)
             with pytest.raises(Unavailable) as failure:
                 write_file(tmp_path / "h.md", b"x")
         assert failure.value.code == "STORE_FULL"
