@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from calling import Baton
 
+    ImportedBy = Callable[[str], dict[str, Any]]
+
 THINKING: Final = "The pool is closed early. So the login fails because no connection is left."
 ANSWER: Final = "Close the pool at the end."
 
@@ -52,6 +54,18 @@ def imported(baton: Baton, session: str) -> list[dict[str, Any]]:
     """Return the reasonings that were imported of a session, oldest first."""
     found = baton.data("reasoning", "list", "--limit", 500)["reasonings"]
     return [one for one in reversed(found) if one["session"] == session]
+
+
+@pytest.fixture
+def imported_by(baton: Baton, fresh: Callable[[str], str], tmp_path: Path) -> ImportedBy:
+    """Returns the first reasoning of a session that an agent imports."""
+
+    def of(agent: str) -> dict[str, Any]:
+        session = fresh("session")
+        baton("import", "thinking", transcript(tmp_path / "s.jsonl", session), "--as", agent)
+        return imported(baton, session)[0]
+
+    return of
 
 
 @pytest.mark.served
@@ -108,13 +122,8 @@ def test_people_see_how_many_hold_together_and_how_links_were_found(
     assert f"What of {session}?" in tasks
 
 
-def test_imported_reasoning_is_marked_wherever_it_is_shown(
-    baton: Baton, fresh: Callable[[str], str], tmp_path: Path
-) -> None:
-    session = fresh("session")
-    file = transcript(tmp_path / "s.jsonl", session)
-    baton("import", "thinking", file, "--as", "a")
-    one, _ = imported(baton, session)
+def test_imported_reasoning_is_marked_wherever_it_is_shown(baton: Baton, imported_by: ImportedBy) -> None:
+    one = imported_by("a")
     assert one["imported"]["importer"] == "a"
     mark = "IMPORTED by a from s.jsonl:2, claimed author model-x, claimed time 2026-01-02T03:04:05.000Z"
     shown = baton("reasoning", "show", one["id"])
@@ -127,12 +136,8 @@ def test_imported_reasoning_is_marked_wherever_it_is_shown(
     assert provenance["imported"] == one["imported"]
 
 
-def test_brief_of_imported_reasoning_works_and_says_what_it_is(
-    baton: Baton, fresh: Callable[[str], str], tmp_path: Path
-) -> None:
-    session = fresh("session")
-    baton("import", "thinking", transcript(tmp_path / "s.jsonl", session), "--as", "a")
-    one, _ = imported(baton, session)
+def test_brief_of_imported_reasoning_works_and_says_what_it_is(baton: Baton, imported_by: ImportedBy) -> None:
+    one = imported_by("a")
     for level in ("minimal", "standard", "full"):
         brief = baton.data("reasoning", "brief", one["id"], "--level", level)
         assert brief["prompt"].startswith("CONTEXT: Imported: nobody here vouches for it.")
@@ -145,11 +150,9 @@ def test_brief_of_imported_reasoning_works_and_says_what_it_is(
 
 
 def test_nobody_acts_on_imported_reasoning_that_only_its_importer_validated(
-    baton: Baton, fresh: Callable[[str], str], tmp_path: Path
+    baton: Baton, imported_by: ImportedBy, tmp_path: Path
 ) -> None:
-    session = fresh("session")
-    baton("import", "thinking", transcript(tmp_path / "s.jsonl", session), "--as", "rita")
-    one, _ = imported(baton, session)
+    one = imported_by("rita")
     decision = baton.data("snapshot", "receive", one["id"])
     assert (decision["action"], decision["may_act"], decision["imported"]) == ("human_review_required", False, True)
     assert decision["rule_fired"]["name"] == "imported"
@@ -161,12 +164,8 @@ def test_nobody_acts_on_imported_reasoning_that_only_its_importer_validated(
     assert baton.data("snapshot", "receive", one["id"])["action"] == "human_review_required"
 
 
-def test_validation_by_another_than_the_importer_counts(
-    baton: Baton, fresh: Callable[[str], str], tmp_path: Path
-) -> None:
-    session = fresh("session")
-    baton("import", "thinking", transcript(tmp_path / "s.jsonl", session), "--as", "a")
-    one, _ = imported(baton, session)
+def test_validation_by_another_than_the_importer_counts(baton: Baton, imported_by: ImportedBy) -> None:
+    one = imported_by("a")
     data = json.dumps(passing(one["ref"]))
     baton("emit", "reasoning.validated", "--stream", f"reasoning/{one['id']}", "--as", "rita", "--data", data)
     decision = baton.data("snapshot", "receive", one["id"])
@@ -174,12 +173,8 @@ def test_validation_by_another_than_the_importer_counts(
     assert decision["rule_fired"]["name"] == "imported"
 
 
-def test_validation_that_saw_no_evidence_lets_nobody_act(
-    baton: Baton, fresh: Callable[[str], str], tmp_path: Path
-) -> None:
-    session = fresh("session")
-    baton("import", "thinking", transcript(tmp_path / "s.jsonl", session), "--as", "a")
-    one, _ = imported(baton, session)
+def test_validation_that_saw_no_evidence_lets_nobody_act(baton: Baton, imported_by: ImportedBy) -> None:
+    one = imported_by("a")
     assert "0 of 0 references stand" in baton("reasoning", "validate", one["id"], "--as", "rita")
     decision = baton.data("snapshot", "receive", one["id"])
     assert (decision["action"], decision["may_act"]) == ("human_review_required", False)
