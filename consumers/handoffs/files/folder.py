@@ -6,7 +6,8 @@ as the acting agent, where it is his to sign; what is not stays in the file and 
 A file that both changed in its text is never overwritten: the ledger's version is put beside it. An older version that
 came back (from version control, say) is nobody's edit, and is brought up to date.
 
-What happens if we crash here: sign → write → remember, in this order, so nothing is lost and nothing is signed twice.
+What happens if we crash here: remember what asks → sign → write → remember, in this order, so nothing is lost, nothing
+is signed twice, and what is taken back before anybody looks again is taken back.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.sections import status_word
 from consumers.sdk.files import read_file, remove_file, write_file
 from ledger.author import Draft
+from ledger.client import read_event
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import EventData
 from ledger.events.handoff import HandoffCreated
@@ -69,7 +71,8 @@ class Folder:
     """A folder in step with a ledger, by the hand of one agent."""
 
     def __init__(self, context: SyncContext) -> None:
-        self.path, self._author, self._answer, self._store, self._tell, self._reviewer = context
+        self._context = context
+        self.path, self._author, self._answer, self._store, self._tell, _ = context
         self.refused: set[str] = set()  # handoffs whose edits may be allowed after other events
         self._tables = TableFolder(context)
 
@@ -106,7 +109,7 @@ class Folder:
 
     def _compare(self, handoff: dict[str, Any], now: bytes, content: bytes | None) -> None:
         id_ = handoff["id"]
-        agreed = self._store.agreed(id_) or Agreed()
+        agreed = self._agreed(handoff)
         if content is None:
             if agreed.base:
                 command = shlex.join(("baton", "handoff", "render", id_, "--out", str(self.path / file_name(id_))))
@@ -119,6 +122,15 @@ class Folder:
             self._write(handoff, now, content)
         elif agreed.seen != _digest(content, now):
             self._changed(handoff, agreed, content, now)
+
+    def _agreed(self, handoff: dict[str, Any]) -> Agreed:
+        """Return what is remembered of a file, or would be had a kill, or another save, not come after the signing."""
+        agreed = self._store.agreed(handoff["id"]) or Agreed()
+        for index in [one["event_index"] for one in handoff["log"]] if agreed.event_id else ():
+            if index > agreed.position and read_event(index, self._author.client.entry(index)).id == agreed.event_id:
+                agreed = Agreed(agreed.asking, index, said=agreed.said)
+                self._store.agree(handoff["id"], agreed)
+        return agreed
 
     def _changed(self, handoff: dict[str, Any], agreed: Agreed, content: bytes, now: bytes) -> None:
         """Look at a file that is neither what it was nor what it should be."""
@@ -157,14 +169,14 @@ class Folder:
         plan = plan_edits(standing, base=before, edited=edited, ledger=ledger, acting=self._author.name)
         is_signed = bool(plan.steps or plan.amends)
         if is_signed:
-            self._tell(sign_plan(self._author, handoff, plan, edited=edited, ledger=ledger, reviewer=self._reviewer))
+            self._tell(sign_plan(self._context, handoff, plan, edited=edited, ledger=ledger))
             handoff = self._answered(id_) or handoff
             now = file_now(handoff, self._skeleton(handoff))
         if plan.amends:
             before = parse(with_progress_of(edited, before))
         target = merge(base=before, edited=edited, ledger=parse(now)) if plan.held else now
         if target != content and not write_file(self.path / file_name(id_), target, expected=content):
-            return  # somebody saved it again meanwhile: that is the edit to look at, on the same base
+            return  # somebody saved it again meanwhile: that is the edit to look at, on the base that was signed
         if read_file(self._beside(id_)) == ledger.content:
             remove_file(self._beside(id_))
         said = agreed.said if agreed else ""
@@ -183,7 +195,7 @@ class Folder:
             path = self.path / file_name(id_)
             self._say(id_, sender_notice(id_, "hand this over", path, sender, self._author.client))
             return
-        self._tell(sign_new(self._author, id_, file, reviewer=self._reviewer))
+        self._tell(sign_new(self._context, id_, file))
         self._reconcile(id_)
 
     def _first_base(self, handoff: dict[str, Any], content: bytes) -> bytes:

@@ -96,7 +96,9 @@ def plan_edits(
     else:
         planner.tick(edits, base, ledger, way)
     planner.finish(way)
-    planner.log(edits.log, Counter(map(_said, ledger.log)) - Counter(map(_said, base.log)))
+    # A line that stands there in another form is not said again: its editor may never have seen it rewritten.
+    known = Counter(map(_said, ledger.log)) - Counter(map(_said, base.log)) + Counter(map(_said, edits.gone))
+    planner.log(edits.log, known)
     return planner.plan()
 
 
@@ -130,7 +132,7 @@ class _Planner:
 
     def hold_import(self, edits: Edits) -> None:
         """Leave a file that was imported and never confirmed to another import: it is a claim as a whole."""
-        if edits != Edits(None, {}, {}, (), is_content_changed=False, fields=()):
+        if edits != Edits(None, {}, {}, (), (), is_content_changed=False, fields=()):
             name = self._handoff.importer or ""
             command = f"baton handoff import {shlex.quote(self._handoff.id + '.md')} --as {name}"
             self._held.append(Held("take over what the file says now", name, command))

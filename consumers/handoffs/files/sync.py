@@ -23,6 +23,7 @@ from consumers.handoffs.files.syntax.document import HandoffFile
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author, Draft, kind_of
 from ledger.client import Ask, Client
+from ledger.envelope import event_id, pae
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffCreated
 
@@ -67,12 +68,16 @@ class Agreed(NamedTuple):
 
     ``base`` are the bytes on which file and ledger last agreed (none yet: empty), ``position`` the index of the
     handoff's last event then. ``seen`` is the digest of what was looked at and left alone, ``said`` of what was told.
+    ``asking`` are the bytes for which the events up to ``event_id`` are being signed; once these are in the log, it is
+    the base: on the older one, whoever takes back what was signed would have changed nothing.
     """
 
     base: bytes = b""
     position: int = -1
     seen: str = ""
     said: str = ""
+    asking: bytes = b""
+    event_id: str = ""
 
 
 class SyncStore(Subscriptions):
@@ -80,20 +85,21 @@ class SyncStore(Subscriptions):
 
     schema = """
     CREATE TABLE IF NOT EXISTS files (
-        id TEXT PRIMARY KEY, base BLOB NOT NULL, position INTEGER NOT NULL, seen TEXT NOT NULL, said TEXT NOT NULL
+        id TEXT PRIMARY KEY, base BLOB NOT NULL, position INTEGER NOT NULL, seen TEXT NOT NULL, said TEXT NOT NULL,
+        asking BLOB NOT NULL, event_id TEXT NOT NULL
     ) WITHOUT ROWID;
     """
 
     def agreed(self, id_: str) -> Agreed | None:
         """Return what is remembered of a handoff's file, or None."""
         with self.translated():
-            row = self.db.execute("SELECT base, position, seen, said FROM files WHERE id = ?", (id_,)).fetchone()
+            row = self.db.execute(f"SELECT {', '.join(Agreed._fields)} FROM files WHERE id = ?", (id_,)).fetchone()  # noqa: S608 - fixed names
         return None if row is None else Agreed(*row)
 
     def agree(self, id_: str, agreed: Agreed) -> None:
         """Remember what file and ledger agree on."""
         with self.translated():
-            self.db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", (id_, *agreed))
+            self.db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", (id_, *agreed))
 
     def ids(self) -> list[str]:
         """Return the handoffs (and, with their ending, the tables) whose files are remembered."""
@@ -113,15 +119,9 @@ class SyncContext(NamedTuple):
 
 
 def sign_plan(
-    author: Author,
-    handoff: dict[str, Any],
-    plan: Plan,
-    *,
-    edited: HandoffFile,
-    ledger: HandoffFile,
-    reviewer: str | None,
+    context: SyncContext, handoff: dict[str, Any], plan: Plan, *, edited: HandoffFile, ledger: HandoffFile
 ) -> Notice:
-    """Sign a plan on the handoff as it was shown; ``reviewer`` reviews what names nobody.
+    """Sign a plan on the handoff as it was shown.
 
     Raises:
         Refused: ``STREAM_CONFLICT`` when it went on meanwhile, or whatever the ledger refuses.
@@ -129,8 +129,8 @@ def sign_plan(
     """
     steps = list(plan.steps)
     if plan.amends:
-        skeleton = author.put_blob(with_progress_of(edited, ledger))
-        content = content_of_file(edited, skeleton=skeleton, reviewer=reviewer)
+        skeleton = context.author.put_blob(with_progress_of(edited, ledger))
+        content = content_of_file(edited, skeleton=skeleton, reviewer=context.reviewer)
         kept = {name: handoff[name] for name in ("unlock_at", "answers")}
         changes = msgspec.structs.asdict(content) | kept | {"created": content.created or handoff["created"]}
         steps.insert(0, amended(content_from(handoff), changes, reason_for_amending))
@@ -138,21 +138,25 @@ def sign_plan(
     version = len(handoff["log"])
     stream = f"handoff/{handoff['id']}"
     drafts = [Draft(stream=stream, data=data, expect=version + n) for n, data in enumerate(steps)]
-    return _signed(author, handoff["id"], drafts)
+    # What is held stays in the file, which then asks for more than is signed.
+    return _signed(context, handoff["id"], drafts, b"" if plan.held else edited.content)
 
 
-def sign_new(author: Author, id_: str, file: HandoffFile, *, reviewer: str | None) -> Notice:
+def sign_new(context: SyncContext, id_: str, file: HandoffFile) -> Notice:
     """Hand over what a new file describes."""
-    skeleton = author.put_blob(file.content)
-    fields = msgspec.structs.asdict(content_of_file(file, skeleton=skeleton, reviewer=reviewer))
+    skeleton = context.author.put_blob(file.content)
+    fields = msgspec.structs.asdict(content_of_file(file, skeleton=skeleton, reviewer=context.reviewer))
     if fields["to"] is None:
         raise Refused("INVALID_FIELD", "the file names nobody in `To:`, or nobody that an agent can be called")
-    return _signed(author, id_, [Draft(stream=f"handoff/{id_}", data=HandoffCreated(**fields), expect=0)])
+    return _signed(context, id_, [Draft(stream=f"handoff/{id_}", data=HandoffCreated(**fields), expect=0)])
 
 
-def _signed(author: Author, id_: str, drafts: Sequence[Draft]) -> Notice:
-    indexes: list[int] = []
-    for start in range(0, len(drafts), events_in_submission_max):
-        indexes += [one.index for one in author.emit(*drafts[start : start + events_in_submission_max])]
+def _signed(context: SyncContext, id_: str, drafts: Sequence[Draft], asking: bytes = b"") -> Notice:
+    starts = range(0, len(drafts), events_in_submission_max)
+    submissions = [context.author.sign(*drafts[start : start + events_in_submission_max]) for start in starts]
+    if asking:
+        last = event_id(pae(submissions[-1].bodies[-1]))
+        context.store.agree(id_, (context.store.agreed(id_) or Agreed())._replace(asking=asking, event_id=last))
+    indexes = [one.index for submission in submissions for one in context.author.client.submit(submission)]
     kinds = [kind_of(draft) for draft in drafts]
     return Notice("signed", id_, ", ".join(kinds), {"kinds": kinds, "indexes": indexes})

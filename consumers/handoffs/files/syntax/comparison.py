@@ -63,29 +63,32 @@ _FIELDS: Final = (
 class Edits(msgspec.Struct, frozen=True):
     """The difference between two readings of a file.
 
-    ``tasks`` and ``criteria`` map positions in the base to their new tick. ``fields`` names what of the content reads
-    differently; it may be empty although ``is_content_changed``, when only text of no field (or spacing) changed.
+    ``tasks`` and ``criteria`` map positions in the base to their new tick, ``log`` has the lines that are new, ``gone``
+    those that stand there no more. ``fields`` names what of the content reads differently; it may be empty although
+    ``is_content_changed``, when only text of no field (or spacing) changed.
     """
 
     status: str | None
     tasks: Mapping[int, bool]
     criteria: Mapping[int, bool]
     log: tuple[LogLine, ...]
+    gone: tuple[LogLine, ...]
     is_content_changed: bool
     fields: tuple[str, ...]
 
 
 def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
     """Return what was changed from ``base`` to ``edited``; a log line that was taken away is a change of content."""
-    added = list(unknown(edited.log, _key, Counter(map(_key, base.log))))
+    added = tuple(unknown(edited.log, _key, Counter(map(_key, base.log))))
     word = edited.status.word if edited.status else None
-    is_log_kept = [_key(line) for line in base.log] == [_key(line) for line in edited.log if line not in added]
+    gone = tuple(unknown(base.log, _key, Counter(map(_key, edited.log))))
     return Edits(
         status=word if word != (base.status.word if base.status else None) else None,
         tasks=_changed_ticks(base.tasks, edited.tasks),
         criteria=_changed_ticks(base.criteria, edited.criteria),
-        log=tuple(added),
-        is_content_changed=not is_log_kept or is_text_changed(base, edited),
+        log=added,
+        gone=gone,
+        is_content_changed=bool(gone) or is_text_changed(base, edited),
         fields=tuple(_changed_fields(base, edited)),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +50,39 @@ def test_kill_between_signing_and_writing_repeats_nothing(
     folder.assert_in_step(bob)
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_tick_taken_back_before_its_signature_is_written_is_taken_back(
+    folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch, *, is_killed: bool
+) -> None:
+    bob = folder.claimed()
+    folder.edit(("- [ ] look", "- [x] look"), ("[alice] created\n", "[alice] created\n-  tried\n"))
+
+    def save(*_: object, **__: object) -> bool:
+        folder.edit(("- [x] look", "- [ ] look"))
+        if is_killed:
+            raise KeyboardInterrupt
+        return False
+
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr("consumers.handoffs.files.folder.write_file", save)
+        bob.reconcile()
+    bob = folder.hand("bob")
+    assert bob.reconcile() == ["signed: handoff.task_checked"]
+    assert folder.kinds()[-3:] == ["task_checked bob", "logged bob", "task_checked bob"]
+    assert "- [ ] look" in folder.text()
+    folder.assert_in_step(bob)
+
+
+def test_line_of_an_editor_that_never_saw_it_rewritten_is_not_logged_again(folder: SyncedFolder) -> None:
+    bob = folder.claimed()
+    kept = folder.edit(("[alice] created\n", "[alice] created\n-  tried\n"))
+    assert bob.reconcile() == ["signed: handoff.logged"]
+    assert "[bob] tried" in folder.text()
+    folder.file().write_text(kept.replace("- [ ] look", "- [x] look"))
+    assert bob.reconcile() == ["signed: handoff.task_checked"]
+    folder.assert_in_step(bob)
+
+
 def test_step_signed_before_a_kill_is_not_signed_after_its_undoing(
     folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,15 +103,15 @@ def test_ledger_that_goes_on_while_an_edit_is_signed_is_looked_at_again(
 ) -> None:
     bob = folder.claimed()
     folder.edit(("- [ ] look", "- [x] look"))
-    emit, calls = bob.author.emit, []
+    sign, calls = bob.author.sign, []
 
     def raced(*drafts: Any) -> Any:
         if not calls:
             calls.append(1)
             folder.emit("rita", kinds.HandoffLogged(text="in between"))
-        return emit(*drafts)
+        return sign(*drafts)
 
-    monkeypatch.setattr(bob.author, "emit", raced)
+    monkeypatch.setattr(bob.author, "sign", raced)
     assert bob.reconcile() == ["signed: handoff.task_checked"]
     assert "in between" in folder.text()
     folder.assert_in_step(bob)
@@ -180,7 +214,7 @@ def test_full_disk_leaves_the_old_file(folder: SyncedFolder, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("consumers.sdk.files.os.fsync", full)
+        patched.setattr("ledger.files.os.fsync", full)
         with pytest.raises(Unavailable) as failure:
             bob.reconcile()
     assert failure.value.code == "STORE_FULL"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
 from collections import Counter
@@ -14,8 +15,6 @@ from faults import times
 from syncing import NEW, SyncedFolder
 
 from consumers.handoffs.files.sync import SyncStore
-from consumers.sdk import files
-from ledger.author import Author
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.local import LocalClient
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from syncing import Hand
 
-STEPS: Final = ((LocalClient, "put_blob"), (Author, "emit"), (SyncStore, "agree"), (files.os, "fsync"))
+STEPS: Final = ((LocalClient, "put_blob"), (LocalClient, "submit"), (SyncStore, "agree"), (os, "fsync"))
 steps_max: Final = 60
 
 
