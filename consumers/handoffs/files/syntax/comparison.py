@@ -64,8 +64,7 @@ class Edits(msgspec.Struct, frozen=True):
     """The difference between two readings of a file.
 
     ``tasks`` and ``criteria`` map positions in the base to their new tick, ``log`` has the lines that are new, ``gone``
-    those that stand there no more. ``fields`` names what of the content reads differently; it may be empty although
-    ``is_content_changed``, when only text of no field (or spacing) changed.
+    those that stand there no more. ``fields`` may be empty although the content is changed: in text of no field.
     """
 
     status: str | None
@@ -79,14 +78,13 @@ class Edits(msgspec.Struct, frozen=True):
 
 def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
     """Return what was changed from ``base`` to ``edited``; a log line that was taken away is a change of content."""
-    added = tuple(unknown(edited.log, _key, Counter(map(_key, base.log))))
     word = edited.status.word if edited.status else None
     gone = tuple(unknown(base.log, _key, Counter(map(_key, edited.log))))
     return Edits(
         status=word if word != (base.status.word if base.status else None) else None,
         tasks=_changed_ticks(base.tasks, edited.tasks),
         criteria=_changed_ticks(base.criteria, edited.criteria),
-        log=added,
+        log=tuple(unknown(edited.log, _key, Counter(map(_key, base.log)))),
         gone=gone,
         is_content_changed=bool(gone) or is_text_changed(base, edited),
         fields=tuple(_changed_fields(base, edited)),
