@@ -45,12 +45,22 @@ def test_every_condition_asks_the_same_and_the_same_seed_the_same_again(exams: t
     }
 
 
-def test_a_question_has_four_answers_and_does_not_say_the_right_one() -> None:
-    strange = [step.content for step in chain(12).steps]
-    for memory in incidents()[:6]:
-        for question in reader.questions_of(memory, strange, random.Random(1)):
-            assert len(set(question.options)) == 4
-            assert question.options[question.right] not in question.text
+def test_a_question_has_four_answers_and_none_says_the_right_one_of_another() -> None:
+    asked = [one for questions in reader.questions_of([*incidents()[:6], chain(12)], 1) for one in questions]
+    assert {"evidence", "assumptions", "premises", "details", reader.LINKS} <= {one.kind for one in asked}
+    for one in asked:
+        right = one.options[one.right]
+        assert len(set(one.options)) == 4
+        assert right not in one.text
+        if one.kind in {"assumptions", "limitations", "details"}:
+            others = [text for other in asked if other is not one for text in (other.text, *other.options)]
+            assert not any(right in text for text in others)
+
+
+def test_no_two_graphs_of_an_exam_share_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BATON_CASES", str(tmp_path))
+    rows = [row for memory in reader.graphs(16, 1) for row in memory.reasoning_id.split("+")]
+    assert len(rows) == len(set(rows)) > 16
 
 
 def test_wrong_sentences_are_as_near_to_the_right_one_as_to_each_other() -> None:

@@ -101,8 +101,7 @@ class _Choice:
         self._facts = {step.step_number: make_fact(step, index.memory) for step in index.memory.steps}
         self._remarks = remarks_of(index)
         self._lines = list(self._all_lines())
-        is_scarce = empty.level == TransferLevel.MINIMAL.value
-        self.order = order_of(index, self._lines, self.conclusion, scarce=is_scarce)
+        self.order = order_of(index, self._lines, self.conclusion)
 
     def _all_lines(self) -> Iterator[Line]:
         """Yield a line for each step and critical remark that the conclusion's own line does not say already."""

@@ -16,6 +16,9 @@ of the other graphs), which of four likely sentences stands there (*details*). B
 made of the same graph's words in the form of the right one. A sixth kind stands beside the others and counts in none of
 their shares: what a step rests on among the likest statements of the *same* graph (*links*), where whoever lacks the
 statement is misled by those that he has. Everything is drawn by the seed: the same cases give the same files.
+
+No question of a file gives away the answer of another: an assumption is quoted by its own question only, a sentence
+whose wording is asked for by none other, and no two graphs share a row of the cases.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from tests.bench.brief_quality.baselines import first_n
 from tests.bench.brief_quality.cases import load_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from projections.reasoning.memory import ReasoningMemory
 
@@ -49,7 +52,7 @@ OPTIONS: Final = 4
 LETTERS: Final = "ABCD"
 KINDS: Final = ("evidence", "limitations", "assumptions", "premises", "details")
 LINKS: Final = "links"
-PER_GRAPH: Final = {"evidence": 2, "limitations": 1, "assumptions": 1, "premises": 2, "details": 2, LINKS: 1}
+PER_GRAPH: Final = {"evidence": 2, "limitations": 1, "assumptions": 1, "premises": 2, LINKS: 1, "details": 2}
 _WORD: Final = re.compile(r"[A-Za-z]{4,}")
 _TRIES: Final = 200
 _ENDING: Final = 2
@@ -106,23 +109,35 @@ def full_text(memory: ReasoningMemory) -> str:
     return "\n".join([*lines, f"Conclusion: {memory.conclusion}"])
 
 
-def questions_of(memory: ReasoningMemory, strange: Sequence[str], chance: random.Random) -> list[Question]:
-    """Return the questions about a graph, at most as many of each kind as ``PER_GRAPH`` says.
+def questions_of(memories: Sequence[ReasoningMemory], seed: int) -> list[list[Question]]:
+    """Return the questions about each graph, at most as many of each kind as ``PER_GRAPH`` says."""
+    chances = [random.Random(f"{seed} {memory.reasoning_id}") for memory in memories]
+    asked: list[list[Question]] = []
+    for memory, chance in zip(memories, chances, strict=True):
+        strange = [content for other in memories if other is not memory for content in _quotable(other).values()]
+        askers = [*_ASKED.items(), ("premises", lambda memory, chance: _premises(memory, strange, chance))]  # noqa: B023
+        asked.append([one for kind, ask in askers for one in _drawn(kind, ask(memory, chance), chance)])
+    quoted = "\n".join(text for questions in asked for one in questions for text in (one.text, *one.options))
+    for memory, chance, questions in zip(memories, chances, asked, strict=True):
+        questions.extend(_drawn("details", _details(memory, quoted, chance), chance))
+    return asked
 
-    ``strange`` are statements of other graphs.
-    """
-    questions: list[Question] = []
-    for kind, count in PER_GRAPH.items():
-        asked = list(_premises(memory, strange, chance) if kind == "premises" else _ASKED[kind](memory, chance))
-        questions += chance.sample(asked, min(count, len(asked)))
-    return questions
+
+def _drawn(kind: str, questions: Iterable[Question], chance: random.Random) -> list[Question]:
+    drawn = list(questions)
+    return chance.sample(drawn, min(PER_GRAPH[kind], len(drawn)))
+
+
+def _quotable(memory: ReasoningMemory) -> dict[int, str]:
+    """Return the statements that a question may quote: an open assumption is the answer of its own."""
+    return {step.step_number: step.content for step in memory.steps if not is_open_assumption(step)}
 
 
 def _evidence(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
     critical = critical_numbers(memory)
     places = sorted({evidence_place(one) for step in memory.steps for one in step.evidence})
     for step in memory.steps:
-        if step.evidence and step.step_number in critical:
+        if step.evidence and step.step_number in critical & _quotable(memory).keys():
             text = f"Which place is cited for this: “{step.content}”?"
             yield from _question("evidence", text, evidence_place(step.evidence[0]), places, chance)
 
@@ -140,36 +155,41 @@ def _assumptions(memory: ReasoningMemory, chance: random.Random) -> Iterator[Que
 
 
 def _premises(memory: ReasoningMemory, strange: Sequence[str], chance: random.Random) -> Iterator[Question]:
-    contents = {step.step_number: step.content for step in memory.steps}
+    contents = _quotable(memory)
     wrong = [content for content in strange if content not in contents.values()]
-    for number, rests_on in memory.dependencies.items():
-        if rests_on:
-            yield from _question(
-                "premises", _resting(contents[number]), contents[chance.choice(rests_on)], wrong, chance
-            )
+    for number, rests_on in _resting_on(memory):
+        yield from _question("premises", _resting(contents[number]), contents[chance.choice(rests_on)], wrong, chance)
 
 
 def _links(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
-    contents = {step.step_number: step.content for step in memory.steps}
-    for number, rests_on in memory.dependencies.items():
+    contents = _quotable(memory)
+    for number, rests_on in _resting_on(memory):
         content, words = contents[number], set(content_words(contents[number]))
         others = [one for one in contents if one not in {*rests_on, number} and contents[one] != content]
         # The likest of the others, so that likeness alone does not tell the premise.
         likest = sorted(others, key=lambda one: -len(words & set(content_words(contents[one]))))[: 2 * OPTIONS]
-        if rests_on and not any(contents[one] == contents[rest] for one in likest for rest in rests_on):
+        if not any(contents[one] == contents[rest] for one in likest for rest in rests_on):
             wrong = [contents[one] for one in likest]
             yield from _question(LINKS, _resting(content), contents[chance.choice(rests_on)], wrong, chance)
+
+
+def _resting_on(memory: ReasoningMemory) -> Iterator[tuple[int, list[int]]]:
+    """Yield the statements that rest on others, and those: of both, what may be quoted."""
+    contents = _quotable(memory)
+    for number, rests_on in memory.dependencies.items():
+        quotable = [one for one in rests_on if one in contents]
+        if number in contents and quotable:
+            yield number, quotable
 
 
 def _resting(content: str) -> str:
     return f"On which statement does this rest directly: “{content}”?"
 
 
-def _details(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
-    critical = critical_numbers(memory)
+def _details(memory: ReasoningMemory, quoted: str, chance: random.Random) -> Iterator[Question]:
+    critical = critical_numbers(memory) & _quotable(memory).keys()
     for step in memory.steps:
-        is_critical = step.step_number in critical and step.content != memory.conclusion
-        if is_critical and not is_open_assumption(step):
+        if step.step_number in critical and step.content != memory.conclusion and step.content not in quoted:
             text = "Which of these sentences stands in the reasoning, word for word?"
             yield from _question("details", text, step.content, _variants(memory, step.content, chance), chance)
 
@@ -178,7 +198,6 @@ _ASKED: Final = {
     "evidence": _evidence,
     "limitations": _limitations,
     "assumptions": _assumptions,
-    "details": _details,
     LINKS: _links,
 }
 
@@ -223,17 +242,22 @@ def graphs(count: int, seed: int) -> list[ReasoningMemory]:
     """Return so many graphs, drawn from those with and those without steps that nothing rests on."""
     cases = load_cases()
     chance = random.Random(seed)
-    drawn = [chance.sample(group, min(count // 2, len(group))) for group in (cases.distracted, cases.dense)]
-    return [case.memory for group in drawn for case in group]
+    drawn: list[ReasoningMemory] = []
+    rows: set[str] = set()
+    for group in (cases.distracted, cases.dense):
+        most = len(drawn) + count // 2
+        for case in chance.sample(group, len(group)):
+            own = set(case.memory.reasoning_id.split("+"))
+            if len(drawn) < most and rows.isdisjoint(own):
+                drawn.append(case.memory)
+                rows |= own
+    return drawn
 
 
 def write(exams: Path, key: Path, count: int, seed: int) -> str:
     """Write the exams and the key, and return what was written."""
     memories = graphs(count, seed)
-    asked = []
-    for memory in memories:
-        strange = [step.content for other in memories if other is not memory for step in other.steps]
-        asked.append(questions_of(memory, strange, random.Random(f"{seed} {memory.reasoning_id}")))
+    asked = questions_of(memories, seed)
     total = sum(map(len, asked))
     for folder in (exams, key):
         folder.mkdir(parents=True, exist_ok=True)

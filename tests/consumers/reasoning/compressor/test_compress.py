@@ -74,7 +74,7 @@ def test_certificate_catches_any_corruption_of_any_fact(what: str, corrupt: Any)
 
 def test_certificate_catches_corruption_beside_the_facts() -> None:
     memory = audit_graph()
-    brief = compress(memory, STANDARD)
+    brief = compress(memory, STANDARD, 300)
     first = brief.facts[0]
     corrupted = {
         "reasoning_ref": replace(brief, reasoning_ref="sha256:" + "0" * 64),
@@ -160,6 +160,19 @@ def test_graph_that_uses_the_notation_itself_is_told_as_it_is(budget: int) -> No
     assert all(fact.text in prompt.expanded for fact in brief.facts)
     assert any(content in prompt.expanded for content in hostile)
     assert all(content in prompt.expanded for content in hostile) or budget < 250
+
+
+@pytest.mark.parametrize("level", TransferLevel)
+@pytest.mark.parametrize("budget", [110, 200, 400])
+def test_small_brief_of_every_level_has_a_limitation_an_assumption_and_evidence(
+    level: TransferLevel, budget: int
+) -> None:
+    values = chain(40).to_dict() | {"known_limitations": [f"Nobody looked at depot {number}" for number in range(9)]}
+    values["steps"][3] |= {"type": "assumption", "needs_validation": True}
+    prompt = to_context_prompt(compress(graph(values), level, budget)).expanded
+    assert "Limitation: Nobody looked at depot" in prompt
+    assert f"TOP ASSUMPTIONS: {values['steps'][3]['content'].rstrip('.')}" in prompt
+    assert prompt.count("[") >= 1
 
 
 def test_more_budget_never_keeps_less() -> None:
