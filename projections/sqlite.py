@@ -24,7 +24,7 @@ import functools
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import NoneType, UnionType
@@ -76,8 +76,10 @@ CREATE TABLE baton_tables (
 class SqliteStore:
     """A ``Store`` in a file; used by any number of threads and processes."""
 
-    def __init__(self, path: Path, *, ledger: str) -> None:
-        """Open the file, or make it.
+    def __init__(
+        self, path: Path, *, ledger: str, begun: Callable[[sqlite3.Connection], _Transaction] | None = None
+    ) -> None:
+        """Open the file, or make it; ``begun`` makes its transactions of another form.
 
         Raises:
             Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
@@ -85,6 +87,7 @@ class SqliteStore:
         """
         self.path = path
         self._ledger = ledger
+        self._begun = begun
         self._lock = threading.RLock()
         self._db, self._file = self._opened()
 
@@ -137,15 +140,12 @@ class SqliteStore:
             self._reopen_if_replaced()
             self._db.execute(begin)
             try:
-                yield self._begun(self._db)
+                yield (self._begun or _Transaction)(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
-
-    def _begun(self, db: sqlite3.Connection) -> _Transaction:
-        return _Transaction(db)
 
     def _reopen_if_replaced(self) -> None:
         try:

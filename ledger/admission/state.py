@@ -126,9 +126,8 @@ class Layer:
         self._clear()
 
     def _clear(self) -> None:
-        self.records.clear()
-        self.indexes.clear()
-        self.signers.clear()
+        for decided in (self.records, self.indexes, self.signers):
+            decided.clear()
 
     def stream(self, name: str) -> StreamRecord | None:
         """Return the record of a stream."""

@@ -25,13 +25,10 @@ def filled(request: pytest.FixtureRequest, ledger: Ledger, monkeypatch: pytest.M
     return ledger
 
 
-def test_right_views_pass_and_progress_counts_both_passes(filled: Ledger) -> None:
-    steps: list[tuple[int, int]] = []
+def test_right_views_pass(filled: Ledger) -> None:
     with filled.client() as client:
-        report = verify_log(client, views=filled.settings(), progress=lambda *step: steps.append(step))
+        report = verify_log(client, views=filled.settings())
     assert report.ok, report.problems
-    assert steps == sorted(steps)
-    assert steps[-1] == (2 * report.size, 2 * report.size)
     assert multiprocessing.active_children() == []
 
 
