@@ -168,6 +168,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (
             Argument("summary", "--summary", words="What was done."),
             Argument("artifacts", "--artifact", "texts", "A file, commit or page that was made."),
+            Argument("keep", "--keep", "flag", "Keep the contents of artifacts that are files here."),
             Argument("reasoning", "--reasoning", "texts", words=REASONING, metavar="ID|REF"),
         ),
         ends=frozenset({"continue"}),

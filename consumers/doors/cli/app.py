@@ -249,6 +249,11 @@ def read_argument(text: str, what: str) -> bytes:
         raise Refused("NOT_FOUND", f"{what}: {text[1:]} cannot be read: {error.strerror}", path=text[1:]) from error
 
 
+def kept(app: App, path: str) -> str:
+    """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder."""
+    return f"kept: {app.author().put_blob(read_argument(f'@{path}', 'the artifact'))}"
+
+
 def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:
     """Return what a file holds, and read no more of it than that: it may be a pipe without an end."""
     content = file.read(size_max_bytes + 1)

@@ -39,6 +39,7 @@ from consumers.sdk.text import cut as cut_to_chars
 from ledger.client import Ask
 from ledger.errors import Refused
 from ledger.events.reasoning import EvidenceCheck, EvidenceStatus, ReasoningExtended, Step, excerpt_max_chars
+from ledger.events.session import FindingLogged
 from projections.reasoning.memory import ReasoningStep
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ FORMS: Final = (
 reference_max_chars: Final = 10_000
 hash_digits_min: Final = 8
 readings_max: Final = 8
+finding_shown_max_chars: Final = 40
 line_max_chars: Final = 20_000
 lines_searched_max: Final = 200_000  # of a file, times the lines that are cited, taken for ten at least
 lines_cited_max: Final = 500
@@ -156,7 +158,12 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
     """
     warnings: list[str] = []
     cited = list(drafts)
-    if not any(step.evidence for data in drafts if isinstance(data, ReasoningExtended) for step in data.steps):
+    if not any(
+        one.evidence
+        for data in drafts
+        for one in (data.steps if isinstance(data, ReasoningExtended) else [data])
+        if isinstance(one, Step | FindingLogged)
+    ):
         return cited, warnings
     root = work_tree(Path.cwd())
     with open_tree(root) if root is not None else nullcontext() as tree:
@@ -165,20 +172,33 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
             if isinstance(data, ReasoningExtended):
                 steps = [_cited(step, reads, warnings, is_own=is_own) for step in data.steps]
                 cited[at] = replace(data, steps=steps)
+            elif isinstance(data, FindingLogged):  # its evidence may be words
+                checks = [check_evidence(reference, reads) for reference in data.evidence]
+                known = [check for check in checks if check.status not in {"malformed", "outside"}]
+                warnings += doubts(known, f"finding {cut_to_chars(data.finding, finding_shown_max_chars)!r}")
     return cited, warnings
 
 
 def _cited(step: Step, reads: Reads, warnings: list[str], *, is_own: bool) -> Step:
     checks = [check_evidence(reference, reads) for reference in step.evidence]
+    of = f"step {step.step_number}"
     for check in checks:
-        told = f"evidence {check.reference!r} of step {step.step_number}"
         if is_own and check.status in {"malformed", "outside"}:
-            raise Refused("INVALID_FIELD", f"{told} cannot be checked: {check.note}", field="evidence")
-        if check.status not in {"ok", "not_checked"}:
-            note = f" ({check.note})" if check.note else ""
-            warnings.append(f"{told}: {check.status.replace('_', ' ')}{note}")
+            told = f"evidence {check.reference!r} of {of} cannot be checked: {check.note}"
+            raise Refused("INVALID_FIELD", told, field="evidence")
+    warnings += doubts(checks, of)
     digests = [check.line if check.status in HOLDING else "" for check in checks]
     return replace(step, evidence_digests=digests) if any(digests) else step
+
+
+def doubts(checks: Sequence[EvidenceCheck], of: str) -> list[str]:
+    """Return a warning for each piece of evidence that is not there as it was said."""
+    return [
+        f"evidence {check.reference!r} of {of}: {check.status.replace('_', ' ')}"
+        + (f" ({check.note})" if check.note else "")
+        for check in checks
+        if check.status not in {"ok", "not_checked"}
+    ]
 
 
 def is_known(view: Ask, ref: str) -> bool:

@@ -26,6 +26,7 @@ lines_max: Final = 50
 _none: Final = "-"
 
 LAZY: Final = {
+    "record": Lazy("session_record:record", "Record all that a file says: findings, dead ends, tools, steps, at once."),
     "assess": Lazy("assessment:assess", "Record how well you know, can and are sure, at one phase of the work."),
     "sweep": Lazy(
         "session_report:sweep", "End your sessions that never closed, and make the reports that are missing."
@@ -89,6 +90,11 @@ def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], impa
     name, text = session_and(app, words, "TEXT")
     data = kinds.FindingLogged(finding=text, evidence=list(evidence), impact=impact, subject=subject)
     record(app, name, data, "finding")
+    if evidence and not app.as_json:
+        from consumers.reasoning.validator.evidence import cite  # noqa: PLC0415 - loads the validator
+
+        for warning in cite([data], app.query_with)[1]:
+            click.echo(clean(f"warning: {warning}"), err=True)
 
 
 @session.command()

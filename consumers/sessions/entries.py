@@ -1,0 +1,160 @@
+r"""A file of what a session learned, many entries at once, in the words of the verbs that record one.
+
+An entry is a line ``KIND: TEXT``; what is indented below it is an option, ``NAME: VALUE``, or goes on with the text::
+
+    finding: Tokens never expire
+      evidence: src/auth.py:12
+    dead-end: A cache of tokens
+      why: it hides the fault
+    artifact: probe.py
+    reasoning: expire-tokens
+      task: Why do tokens never expire?
+    step: check() reads no time
+      type: observation
+      evidence: src/auth.py:12-15
+    conclude: Compare the age with TTL
+
+Text and not JSON, because code is full of quotes and line ends, and a fault in it has a line. ``step``, ``assume`` and
+``conclude`` belong to the ``reasoning`` above them, which is started where it has a ``task``, else extended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ledger.codec import schema_error
+from ledger.errors import Refused
+from ledger.events import session as kinds
+from ledger.events.fields import EventData
+from ledger.events.reasoning import ReasoningConcluded, ReasoningStarted, Step
+
+# The type that an entry becomes, and which of its fields its own line is.
+FORMS: Final[dict[str, tuple[type[EventData], str]]] = {
+    "finding": (kinds.FindingLogged, "finding"),
+    "unknown": (kinds.UnknownLogged, "unknown"),
+    "dead-end": (kinds.DeadEndLogged, "approach"),
+    "tool": (kinds.ToolUsed, "tool"),
+    "artifact": (kinds.ToolUsed, "tool"),
+    "reasoning": (ReasoningStarted, "id"),
+    "step": (Step, "content"),
+    "assume": (Step, "content"),
+    "conclude": (ReasoningConcluded, "conclusion"),
+}
+# As the options of the verbs are spelled.
+_SPELLED: Final = {
+    "why": "why_failed", "check": "validation_method", "premise": "premises", "assuming": "assumptions",
+    "alternative": "alternatives_considered", "limitation": "known_limitations", "strategy": "reasoning_strategy",
+}  # fmt: skip
+_CONFIDENCE: Final = {"conclude": {"confidence": "confidence_in_reasoning"}}
+_GIVEN: Final[dict[str, dict[str, Any]]] = {
+    "step": {"type": "inference"},
+    "assume": {"type": "assumption", "needs_validation": True},
+}
+_OPTIONS: Final = frozenset(_SPELLED) | {"evidence", "impact", "subject", "purpose", "rests-on", "confidence", "task"}
+_LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")
+
+
+class Entry(NamedTuple):
+    """One entry: where it stands, and what it signs; a ``reasoning`` and its steps name ``of`` which it is.
+
+    ``data`` is None for a reasoning that goes on; ``rests_on`` are the steps that a step follows from.
+    """
+
+    line: int
+    kind: str
+    data: EventData | None
+    of: str = ""
+    rests_on: tuple[int, ...] = ()
+
+
+def read_entries(text: str) -> list[Entry]:
+    """Return the entries of a file in order; all that is wrong is named by its line before anything is signed.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` with ``details["faults"]``: a line and what is wrong there, each.
+    """
+    faults: list[dict[str, Any]] = []
+    entries: list[Entry] = []
+    reasoning = ""
+    for line, kind, fields in _blocks(text, faults):
+        if kind == "reasoning":
+            reasoning = fields["id"][0]
+        try:
+            entries.append(_entry(line, kind, fields, reasoning))
+        except msgspec.ValidationError as error:
+            words = schema_error(error).message
+            for option, field in _SPELLED.items():
+                words = words.replace(field, option)
+            faults.append({"line": line, "message": f"{kind}: {words}"})
+        except ValueError as error:
+            faults.append({"line": line, "message": f"{kind}: {error}"})
+    if not entries and not faults:
+        faults.append({"line": 1, "message": f"there is no entry: begin a line with one of {', '.join(FORMS)}"})
+    if faults:
+        said = "; ".join(f"line {one['line']}: {one['message']}" for one in faults)
+        raise Refused("INVALID_FORMAT", f"nothing was recorded: {said}", faults=faults)
+    return entries
+
+
+def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
+    """Yield the line, the kind and the fields of each entry, every field as the texts that were given for it."""
+    entry: tuple[int, str, dict[str, list[str]]] | None = None
+    last: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        found = _LINE.match(line)
+        name = found[1].lower().replace("_", "-") if found else ""
+        if not line[0].isspace():
+            if entry is not None:
+                yield entry
+            entry = None
+            if name not in FORMS:
+                what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(FORMS)}"
+                faults.append({"line": number, "message": what})
+                continue
+            assert found is not None  # noqa: S101 - it has a name
+            last = [found[2] or ""]
+            entry = number, name, {FORMS[name][1]: last}
+        elif entry is not None:
+            field = _field(entry[1], name)
+            if field is None and name in _OPTIONS:
+                faults.append({"line": number, "message": f"a {entry[1]} takes no {name}"})
+            elif found is None or field is None:  # the text goes on
+                last[-1] = f"{last[-1]}\n{line.strip()}".strip()
+            else:
+                last = entry[2].setdefault(field, [])
+                last.append(found[2] or "")
+    if entry is not None:
+        yield entry
+
+
+def _field(kind: str, name: str) -> str | None:
+    """Return the field that an option of an entry sets; None where it is none, and part of a text."""
+    field = _CONFIDENCE.get(kind, {}).get(name) or _SPELLED.get(name, name.replace("-", "_"))
+    is_known = field in FORMS[kind][0].__struct_fields__ or (kind == "step" and field == "rests_on")
+    return field if is_known else None
+
+
+def _entry(line: int, kind: str, fields: dict[str, list[str]], reasoning: str) -> Entry:
+    if kind in ("step", "assume", "conclude") and not reasoning:
+        raise ValueError("it belongs to a reasoning: write `reasoning: ID` above it")
+    numbers = [one.strip() for text in fields.pop("rests_on", ()) for one in text.split(",")]
+    if not all(one.isdecimal() for one in numbers):
+        raise ValueError("rests-on takes the numbers of steps, as 1,2")
+    if kind == "reasoning":
+        fields.pop("id")
+        if not fields:
+            return Entry(line, kind, None, reasoning)
+    form = FORMS[kind][0]
+    lists = {one.name for one in msgspec.structs.fields(form) if one.default_factory is list}
+    given: dict[str, Any] = _GIVEN.get(kind, {}) | {
+        name: texts if name in lists else "\n".join(texts) for name, texts in fields.items()
+    }
+    if form is Step:
+        given["step_number"] = 1  # until all of the reasoning is known
+    return Entry(line, kind, msgspec.convert(given, form, strict=False), reasoning, tuple(map(int, numbers)))

@@ -1,0 +1,128 @@
+"""A file of what was learned, recorded at once: all of it or nothing, each fault by its line, and once only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from consumers.sessions.entries import read_entries
+from ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from calling import Baton
+
+    Fresh = Callable[[str], str]
+
+ENTRIES = """\
+# what was seen
+finding: check() reads no time: "an entry" is valid for ever
+  evidence: src/auth.py:4
+  impact: 0.9
+unknown: Who fills CACHE?
+- dead-end: Clearing CACHE on a timer
+    why: two workers,
+      two caches
+tool: pytest -q tests
+  purpose: nothing fails today
+reasoning: {reasoning}
+  task: Why do tokens never expire?
+step: check() looks only whether there is an entry
+  type: observation
+  evidence: src/auth.py:4
+step: So TTL has no effect
+  rests-on: 1
+  confidence: 0.9
+assume: Entries hold their time
+  check: look at who fills CACHE
+conclude: Compare the time with TTL
+  confidence: 0.85
+"""
+
+
+@pytest.fixture
+def session(baton: Baton, fresh: Fresh) -> str:
+    baton("session", "start", name := fresh("s"), "--task", "tokens", "--as", "a")
+    return name
+
+
+def record(baton: Baton, tmp_path: Path, session: str, text: str) -> Any:
+    (file := tmp_path / "entries.txt").write_text(text, "utf-8")
+    return baton.data("session", "record", file, "--session", session, "--as", "a")
+
+
+def faults(text: str) -> dict[int, str]:
+    with pytest.raises(Refused) as refused:
+        read_entries(text)
+    assert refused.value.code == "INVALID_FORMAT"
+    return {one["line"]: one["message"] for one in refused.value.details["faults"]}
+
+
+@pytest.mark.served
+def test_a_file_is_recorded_at_once_and_again_adds_nothing(
+    baton: Baton, fresh: Fresh, session: str, tmp_path: Path
+) -> None:
+    text = ENTRIES.format(reasoning=(reasoning := fresh("r")))
+    first = record(baton, tmp_path, session, text)
+    assert first["counts"] == {
+        "finding": 1, "unknown": 1, "dead-end": 1, "tool": 1, "reasoning": 1, "step": 2, "assume": 1, "conclude": 1,
+    }  # fmt: skip
+    shown = baton.data("session", "show", session)
+    assert shown["findings"][0]["finding"] == 'check() reads no time: "an entry" is valid for ever'
+    assert (shown["findings"][0]["evidence"], shown["findings"][0]["impact"]) == (["src/auth.py:4"], 0.9)
+    assert shown["dead_ends"][0]["why_failed"] == "two workers,\ntwo caches"
+    graph = baton.data("reasoning", "show", reasoning)
+    assert (graph["status"], [one["type"] for one in graph["memory"]["steps"]]) == (
+        "concluded", ["observation", "inference", "assumption"],
+    )  # fmt: skip
+    assert graph["memory"]["dependencies"] == {"2": [1]}
+    again = record(baton, tmp_path, session, text)
+    assert (again["is_repeat"], again["accepted"][0]["index"]) == (True, first["accepted"][0]["index"])
+    assert baton.data("session", "show", session)["counts"]["findings"] == 1
+
+
+def test_steps_go_on_in_a_reasoning_that_there_is(baton: Baton, fresh: Fresh, session: str, tmp_path: Path) -> None:
+    reasoning = fresh("r")
+    record(baton, tmp_path, session, f"reasoning: {reasoning}\n  task: t\nstep: one\n")
+    more = f"reasoning: {reasoning}\nstep: two\n  rests-on: 1\nconclude: so\n"
+    for _ in range(2):
+        record(baton, tmp_path, session, more)
+    steps = baton.data("reasoning", "show", reasoning)["memory"]["steps"]
+    assert [(one["step_number"], one["content"]) for one in steps] == [(1, "one"), (2, "two")]
+
+
+def test_an_artifact_is_kept_with_its_content(baton: Baton, session: str, tmp_path: Path) -> None:
+    (probe := tmp_path / "probe.py").write_text("print(1)\n", "utf-8")
+    record(baton, tmp_path, session, f"artifact: {probe}\n")
+    (tool,) = baton.data("session", "show", session)["tools"]
+    ref = tool["purpose"].removeprefix("kept: ")
+    baton("blob", "get", ref, "-o", tmp_path / "back.py")
+    assert (tmp_path / "back.py").read_bytes() == probe.read_bytes()
+
+
+def test_nothing_stands_when_the_ledger_refuses_one(baton: Baton, session: str, tmp_path: Path) -> None:
+    (file := tmp_path / "e.txt").write_text("finding: x\nreasoning: nobodys\n  task: t\nstep: s\n  rests-on: 7\n")
+    error = baton.refuses("STEP_CONFLICT", "session", "record", file, "--session", session, "--as", "a")
+    assert error["message"].startswith("nothing was recorded: line 4: ")
+    assert baton.data("session", "show", session)["counts"]["findings"] == 0
+
+
+def test_each_fault_is_named_by_its_line() -> None:
+    text = "finding: x\n  why: y\nfindin: y\ndead-end: z\ntool:\nstep: q\n"
+    text += "reasoning: r\n  task: t\nstep: a\n  rests-on: b\n"
+    found = faults(text)
+    assert list(found) == [2, 3, 4, 5, 6, 9]
+    assert found[2] == "a finding takes no why"
+    assert "'findin: y' begins no entry" in found[3]
+    assert "required field `why`" in found[4]
+    assert "write `reasoning: ID` above it" in found[6]
+    assert faults("")[1].startswith("there is no entry")
+
+
+def test_what_looks_like_an_option_in_a_text_is_text() -> None:
+    (entry,) = read_entries("finding: a\n  http://x: y\n  Note: that goes on\n")
+    assert entry.data is not None
+    assert getattr(entry.data, "finding", "") == "a\nhttp://x: y\nNote: that goes on"
