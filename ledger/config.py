@@ -143,7 +143,8 @@ def main_tree(folder: Path) -> Path | None:
         if link.is_file() and link.lstat().st_uid == os.geteuid():
             administered = _path_in(link, b"gitdir: ")
             common = _path_in(administered / "commondir")
-            if common.name == _GIT and _path_in(administered / "gitdir") == resolved(folder) / _GIT:
+            is_within = common.name == _GIT and administered.parent == common / "worktrees"  # not beside the link
+            if is_within and _path_in(administered / "gitdir") == resolved(folder) / _GIT:
                 return common.parent
     return None
 

@@ -72,8 +72,17 @@ def linked(tree: Path, main: Path) -> None:
     (tree / ".git").symlink_to("git")
 
 
+def forged(tree: Path, main: Path) -> None:
+    """Let an archive bring what the repository would say, beside the link to it."""
+    (tree / "own").mkdir()
+    (tree / ".git").write_text("gitdir: own\n")
+    (tree / "own" / "gitdir").write_text("../.git\n")
+    (tree / "own" / "commondir").write_text("../../main/.git\n")
+
+
 @pytest.mark.parametrize("change", [
     copied,
+    forged,
     linked,
     lambda tree, main: (tree / ".git").write_bytes(b"gitdir: \0/.git/worktrees/tree\n"),
     lambda tree, main: (tree / ".git").write_text("gitdir: \n"),
