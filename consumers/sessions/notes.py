@@ -121,9 +121,9 @@ class Listed(NamedTuple):
 class Notes:
     """The notes of one repository."""
 
-    def __init__(self, folder: Path) -> None:
-        """Find git; the repository is looked for when it is first asked."""
-        self.git = Git(folder)
+    def __init__(self, folder: Path, *, is_own: bool = True) -> None:
+        """Find git; the repository is looked for when it is first asked, and as a stranger's unless ``is_own``."""
+        self.git = Git(folder, is_own=is_own)
         self._target: str | None = None
         self._algorithm: str | None = None
 

@@ -103,14 +103,15 @@ def list_(app: App) -> None:
 @click.argument("remote", required=False)
 def push_(app: App, remote: str | None) -> None:
     """Push all notes to REMOTE (default: origin, or the only one), merging what others pushed; never by force."""
-    _show_transfer(app, "notes_pushed", push(_trusted_notes(app), remote))
+    notes, is_trusted = _trusted_notes(app)
+    _show_transfer(app, "notes_pushed", push(notes, remote, is_trusted=is_trusted))
 
 
 @notes.command("fetch")
 @click.argument("remote", required=False)
 def fetch_(app: App, remote: str | None) -> None:
     """Fetch the notes of REMOTE (default: origin, or the only one) and merge them; local notes are never lost."""
-    _show_transfer(app, "notes_fetched", fetch(_trusted_notes(app), remote))
+    _show_transfer(app, "notes_fetched", fetch(_trusted_notes(app)[0], remote))
 
 
 _SIGNED: Final = {True: "yes", False: "NO", None: "?"}
@@ -127,17 +128,18 @@ def notes_of(app: App) -> tuple[Notes, bool]:
         project, has_ledger = Project(git=present_folder()), False
     if project.git is None:
         raise Refused("NOT_FOUND", f"this project keeps no git notes: {project.no_git}")
-    notes = Notes(project.git)
+    notes = Notes(project.git, is_own=has_ledger)
     notes.check()
     return notes, has_ledger
 
 
-def _trusted_notes(app: App) -> Notes:
-    """Return the notes to send or bring; of a repository that nobody trusted no setting may run anything."""
+def _trusted_notes(app: App) -> tuple[Notes, bool]:
+    """Return the notes to send or bring, and whether beside a ledger; else no setting may run anything."""
     notes, has_ledger = notes_of(app)
     if not has_ledger:
         check_runs_nothing(notes)
-    return notes
+        notes = Notes(notes.git.folder)
+    return notes, has_ledger
 
 
 def _signed(app: App, session: str | None, content: str | None, *, has_ledger: bool) -> dict[str, Any]:

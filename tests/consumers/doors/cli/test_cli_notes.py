@@ -184,13 +184,45 @@ def test_a_clone_without_a_ledger_reads_and_sends_notes(
     assert "there is no ledger to hold this note against" in here.run("notes", "show", "s1").err
     assert [one["signed"] for one in here.data("notes", "list")["notes"]] == [None]
     git(tmp_path / "clone", "update-ref", "refs/notes/empirica/handoff/s2", "refs/notes/empirica/handoff/s1")
+    canary = program(tmp_path / "remote" / "hooks" / "pre-receive")
     assert here.data("notes", "push")["new"] == ["refs/notes/empirica/handoff/s2"]
+    assert not canary.exists()
     assert git(tmp_path / "clone", "for-each-ref", "refs/notes/commits") == theirs
     here.refuses("NO_LEDGER", "notes", "sync")
     git(tmp_path / "clone", "config", "core.sshCommand", "false")
     for verb in ("fetch", "push"):
         assert "core.sshcommand" in here.refuses("NOT_TRUSTED", "notes", verb)["message"]
     assert here.data("notes", "list")["total"] == 2
+
+
+def program(path: Path) -> Path:
+    """Make a program, and return the file that it leaves where it is run."""
+    path.write_text(f"#!/bin/sh\ntouch {path}.ran\n")
+    path.chmod(0o755)
+    return path.with_name(f"{path.name}.ran")
+
+
+def test_notes_of_a_stranger_s_clone_are_read_without_fetching_what_it_lacks(
+    project: Baton, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_repository(project.home.parent)
+    project("notes", "sync")
+    git(folder, "init", "--quiet", str(tmp_path / "clone"))
+    monkeypatch.chdir(tmp_path / "clone")
+    canary = program(tmp_path / "canary")
+    git(Path(), "fetch", "--quiet", str(folder), "refs/notes/*:refs/notes/*")
+    for name, value in (
+        ("core.repositoryFormatVersion", "1"), ("extensions.partialClone", "origin"), ("remote.origin.url", "/nowhere"),
+        ("remote.origin.promisor", "true"), ("remote.origin.uploadPack", str(tmp_path / "canary")),
+    ):  # fmt: skip
+        git(Path(), "config", name, value)
+    blob = git(Path(), "ls-tree", "-r", "refs/notes/empirica/handoff/s1").split()[2]
+    (Path(".git", "objects", blob[:2], blob[2:])).unlink()
+    here = Baton(capsys, None)
+    assert here.data("notes", "list")["total"] == 1
+    assert here.run("notes", "show", "s1").code != 0
+    assert not canary.exists()
+    assert "uploadpack" in here.refuses("NOT_TRUSTED", "notes", "fetch")["message"]
 
 
 def test_a_note_is_held_against_the_signed_events_beside_it(project: Baton) -> None:
