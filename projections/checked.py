@@ -33,7 +33,7 @@ from projections.handoffs.why import chain_links_max
 from projections.projection import Projection, Row, json_text, row_of
 from projections.query import Answer, Moment, Query, is_whole_ref, prefix_range
 from projections.runner import Work, read_logged
-from projections.sqlite import in_memory
+from projections.sqlite import temporary
 from projections.store import Changes, Slot
 from projections.views import QUERIES
 
@@ -137,7 +137,7 @@ class _Question:
         """Yield a store of what these views, the catalog and the agents make of the streams."""
         views = [import_module(f"projections.{view}.fold").VIEW for view in ("catalog", "agents", *names)]
         rows = self._rows(views, agents)
-        with in_memory(table for view in views for table in view.tables) as store:
+        with temporary(table for view in views for table in view.tables) as store:
             for view in views:
                 own = {table.row: rows.get(table.row, []) for table in view.tables}
                 store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live

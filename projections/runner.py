@@ -171,13 +171,15 @@ class Runner:
             self._works.clear()
         self._expected = []  # until the commit, nothing that is kept in memory is true
         moved: dict[tuple[str, bool], Slot] = {}
+        kinds = {logged.event.kind for logged in batch.events}
         for slot in slots:
             view, key = self._views[slot.view], (slot.view, slot.is_live)
             moved[key] = slot
             if batch.next_index > slot.position:
                 work = self._works.setdefault(key, Work(view))
-                wanted = [logged for logged in batch.events if logged.event.index >= slot.position]
-                writing.write(slot, view, work.fold(wanted, functools.partial(writing.load, slot)))
+                if view.handles is None or not kinds.isdisjoint(view.handles):
+                    wanted = [logged for logged in batch.events if logged.event.index >= slot.position]
+                    writing.write(slot, view, work.fold(wanted, functools.partial(writing.load, slot)))
                 moved[key] = slot._replace(position=batch.next_index, last_id=batch.events[-1].event.id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)

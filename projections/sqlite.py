@@ -24,7 +24,7 @@ import functools
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import NoneType, UnionType
@@ -76,10 +76,8 @@ CREATE TABLE baton_tables (
 class SqliteStore:
     """A ``Store`` in a file; used by any number of threads and processes."""
 
-    def __init__(
-        self, path: Path, *, ledger: str, begun: Callable[[sqlite3.Connection], _Transaction] | None = None
-    ) -> None:
-        """Open the file, or make it; ``begun`` makes its transactions of another form.
+    def __init__(self, path: Path, *, ledger: str) -> None:
+        """Open the file, or make it.
 
         Raises:
             Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
@@ -87,7 +85,6 @@ class SqliteStore:
         """
         self.path = path
         self._ledger = ledger
-        self._begun = begun
         self._lock = threading.RLock()
         self._db, self._file = self._opened()
 
@@ -140,7 +137,7 @@ class SqliteStore:
             self._reopen_if_replaced()
             self._db.execute(begin)
             try:
-                yield (self._begun or _Transaction)(self._db)
+                yield _Transaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
@@ -160,9 +157,10 @@ class SqliteStore:
 
 
 @contextlib.contextmanager
-def in_memory(tables: Iterable[Table]) -> Iterator[Writing]:
-    """A place for the rows of one question, without indexes and books; it is gone after the block."""
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+def temporary(tables: Iterable[Table]) -> Iterator[Writing]:
+    """A place for the rows of one question, without indexes and books, on disk what is large; gone after the block."""
+    with contextlib.closing(sqlite3.connect("", isolation_level=None)) as db:
+        db.executescript("PRAGMA journal_mode = OFF; BEGIN")
         for table in tables:
             create_table(db, table, table.name)
         yield _Transaction(db)
@@ -232,7 +230,7 @@ class _Transaction:
         return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
-        return {table.name: self._digest(table) for table in _tables(view)}
+        return {table.name: self._digest(table) for table in tables_of(view)}
 
     def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
         name = _physical(states_table(slot.view).name, is_live=slot.is_live)
@@ -241,7 +239,7 @@ class _Transaction:
         return {key: row[0] for key, row in rows if row is not None}
 
     def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
-        for table in _tables(view):
+        for table in tables_of(view):
             # A row that is its state's only one is replaced by its key; of several, some may have gone.
             if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
                 sql = f'DELETE FROM "{_physical(table.name, is_live=slot.is_live)}" WHERE "{table.owner}" = ?'  # noqa: S608
@@ -256,7 +254,7 @@ class _Transaction:
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
         self.drop(view.name, is_live=False)
         is_live = in_place and not any(slot.is_live for slot in self.slots() if slot.view == view.name)
-        for table in _tables(view):
+        for table in tables_of(view):
             self._db.execute("INSERT INTO baton_tables VALUES (?, ?, ?)", (view.name, is_live, table.name))
             create_table(self._db, table, _physical(table.name, is_live=is_live))
             if is_live:
@@ -265,7 +263,7 @@ class _Transaction:
 
     def make_live(self, view: Projection[Any]) -> None:
         self.drop(view.name, is_live=True)
-        for table in _tables(view):
+        for table in tables_of(view):
             self._db.execute(f'ALTER TABLE "{_physical(table.name, is_live=False)}" RENAME TO "{table.name}"')
             self._index(table)
         for book in ("baton_views", "baton_tables"):
@@ -360,7 +358,8 @@ def _sql_type(annotation: Any) -> str:
     return _SQL_TYPES[held] + ("" if NoneType in options else " NOT NULL")
 
 
-def _tables(view: Projection[Any]) -> tuple[Table, ...]:
+def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
+    """Return the tables of a view, with those in which a store keeps its states and what it left out."""
     return (*view.tables, states_table(view.name), quarantine_table(view.name))
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ledger.codec import UNREADABLE, check_depth, check_strict, encode_sorted, schema_error
+from ledger.codec import UNREADABLE, check_strict, encode_sorted, schema_error
 from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events.fields import Count, EventData, Label, Name, Ref, Time
@@ -81,7 +81,7 @@ class _Decoders(dict[str, msgspec.json.Decoder[EventData] | None]):
         return decoder
 
 
-# Data with fields of any shape.
+# Data with fields of any shape; all other is no deeper than its type, so only of this its depth is counted.
 FREE: Final = (RecordImported, Message, TotNodesAdded, TotLogWritten)
 
 _body = msgspec.json.Decoder(Body)
@@ -98,7 +98,6 @@ def decode_body(text: bytes) -> tuple[Body, EventData]:
     Raises:
         Refused: the strict JSON codes, ``UNKNOWN_KIND``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``.
     """
-    check_depth(text)
     root = "$"
     try:
         body = _decode_head(text)

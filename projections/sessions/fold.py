@@ -102,36 +102,24 @@ _COUNTS: Final[dict[type[Any], str]] = {
 
 def fold(state: SessionRow, event: Event) -> SessionRow:
     """Return the session after one more of its events."""
-    state = msgspec.structs.replace(state, updated_index=event.index)
     mark = imported_of(event)
     if mark is not None:
         state = _with_record(state, event, mark)
+    changes: dict[str, Any] = {}
     match read_as(event).data:
-        case kinds.SessionStarted() as data if state.imported is not None:
-            return msgspec.structs.replace(state, task=state.task or data.task, resumes=state.resumes or data.resumes)
-        case kinds.SessionStarted() as data:
-            return msgspec.structs.replace(
-                state,
-                author=event.author,
-                ai_id=data.ai_id,
-                task=data.task,
-                resumes=data.resumes,
-                started_index=event.index,
-                started_ms=event.accepted_ms,
-                happened_ms=event.accepted_ms,
-            )
-        case kinds.SessionEnded() as data:
-            return msgspec.structs.replace(
-                state,
-                status="imported" if state.imported else "ended",
-                summary=data.summary,
-                ended_index=event.index,
-                ended_ms=event.accepted_ms,
-            )
         case data if (count := _COUNTS.get(type(data))) is not None:
-            return msgspec.structs.replace(state, **{count: getattr(state, count) + 1})
+            changes = {count: getattr(state, count) + 1}
+        case kinds.SessionStarted() as data if state.imported is not None:
+            changes = {"task": state.task or data.task, "resumes": state.resumes or data.resumes}
+        case kinds.SessionStarted() as data:
+            changes = {"author": event.author, "ai_id": data.ai_id, "task": data.task, "resumes": data.resumes}
+            changes |= {"started_index": event.index, "started_ms": event.accepted_ms, "happened_ms": event.accepted_ms}
+        case kinds.SessionEnded() as data:
+            changes = {"status": "imported" if state.imported else "ended", "summary": data.summary}
+            changes |= {"ended_index": event.index, "ended_ms": event.accepted_ms}
         case _:  # the other kinds of a session, as its reports
-            return state
+            pass
+    return msgspec.structs.replace(state, updated_index=event.index, **changes)
 
 
 def _with_record(state: SessionRow, event: Event, mark: Imported) -> SessionRow:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
-EVENTS: Final = scaled(24_576, 1_024)
+EVENTS: Final = scaled(98_304, 1_024)
 ROUNDS_MAX: Final = 3
 GIB: Final = 1024**3
 SODIUM: Final = f"libsodium verifying a signature an event in {CORES} threads"
