@@ -286,7 +286,7 @@ def _is_ticked(row: dict[str, Any]) -> bool:
 def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
     """Return the position of a task or criterion that a person counts from 1."""
     if not 1 <= number <= len(rows):
-        raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", path="$.data.position")
+        raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", field=f"{what}_numbers")
     return number - 1
 
 

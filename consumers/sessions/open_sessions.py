@@ -30,7 +30,7 @@ MakesReport = Callable[[str], dict[str, Any]]
 
 
 class Meant(NamedTuple):
-    """The session that is meant; None when the agent has none or several open, some of which are ``candidates``."""
+    """The session that is meant; None when the agent has none open, or several between which it goes to and fro."""
 
     session_id: str | None
     candidates: list[dict[str, Any]]
@@ -38,10 +38,14 @@ class Meant(NamedTuple):
 
 
 def meant_session(ask: Ask, agent: str) -> Meant:
-    """Return the session that is meant where neither the call nor ``BATON_SESSION`` names one: the only open one."""
-    page = ask("sessions.list", {"author": agent, "status": "open", "limit": candidates_max})
-    rows = page["sessions"]
-    return Meant(rows[0]["id"] if page["total"] == 1 else None, rows, page["total"])
+    """Return the session that is meant where neither the call nor ``BATON_SESSION`` names one: the newest open one.
+
+    That is where nothing was recorded in any other since it began: who writes went on from those. Else two are at work
+    by one name, or one goes to and fro, and either could be meant; what is signed in the wrong one stays there.
+    """
+    rows = list(every_row(ask, "sessions.list", "sessions", {"author": agent, "status": "open"}))
+    is_clear = bool(rows) and all(row["updated_index"] < rows[0]["started_index"] for row in rows[1:])
+    return Meant(rows[0]["id"] if is_clear else None, rows[:candidates_max], len(rows))
 
 
 class Activity(NamedTuple):

@@ -45,6 +45,18 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
     return page | {"reports": [_row(report) for report in page["reports"]]}
 
 
+def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
+    """Return which sessions are meant: the mode given, or that which the other options mean."""
+    meant = "session_id" if session_id is not None else "last_n" if (count or 1) > 1 else "last"
+    if mode in (None, meant) or (mode, meant) == ("last_n", "last"):
+        return mode or meant
+    if mode not in {"last", "last_n"}:
+        return mode  # what it lacks, or that there is no such mode, says who resumes
+    if session_id is not None:
+        raise Refused("USAGE", f"the id of a session goes with resume mode session_id, not {mode}")
+    return "last_n"
+
+
 def _row(report: dict[str, Any]) -> dict[str, Any]:
     growth = report["overall_confidence_delta"]
     return {name: report[name] for name in ("session_id", "ai_id", "author", "timestamp")} | {

@@ -142,7 +142,9 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
 def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) -> tuple[Any, ...]:
     """Return the marks with one changed."""
     if position >= len(marks):
-        raise Refused("INVALID_FIELD", f"there is no {what} {position}: there are {len(marks)}", path="$.data.position")
+        raise Refused(
+            "INVALID_FIELD", f"there is no {what} {position + 1}: there are {len(marks)}", path="$.data.position"
+        )
     return (*marks[:position], mark, *marks[position + 1 :])
 
 
@@ -234,7 +236,7 @@ def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecke
 def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionChecked) -> HandoffState:
     _require_working(state, event)
     if not data.checked and state.criteria[data.position : data.position + 1] == ("waived",):
-        message = f"criterion {data.position} of {event.name} was waived by its reviewer, not ticked"
+        message = f"criterion {data.position + 1} of {event.name} was waived by its reviewer, not ticked"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
     return _marked(state, event, data.position, "checked" if data.checked else "open")
 
@@ -282,11 +284,11 @@ def _unblock(state: HandoffState, event: Event, _data: kinds.HandoffUnblocked) -
 
 def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) -> HandoffState:
     _require_working(state, event)
-    unmet = [position for position, mark in enumerate(state.criteria) if mark not in ("checked", "waived")]
+    unmet = [number for number, mark in enumerate(state.criteria, 1) if mark not in ("checked", "waived")]
     if unmet:
-        named = ", ".join(str(position + 1) for position in unmet)
+        named = ", ".join(map(str, unmet))
         message = f"{event.name} has open acceptance criteria ({named}): check them, or have them waived, first"
-        raise Refused("CRITERIA_OPEN", message, positions=unmet)
+        raise Refused("CRITERIA_OPEN", message, criterion_numbers=unmet)
     return replace(state, status="completed", lease=None, completion=event.id)
 
 

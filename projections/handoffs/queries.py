@@ -30,7 +30,7 @@ TABLE_FORMAT: Final = "handoff/active-table"
 SUMMARY: Final = f"""
     SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total,
         h.criteria_done, h.criteria_total, h.claimed_status, h.reason, h.created_index,
-        h.updated_index,
+        h.updated_index, h.updated_ms, h.importer,
         ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 LISTING: Final = Listing(SUMMARY, "handoffs h", "h.created_index")

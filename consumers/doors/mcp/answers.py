@@ -12,7 +12,7 @@ would have to fit the tool's output schema, and clients check it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import Annotated, Any, Final
 
@@ -34,6 +34,7 @@ _note_tokens: Final = 60
 _log: Final = logging.getLogger(__name__)
 fields_named_max: Final = 8
 _message_tokens_max: Final = 500
+_OF_EVENT: Final = "$.data."
 _CODES: Final = {
     "string_too_long": "TOO_LARGE", "too_long": "TOO_LARGE", "bytes_too_long": "TOO_LARGE",
     "extra_forbidden": "UNKNOWN_FIELD",
@@ -67,6 +68,16 @@ def fitting(items: Sequence[Any], answer: Mapping[str, Any], *, limit: int = fil
     budget = Budget(limit - _note_tokens - tokens_of(answer))
     kept = list(takewhile(lambda item: budget.take(tokens_of(item) + 1), items))
     return max(len(kept), min(1, len(items)))
+
+
+def paged(
+    found: dict[str, Any], items: Sequence[Any], of: str, page: Callable[[int], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return an answer with as many ``items`` as it has room for; where these are fewer, it says so, and goes on."""
+    kept = fitting(items, found | {of: []})
+    if kept < len(items):
+        found = found | page(kept) | {"shorter": f"{kept} of {len(items)} fit into an answer: `next` goes on"}
+    return found | {of: items[:kept]}
 
 
 def shorten(item: dict[str, Any], fields: Sequence[str], tokens: int) -> dict[str, Any]:
@@ -123,7 +134,9 @@ def failed(error: BatonError) -> CallToolResult:
 
 def error_dict(error: BatonError) -> dict[str, Any]:
     """Return an error as it is published, its message and details within an answer's tokens."""
-    answer = error.to_dict() | {"message": cut_to_tokens(error.message, _message_tokens_max)}
+    answer = error.to_dict() | {"message": cut_to_tokens(error.message.replace(_OF_EVENT, ""), _message_tokens_max)}
+    if str(error.details.get("path", "")).startswith(_OF_EVENT):  # a field of the event, by the argument it came from
+        answer["details"] = {**error.details, "path": error.details["path"].removeprefix(_OF_EVENT)}
     if tokens_of(answer) > answer_tokens_max:
         answer["details"] = {"left_out": sorted(error.details)}
     return answer

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from shlex import quote
 from typing import Annotated, Any, Final, Literal
 
 from msgspec.structs import replace
 from pydantic import Field, StrictBool
 
-from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_max, fitting, quoted, shorten, tokens_of
+from consumers.doors.mcp.answers import (
+    Answer,
+    Quoting,
+    Words,
+    filled_tokens_max,
+    fitting,
+    paged,
+    quoted,
+    shorten,
+    tokens_of,
+)
 from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, ToolVerb, with_commands
@@ -100,10 +111,15 @@ class HandoffTools:
     def handoff_next(
         self,
         agent: Annotated[Id | None, Field(description="Whose queue; default: the acting agent's.")] = None,
+        scope: Annotated[
+            Literal["waiting", "all"], Field(description="all: every handoff, newest first, whoever it waits for.")
+        ] = "waiting",
         limit: PageSize = 10,
         cursor: Annotated[str, Field(max_length=2_000, description="The `next` of the page before.")] = "",
     ) -> WaitingPage:
         """Show what waits, most urgent first, with the call that goes on with each."""
+        if scope == "all":
+            return self._listed(limit, cursor)
         whose = agent or self._ledger.agent
 
         def page(rows: int) -> dict[str, Any]:
@@ -115,10 +131,19 @@ class HandoffTools:
         calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
         items = [waiting(item, call) for item, call in zip(with_commands(found)["items"], calls, strict=True)]
         head = {"agent": whose, "others": self._ledger.others()}
-        kept = fitting(items, found | {"items": []} | head)
-        if kept < len(items):
-            found = page(kept)
-        return WaitingPage.model_validate(found | head | {"items": items[:kept]})
+        return WaitingPage.model_validate(paged(found | head, items, "items", page))
+
+    def _listed(self, limit: int, cursor: str) -> WaitingPage:
+        if cursor and not cursor.isdecimal():
+            raise Refused("INVALID_FIELD", "this cursor is not one that a page with scope all gave", field="cursor")
+
+        def page(rows: int) -> dict[str, Any]:
+            found = self._ledger.ask("handoffs.list", limit=rows, after=int(cursor) if cursor else None)
+            return {"total": found["total"], "next": found["next"] and str(found["next"]), "rows": found["handoffs"]}
+
+        found = page(limit) | {"agent": None, "others": self._ledger.others()}
+        items = [listed(row) for row in found.pop("rows")]
+        return WaitingPage.model_validate(paged(found, items, "items", page))
 
     def handoff_act(  # noqa: PLR0917 - one tool for all acts
         self,
@@ -255,6 +280,15 @@ def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]
         told["from"] = item["author"]
     author, at_ms = told.pop("author"), told.pop("since_ms")
     return quoted(as_grounds(told), author, at_ms, "title", "why")
+
+
+def listed(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of ``handoffs.list`` as an item: what goes on with it is to read it."""
+    item = {name: row[name] for name in ("id", "status", "from", "to", "title")}
+    item |= {"kind": "handoff", "act": "show", "action": "show", "arguments": {}, "agent": row["to"]}
+    call, command = call_of(item), "baton handoff show " + quote(row["id"])
+    item |= {"author": row["importer"] or row["from"], "since_index": row["updated_index"], "command": command}
+    return waiting(item | {"since_ms": row["updated_ms"], "why": row["reason"]}, call)
 
 
 def as_grounds(answer: dict[str, Any]) -> dict[str, Any]:

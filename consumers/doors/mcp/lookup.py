@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from pydantic import Field
 
-from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_max, fitting, quoted, shorten, tokens_of
+from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_max, paged, quoted, shorten, tokens_of
 from consumers.doors.mcp.reports import NUMBER, After, Id, PageSize
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
@@ -170,10 +170,7 @@ class LookupTools:
         found = page(limit)
         found["others"] = self._ledger.others()
         hits = [hit_of(shorten(one, ("excerpt",), _excerpt_tokens)) for one in found["hits"]]
-        kept = fitting(hits, found | {"hits": []})
-        if kept < len(hits):
-            found |= page(kept)
-        return Hits.model_validate(found | {"hits": hits[:kept]})
+        return Hits.model_validate(paged(found, hits, "hits", page))
 
 
 def hit_of(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The tool that records: sessions and reasoning in one signed submission, all of it or nothing.
 
-A session or reasoning that does not exist is started in the same submission. A session that is left out is that of
-``BATON_SESSION``, or the agent's only open one; with a task, or when none is open, a new one. A reasoning that is
-left out is named by day and task. What begins another's name is not taken for it: what is recorded stays where it was.
+With a task, a session or reasoning that does not exist is started in the same submission; without one an unknown
+session is refused, as everywhere. A session that is left out is that of ``BATON_SESSION``, else that of this process's
+call before while it is open, else the one that is meant (``meant_session``); with a task, or when none is open, a new
+one. A reasoning that is left out is named by day and task. What begins another's name is not taken for it.
 
 A call that is repeated under its idempotency key adds nothing: what it recorded is found by the correlation that its
 events carry, because step numbers would otherwise make the second call another one; new names are made from the call's
@@ -85,13 +86,14 @@ class RecordTool:
 
     def __init__(self, ledger: ToolLedger) -> None:
         self._ledger = ledger
+        self._session: str | None = None
 
     def record_reasoning(
         self,
         entries: Annotated[list[AnyEntry], Field(min_length=1, max_length=entries_max)],
         session_id: Annotated[
             Id | None,
-            Field(description="Default: a new session if `task` is given or none is open, else your only open one."),
+            Field(description="Default: a new session if `task` is given or none is open, else the one you are in."),
         ] = None,
         reasoning_id: Annotated[
             Id | None,
@@ -127,7 +129,9 @@ class RecordTool:
         warnings: list[str] = []
 
         def planned() -> Batch:
-            place = place_of(self._ledger, author.name, of_work, session_id, reasoning_id, task, seed=seed)
+            is_left_out = session_id is None and not task and not all(isinstance(one, Step) for one in of_work)
+            meant = present_session() or self._still_open() if is_left_out else session_id
+            place = place_of(self._ledger, author.name, of_work, meant, reasoning_id, task, seed=seed)
             batch = plan(of_work, place, corr=corr, key=idempotency_key)
             cited, warnings[:] = cite([draft.data for draft in batch.drafts], partial(ask, self._ledger.client))
             drafts = [msgspec.structs.replace(one, data=data) for one, data in zip(batch.drafts, cited, strict=True)]
@@ -150,6 +154,11 @@ class RecordTool:
         report = self._report(author, entries, events)
         is_repeat = any(one.is_repeat for one in accepted)
         return self._answer(events, report, dead_ends=dead_ends, is_repeat=is_repeat, warnings=warnings)
+
+    def _still_open(self) -> str | None:
+        """Return the session of this process's call before, if it is still open."""
+        name = self._session
+        return name if name and self._ledger.ask("sessions.show", id=name)["status"] == "open" else None
 
     def _earlier(self, author: Author, corr: str) -> list[dict[str, Any]]:
         rows = self._ledger.ask("catalog.find", corr=corr, author=author.name, limit=500)["events"]
@@ -199,8 +208,10 @@ class RecordTool:
         streams = [one["stream"].partition("/") for one in events]
         made = {} if report is None else report.get("handoff_report") or {}
         rows = [{name: value for name, value in one.items() if name != "stream"} for one in events]
+        session = next((name for sort, _, name in streams if sort == "session"), None)
+        self._session = session or self._session
         answer: dict[str, Any] = {
-            "session_id": next((name for sort, _, name in streams if sort == "session"), None),
+            "session_id": session,
             "reasoning_id": next((name for sort, _, name in streams if sort == "reasoning"), None),
             "events": [],
             "first_index": events[0]["event_index"] if events else None,
@@ -329,10 +340,11 @@ def plan(entries: Sequence[SessionEntry | Step], place: Place, *, corr: str | No
 def _session(
     ledger: ToolLedger, agent: str, given: str | None, task: str, seed: str
 ) -> tuple[str, SessionStarted | None]:
-    named = given or (None if task else present_session())
-    if named is not None:
-        name = named.removeprefix("session/")
+    if given is not None:
+        name = given.removeprefix("session/")
         found = _found(ledger, "sessions.show", name, task)
+        if found is None and not task.strip():
+            raise Refused("NOT_FOUND", f"there is no session {name}: give a task to start it", session=name)
         return (name, SessionStarted(task=task, ai_id=agent)) if found is None else (found["id"], None)
     if not task:
         meant = meant_session(ledger.client.view, agent)

@@ -17,7 +17,7 @@ from consumers.doors.mcp.answers import (
     Quoting,
     Words,
     filled_tokens_max,
-    fitting,
+    paged,
     quoted,
     shorten,
     shorten_list,
@@ -28,7 +28,7 @@ from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import Budget
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import inputs_of
-from consumers.sessions.query import query_reports
+from consumers.sessions.query import mode_of, query_reports
 from consumers.sessions.report import publish_report
 from consumers.sessions.resume import resume, whose
 from ledger.limits import json_integer_max
@@ -53,6 +53,10 @@ After = Annotated[int | None, Field(ge=0, le=json_integer_max, description="The 
 
 _task_tokens = 160
 _findings_tokens = 400
+_head_tokens = 90
+"""What a found report costs beside its task and findings."""
+
+_least_tokens = 40
 
 
 class ReportMade(Answer):
@@ -148,16 +152,20 @@ class ReportTools:
     def resume_previous_session(
         self,
         ai_id: Annotated[Id | None, Field(description="Whose sessions, by label or agent name; default: all.")] = None,
-        resume_mode: Literal["last", "last_n", "session_id"] = "last",
-        session_id: Annotated[Id | None, Field(description="With resume_mode session_id: which one.")] = None,
-        count: Annotated[int, Field(ge=1, le=5, description="With resume_mode last_n: how many."), NUMBER] = 1,
+        resume_mode: Annotated[
+            Literal["last", "last_n", "session_id"] | None,
+            Field(description="Default: what the rest means."),
+        ] = None,
+        session_id: Annotated[Id | None, Field(description="Which session, by its id.")] = None,
+        count: Annotated[int | None, Field(ge=1, le=5, description="How many of the last sessions."), NUMBER] = None,
         detail_level: Annotated[
             Literal["summary", "detailed", "full"], Field(description="At most 400, 800 or 1,250 tokens a session.")
         ] = "summary",
     ) -> Resumed:
         """Read what the last session, or several, learned and left open."""
         client = self._ledger.client
-        found = resume(client.view, client.get_blob, ai_id, resume_mode, session_id, count, detail_level)
+        mode = mode_of(resume_mode, session_id, count)
+        found = resume(client.view, client.get_blob, ai_id, mode, session_id, count or 1, detail_level)
         by = whose(client.view, found)
         found["sessions"] = [
             labelled(one, by[one["session_id"]][0], *(one.keys() - _OURS)) for one in found["sessions"]
@@ -186,11 +194,9 @@ class ReportTools:
 
         found = page(limit)
         found["others"] = self._ledger.others()
-        reports = [fit_found(one) for one in found["reports"]]
-        kept = fitting(reports, found | {"reports": []})
-        if kept < len(reports):
-            found |= page(kept)  # its `next` goes on behind what is told
-        return ReportsFound.model_validate(found | {"reports": reports[:kept]})
+        share = filled_tokens_max // max(1, len(found["reports"])) - _head_tokens
+        reports = [fit_found(one, max(share, _least_tokens)) for one in found["reports"]]
+        return ReportsFound.model_validate(paged(found, reports, "reports", page))
 
 
 def fit_report(made: dict[str, Any]) -> ReportMade:
@@ -215,10 +221,10 @@ def fit_report(made: dict[str, Any]) -> ReportMade:
     return ReportMade.model_validate(answer)
 
 
-def fit_found(report: dict[str, Any]) -> dict[str, Any]:
+def fit_found(report: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a found report with its task and findings within their share of an answer."""
-    found = shorten(report, ("task",), _task_tokens)
-    findings, left_out = shorten_list(found["key_findings"], _findings_tokens)
+    found = shorten(report, ("task",), min(_task_tokens, tokens // 2))
+    findings, left_out = shorten_list(found["key_findings"], min(_findings_tokens, tokens // 2))
     more = {"findings_left_out": left_out} if left_out else {}
     found |= {"key_findings": findings} | more
     return labelled(found, found.pop("author"), "task", "key_findings", "imported")

@@ -77,8 +77,8 @@ TEXTS: Final[dict[str, ToolText]] = {
     "record_reasoning": ToolText(
         "Record work and reasoning",
         "Record assessments, findings, unknowns, dead ends and tools of a session, and steps of a reasoning, signed and"
-        " all together or not at all. A session or reasoning that does not exist is started; the answer names it. An"
-        " assessment of phase POSTFLIGHT makes the session's report.",
+        " all together or not at all. With `task`, a session or reasoning that does not exist is started; the answer"
+        " names it. An assessment of phase POSTFLIGHT makes the session's report.",
         reads=False,
         repeatable=False,
     ),
@@ -89,7 +89,7 @@ TEXTS: Final[dict[str, ToolText]] = {
     ),
     "handoff_next": ToolText(
         "What waits for me",
-        "List the handoffs that wait for you, most urgent first, each with the tool call that goes on with it.",
+        "List the handoffs that wait for you, most urgent first, or all there are, each with the call that goes on.",
     ),
     "handoff_act": ToolText(
         "Act on a handoff",

@@ -236,9 +236,9 @@ def test_lease_ends_with_the_work(step: str) -> None:
 
 def test_completing_names_every_open_criterion() -> None:
     refused = refusal(transition, STATES["in_progress"], COMPLETE)
-    assert (refused.code, refused.details) == ("CRITERIA_OPEN", {"positions": [0, 1]})
+    assert (refused.code, refused.details) == ("CRITERIA_OPEN", {"criterion_numbers": [1, 2]})
     one = transition(STATES["in_progress"], CRITERIA[0])
-    assert refusal(transition, one, COMPLETE).details == {"positions": [1]}
+    assert refusal(transition, one, COMPLETE).details == {"criterion_numbers": [2]}
     waived = transition(one, fact("rita", kinds.HandoffCriterionWaived(position=1, reason="known")))
     assert transition(waived, COMPLETE).status == "completed"
 

@@ -91,7 +91,7 @@ def test_claims_may_name_an_item_twice() -> None:
 def test_claimed_criterion_is_open_for_completing_and_can_be_checked_waived_or_opened() -> None:
     approved = by("rita", kinds.HandoffApproved(version=VERSION))
     work = fold(transition, imported(), approved, by("bob", kinds.HandoffClaimed()))
-    assert refusal(transition, work, by("bob", kinds.HandoffCompleted())).details == {"positions": [0, 1]}
+    assert refusal(transition, work, by("bob", kinds.HandoffCompleted())).details == {"criterion_numbers": [1, 2]}
     for data, mark in (
         (kinds.HandoffCriterionChecked(position=0), "checked"),
         (kinds.HandoffCriterionChecked(position=0, checked=False), "open"),

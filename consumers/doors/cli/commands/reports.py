@@ -72,6 +72,7 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 
     Dead ends come first, then the task, what was learned, what is open, what is next; and what was left out.
     """
+    from consumers.sessions.query import mode_of  # noqa: PLC0415 - not for the other verbs
     from consumers.sessions.resume import resume as resume_sessions  # noqa: PLC0415 - loads the tokenizer
 
     mode = mode_of(resume_mode, session_id, count)
@@ -163,18 +164,6 @@ def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
         if "session_id" in refusal.details:
             advice = f"`baton report generate {quote(name)}` makes one"
         raise Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details) from refusal
-
-
-def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
-    """Return which sessions are meant: the mode given, or that which the other options mean."""
-    meant = "session_id" if session_id is not None else "last_n" if (count or 1) > 1 else "last"
-    if mode in (None, meant) or (mode, meant) == ("last_n", "last"):
-        return mode or meant
-    if mode == "session_id":
-        raise Refused("USAGE", "--resume-mode session_id needs --session-id ID")
-    if session_id is not None:
-        raise Refused("USAGE", f"--session-id goes with --resume-mode session_id, not {mode}")
-    return "last_n"
 
 
 def since_ms(text: str | None) -> int | None:

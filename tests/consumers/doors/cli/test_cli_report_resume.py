@@ -85,9 +85,8 @@ def test_session_without_a_report_is_marked(alone: Baton) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--resume-mode", "session_id"], "needs --session-id"),
-        (["--resume-mode", "last", "--session-id", "s"], "--session-id goes with"),
-        (["--resume-mode", "last_n", "--session-id", "s"], "--session-id goes with"),
+        (["--resume-mode", "last", "--session-id", "s"], "goes with resume mode session_id"),
+        (["--resume-mode", "last_n", "--session-id", "s"], "goes with resume mode session_id"),
         (["--count", "6"], "--count"),
         (["--count", "0"], "--count"),
         (["--detail-level", "most"], "--detail-level"),
@@ -96,6 +95,10 @@ def test_session_without_a_report_is_marked(alone: Baton) -> None:
 )
 def test_options_of_resume_that_contradict_each_other_are_refused(baton: Baton, given: list[str], said: str) -> None:
     assert said in baton.refuses("USAGE", "report", "resume", *given)["message"]
+    assert (
+        "give session_id"
+        in baton.refuses("INVALID_FIELD", "report", "resume", "--resume-mode", "session_id")["message"]
+    )
 
 
 def test_mode_last_with_a_count_is_last_n(alone: Baton) -> None:

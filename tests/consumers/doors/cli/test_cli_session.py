@@ -70,7 +70,7 @@ def test_beginning_of_an_id_is_enough_to_write_to_it(baton: Baton) -> None:
     assert baton.data("session", "show", whole)["counts"]["findings"] == 1
 
 
-def test_left_out_session_is_the_only_open_one(alone: Baton) -> None:
+def test_left_out_session_is_the_newest_open_one_unless_an_older_goes_on(alone: Baton) -> None:
     alone("agent", "add", "a")
     error = alone.refuses("NOT_FOUND", "session", "finding", "it is so", *AS_A)
     assert "`baton session start --as a`" in error["message"]
@@ -78,6 +78,8 @@ def test_left_out_session_is_the_only_open_one(alone: Baton) -> None:
     assert alone.data("session", "finding", "it is so", *AS_A)["id"] == "one"
     assert alone.data("session", "show", *AS_A)["counts"]["findings"] == 1
     start(alone, "two")
+    assert alone.data("session", "finding", "it is so", *AS_A)["id"] == "two"
+    alone("session", "finding", "one", "it goes on", *AS_A)
     error = alone.refuses("REF_AMBIGUOUS", "session", "finding", "it is so", *AS_A)
     assert error["details"]["candidates"] == ["two", "one"]
     assert "BATON_SESSION" in error["message"]

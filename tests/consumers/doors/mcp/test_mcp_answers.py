@@ -23,7 +23,7 @@ CHINESE = "连接池不断增长，直到内存耗尽。"
 
 async def report_on(call: Caller, name: str, text: str) -> dict[str, Any]:
     """Record a session whose report is as long as its findings."""
-    await call("record_reasoning", session_id=name, entries=[{"type": "finding", "finding": "f"}])
+    await call("record_reasoning", session_id=name, task="t", entries=[{"type": "finding", "finding": "f"}])
     findings = [f"{number} {text}" for number in range(5)]
     made = await call(
         "generate_handoff_report",

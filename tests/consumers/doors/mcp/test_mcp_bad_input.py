@@ -48,7 +48,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "INVALID_FIELD",
     ),
     ("record_reasoning", {"entries": [{"type": "observation", "content": "no name"}]}, "USAGE"),
-    ("record_reasoning", {"entries": [FOUND], "session_id": "a\nb"}, "INVALID_FIELD"),
+    ("record_reasoning", {"entries": [FOUND], "task": "t", "session_id": "a\nb"}, "INVALID_FIELD"),
     (
         "record_reasoning",
         {"entries": [FOUND, {"type": "inference", "content": "c", "rests_on": [7]}], "task": "t"},
@@ -59,6 +59,10 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("generate_handoff_report", {"session_id": 7}, "INVALID_FIELD"),
     ("resume_previous_session", {"resume_mode": "first"}, "INVALID_FIELD"),
     ("resume_previous_session", {"resume_mode": "session_id"}, "INVALID_FIELD"),
+    ("resume_previous_session", {"resume_mode": "last", "session_id": "s"}, "USAGE"),
+    ("record_reasoning", {"entries": [FOUND], "session_id": "nope"}, "NOT_FOUND"),
+    ("handoff_next", {"scope": "all", "cursor": "-1"}, "INVALID_FIELD"),
+    ("handoff_next", {"scope": "mine"}, "INVALID_FIELD"),
     ("resume_previous_session", {"count": 6}, "INVALID_FIELD"),
     ("query_handoff_reports", {"task_pattern": "(?=x)"}, "PATTERN_NOT_SUPPORTED"),
     ("query_handoff_reports", {"since": "the day after never"}, "INVALID_FIELD"),
@@ -159,7 +163,7 @@ def test_cancelled_call_leaves_its_whole_submission(own_home: Path, monkeypatch:
 
     async def work(call: Caller) -> None:
         monkeypatch.setattr(LocalClient, "submit", slow)
-        asked = asyncio.create_task(call("record_reasoning", session_id="cut", entries=FIVE))
+        asked = asyncio.create_task(call("record_reasoning", session_id="cut", task="t", entries=FIVE))
         await asyncio.to_thread(entered.wait, 30)
         other = await call("query_handoff_reports")  # a call that waits does not hold up another
         assert other.data["total_found"] == 0
@@ -167,7 +171,7 @@ def test_cancelled_call_leaves_its_whole_submission(own_home: Path, monkeypatch:
         await asyncio.wait([asked])
         let_go.set()
         monkeypatch.setattr(LocalClient, "submit", submit)
-        after = await call("record_reasoning", session_id="after", entries=[FOUND])
+        after = await call("record_reasoning", session_id="after", task="t", entries=[FOUND])
         assert not after.error
 
     call_tools(own_home, work)
@@ -264,7 +268,9 @@ def test_parallel_calls_over_stdio_are_all_answered(own_home: Path) -> None:
     async def work() -> None:
         async with over_stdio(own_home, "--as", "alice") as call:
             names = [f"s{number}" for number in range(8)]
-            done = await asyncio.gather(*(call("record_reasoning", session_id=one, entries=[FOUND]) for one in names))
+            done = await asyncio.gather(
+                *(call("record_reasoning", session_id=one, task="t", entries=[FOUND]) for one in names)
+            )
             assert [one.data["session_id"] for one in done] == names
 
     asyncio.run(work())

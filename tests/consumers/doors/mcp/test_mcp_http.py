@@ -107,7 +107,9 @@ def test_sdk_client_works_over_http_and_parallel_calls_do_not_disturb_each_other
             call = Caller(client)
             entries = [{"type": "finding", "finding": f"number {at}"} for at in range(3)]
             names = [f"parallel-{number}" for number in range(6)]
-            done = await asyncio.gather(*(call("record_reasoning", session_id=one, entries=entries) for one in names))
+            done = await asyncio.gather(
+                *(call("record_reasoning", session_id=one, task="t", entries=entries) for one in names)
+            )
             assert [one.data["session_id"] for one in done] == names
             spans = [(one.data["first_index"], one.data["last_index"]) for one in done]
             assert all(last - first == 3 for first, last in spans)  # each whole, none between another's events

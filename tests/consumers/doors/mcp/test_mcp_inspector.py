@@ -49,7 +49,9 @@ def test_inspector_lists_the_tools_and_calls_all_three_of_the_seed(
     name = f"leak-{'http' if target[0].startswith('http') else 'stdio'}"
 
     async def begin(call: Any) -> None:
-        await call("record_reasoning", session_id=name, entries=[{"type": "finding", "finding": "The pool leaks"}])
+        await call(
+            "record_reasoning", session_id=name, task="t", entries=[{"type": "finding", "finding": "The pool leaks"}]
+        )
 
     call_tools(shared_home, begin)
     made = check_answer(

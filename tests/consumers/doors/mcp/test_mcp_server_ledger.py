@@ -20,13 +20,13 @@ def test_tools_work_on_a_ledger_behind_a_server(home: Path) -> None:
         async with over_stdio(home, "--as", CAROL, "--server", served.url) as call:
             found = {"type": "finding", "finding": "The pool leaks"}
             done = await asyncio.gather(
-                *(call("record_reasoning", session_id=f"s{number}", entries=[found]) for number in range(4))
+                *(call("record_reasoning", session_id=f"s{number}", task="t", entries=[found]) for number in range(4))
             )
             assert [one.data["session_id"] for one in done] == ["s0", "s1", "s2", "s3"]
             made = await call("generate_handoff_report", session_id="s0", task_summary="t", key_findings=["a"])
             assert made.data["status"] == "success"
             assert (await call("resume_previous_session", ai_id=CAROL)).data["total_sessions"] == 1
-            assert (await call("record_reasoning", session_id="s0", entries=[])).code == "INVALID_FIELD"
+            assert (await call("record_reasoning", session_id="s0", task="t", entries=[])).code == "INVALID_FIELD"
             assert (await call("fetch_reasoning", ref="nothing")).code == "NOT_FOUND"
 
     try:

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import subprocess
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_clients import Caller, call_tools, over_stdio
+from mcp_clients import Caller, call_tools, calling, over_stdio
 
 from consumers.doors.mcp import record
 from consumers.reasoning.validator.reads import digest_of
 from consumers.sdk.ledger import Ledger
+from ledger.author import Draft
+from ledger.events.handoff import HandoffApproved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -231,20 +234,82 @@ def test_evidence_is_checked_and_hashed_as_by_the_command_line(
     assert [step.get("evidence_digests") for step in steps] == [[digest_of("a = 1\nb = 2"), ""], None, None]
 
 
-def test_session_left_out_is_the_only_open_one_and_ends_when_told(own_home: Path) -> None:
+def test_session_left_out_is_that_of_the_call_before_and_ends_when_told(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         found = {"type": "finding", "finding": "x"}
         first = (await call("record_reasoning", entries=[found])).data["session_id"]
         assert (await call("record_reasoning", entries=[found])).data["session_id"] == first
         second = (await call("record_reasoning", task="other", entries=[found])).data["session_id"]
         assert second != first
-        assert (await call("record_reasoning", entries=[found])).code == "REF_AMBIGUOUS"
+        assert (await call("record_reasoning", entries=[found])).data["session_id"] == second
+        assert (await call("record_reasoning", session_id=first, entries=[found])).data["session_id"] == first
+        assert (await call("record_reasoning", entries=[found])).data["session_id"] == first
+        async with calling(own_home) as elsewhere:  # another process: both go on
+            assert (await elsewhere("record_reasoning", entries=[found])).code == "REF_AMBIGUOUS"
         ended = {"type": "session_end", "summary": "done"}
         assert (await call("record_reasoning", session_id=first, entries=[ended])).data["session_id"] == first
         assert (await call("record_reasoning", entries=[found])).data["session_id"] == second
         assert (await call("record_reasoning", session_id=first, entries=[found])).code == "TRANSITION_NOT_ALLOWED"
-        named = await call("record_reasoning", session_id="mine", entries=[found])
+        assert (await call("record_reasoning", session_id="mine", entries=[found])).code == "NOT_FOUND"
+        named = await call("record_reasoning", session_id="mine", task="its own", entries=[found])
         assert named.data["session_id"] == "mine"
+
+    call_tools(own_home, work)
+
+
+def test_errors_name_the_arguments_of_the_tool_and_count_from_1(own_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        given = {"title": "H", "to": "alice", "reviewer": "critic", "tasks": ["a"], "criteria": ["c", "d"]}
+        version = (await call("handoff_act", action="create", id="h", **given)).data["version"]
+        with Ledger("critic", home=own_home) as opened:
+            opened.author().emit(Draft(stream="handoff/h", data=HandoffApproved(version=version)))
+        act = partial(call, "handoff_act", id="h")
+        assert not (await act(action="claim")).error
+        for name, what in (("task_numbers", "task 3"), ("criterion_numbers", "criterion 3")):
+            wrong = await act(action="check", **{name: [3]})
+            assert (wrong.error["details"], what in wrong.error["message"]) == ({"field": name}, True)
+        await act(action="check", criterion_numbers=[1])
+        assert (await act(action="complete")).error["details"] == {"criterion_numbers": [2]}
+        tool = await call("record_reasoning", task="t", entries=[{"type": "tool", "tool": "a\nb"}])
+        assert (tool.error["details"], "$.data" in tool.error["message"]) == ({"path": "tool", "entries": [1]}, False)
+
+    call_tools(own_home, work)
+
+
+def test_every_handoff_is_listed_in_pages_that_say_where_they_are_shorter(own_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        for number in range(12):
+            title = f"The handoff number {number} " + "with many words " * 10
+            await call("handoff_act", action="create", id=f"h{number}", title=title, to="bob", reviewer="critic")
+        mine = await call("handoff_next")
+        assert mine.data["total"] == 0  # they wait for the reviewer
+        listed, cursor = [], ""
+        while cursor is not None:
+            page = (await call("handoff_next", scope="all", limit=8, cursor=cursor)).data
+            assert page["total"] == 12
+            assert len(page["items"]) == 8 or "shorter" in page or page["next"] is None
+            listed += page["items"]
+            cursor = page["next"]
+        assert [one["id"] for one in listed] == [f"h{number}" for number in reversed(range(12))]
+        shown = listed[0]["call"]
+        assert (await call(shown["tool"], **shown["arguments"])).data["id"] == "h11"
+
+    call_tools(own_home, work)
+
+
+def test_a_page_of_reports_has_nearly_what_was_asked_for_and_says_what_it_has_not(own_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        for number in range(15):
+            entries = [{"type": "finding", "finding": f"Finding {number}: " + "the pool is never closed " * 20}]
+            entries += [{"type": "assessment", "phase": "POSTFLIGHT", "vectors": {"know": 0.9}}]
+            task = f"Task {number}: " + "why the pool leaks " * 20
+            await call("record_reasoning", session_id=f"s{number}", task=task, entries=entries)
+        page = (await call("query_handoff_reports", limit=15)).data
+        assert len(page["reports"]) >= 8
+        assert page["shorter"] == f"{len(page['reports'])} of 15 fit into an answer: `next` goes on"
+        rest = (await call("query_handoff_reports", limit=15, cursor=page["next"])).data
+        assert len(page["reports"]) + len(rest["reports"]) == 15
+        assert "shorter" not in (await call("query_handoff_reports", limit=3)).data
 
     call_tools(own_home, work)
 

@@ -41,7 +41,7 @@ def test_server_refuses_to_start_as_who_decides(shared_home: Path, name: str) ->
 
 def test_every_signing_tool_refuses_an_agent_that_became_human_since(own_home: Path) -> None:
     async def work(call: Caller) -> None:
-        assert not (await call("record_reasoning", session_id="s", entries=FOUND)).error
+        assert not (await call("record_reasoning", session_id="s", task="t", entries=FOUND)).error
         granted = [*BATON, "emit", "role.granted", "--stream", "agent/alice", "--as", "root", "--home", str(own_home)]
         await asyncio.to_thread(
             subprocess.run, [*granted, "--data", '{"agent":"alice","role":"human"}'], check=True, capture_output=True
@@ -76,7 +76,7 @@ def test_locked_key_is_told_with_the_way_to_open_it(own_home: Path) -> None:
         )
 
     async def work(call: Caller) -> tuple[str, str]:
-        done = await call("record_reasoning", session_id="s", entries=FOUND)
+        done = await call("record_reasoning", session_id="s", task="t", entries=FOUND)
         return done.code, done.error.get("message", "")
 
     code, message = call_tools(own_home, work)
