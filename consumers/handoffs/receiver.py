@@ -3,8 +3,8 @@
 A receiver finds code by himself; how the work is tested, what it reaches, what misled his predecessor and what was
 tried he does not, and that is what he would spend his time on. So a handoff asks for these four. What the sender's
 session holds already is taken along: dead ends as tried, the files that findings cite as touched, tools with "test"
-or "check" in them as tests, open unknowns as traps. ``session`` is the one named, that of ``BATON_SESSION``, or the
-only open one of the sender; ``none`` takes nothing along.
+or "check" in them and kept artifacts as tests, open unknowns as traps; what was taken back is not. ``session`` is the
+one named, that of ``BATON_SESSION``, or the only open one of the sender; ``none`` takes nothing along.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from consumers.sdk.text import on_a_line, shorten
+from consumers.sdk.text import dead_end_text, on_a_line, shorten
 from ledger.client import Ask
 from ledger.config import present_session
 from ledger.events.handoff import ReceiverNotes
@@ -27,7 +27,8 @@ _ASKED: Final = {
     "tried": "what was tried (--tried TEXT)",
 }
 _CITED: Final = re.compile(r"([^:\s]*[^:\s/])(?::[0-9]+(?:-[0-9]+)?)(?::|$)")
-_TEST: Final = re.compile(r"test|check", re.IGNORECASE)
+_KEPT: Final = "kept: "
+_TEST: Final = re.compile(rf"test|check|{_KEPT}", re.IGNORECASE)
 
 
 def notes_of(view: Ask, sender: str, given: Mapping[str, list[str]], session: str | None) -> ReceiverNotes:
@@ -63,12 +64,16 @@ def _only_open(view: Ask, sender: str) -> str | None:
 
 
 def _recorded(session: Mapping[str, Any]) -> dict[str, list[str]]:
-    cited = [_CITED.match(place) for one in session["findings"] for place in one["evidence"]]
+    findings, unknowns, dead_ends = (
+        [one for one in session[of] if one["correction"] is None] for of in ("findings", "unknowns", "dead_ends")
+    )
+    cited = [_CITED.match(place) for one in findings for place in one["evidence"]]
+    tools = [(one["tool"], f"{one['tool']} {one['purpose']}".strip()) for one in session["tools"]]
     notes = {
-        "tested_by": [one["tool"] for one in session["tools"] if _TEST.search(f"{one['tool']} {one['purpose']}")],
+        "tested_by": [words if _KEPT in words else tool for tool, words in tools if _TEST.search(words)],
         "touches": [place[1] for place in cited if place],
-        "traps": [f"not known: {one['unknown']}" for one in session["unknowns"]],
-        "tried": [f"{one['approach']}: {one['why_failed']}" for one in session["dead_ends"]],
+        "traps": [f"not known: {one['unknown']}" for one in unknowns],
+        "tried": [dead_end_text(one) for one in dead_ends],
     }
     return {
         kind: list(dict.fromkeys(shorten(" ".join(on_a_line(text).split()), note_max_chars) for text in texts))

@@ -54,7 +54,30 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
 
 def common_options() -> list[click.Option]:
     """Return the options that every verb and group takes."""
-    return [click.Option(**option, expose_value=False, callback=_keep(name)) for name, option in _COMMON.items()]
+    return [_Common(**option, expose_value=False, callback=_keep(name)) for name, option in _COMMON.items()]
+
+
+class _Common(click.Option):
+    """An option of every verb: one line at the end of a page stands for all of them, not five on each."""
+
+    def get_help_record(self, ctx: click.Context) -> None:
+        """Return nothing: the line below is of all."""
+
+
+_COMMON_LINE: Final = "Everywhere: --as NAME, --home DIR, --server URL, --json (see `baton --help`)"
+    "Everywhere: --as NAME, --home DIR, --server URL, --json, --passphrase-fd N (`baton --help` explains)."
+)
+
+
+def _with_common_line(command: click.Command, formatter: click.HelpFormatter, ctx: click.Context) -> None:
+    """End a page with the common options: in one line, and explained where it is the page of all."""
+    if ctx.parent is not None:
+        formatter.write_paragraph()
+        formatter.write_text(_COMMON_LINE)
+        return
+    with formatter.section("Everywhere"):
+        records = (click.Option.get_help_record(one, ctx) for one in command.params if isinstance(one, _Common))
+        formatter.write_dl([record for record in records if record is not None])
 
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -77,6 +100,10 @@ class Command(click.Command):
         super().__init__(name, callback=click.pass_obj(callback), **kwargs)
         self.params += common_options()
         self._only_looks = only_looks
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End the page with the line of the common options."""
+        _with_common_line(self, formatter, ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the verb."""
@@ -138,6 +165,10 @@ class Group(click.Group):
 
         near = difflib.get_close_matches(name, [*self.list_commands(ctx), *self._aliases], n=3, cutoff=0.65)
         return list(dict.fromkeys(self._aliases.get(one, one) for one in near))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End the page with the line of the common options, or with what they are."""
+        _with_common_line(self, formatter, ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the verbs with their help from the table, importing nothing."""

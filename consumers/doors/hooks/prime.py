@@ -1,8 +1,10 @@
 """What an agent reads first: `baton prime`, and the brief that a hook puts into a new session.
 
-In this order, within one budget of tokens: the page for agents, who acts and in which session, dead ends of similar
-tasks, what waits, the last session. A section has only whole items, and no item is cut; what found no room is counted
-under "Left out", with the command that shows it. A ledger with nothing in it says what to do first.
+In this order, within one budget of tokens: who acts and in which session, dead ends of similar tasks, what waits, the
+last session. A section has only whole items, and no item is cut; what found no room is counted under "Left out", with
+the command that shows it. A ledger with nothing in it says what to do first. What another page tells is named with the
+command that prints it, and not told: the page for agents stands in the harness's file, the last session in `report
+resume`, a handoff with its reasoning in `handoff show`. Who reads all of them reads nothing twice.
 
 What waits is to be acted on, so it was checked against its signed entries (``projections.checked``); the rest is what
 somebody remembers, as the views have it. What others wrote stands in a marked block (``consumers.sdk.quotation``), each
@@ -11,16 +13,20 @@ line with its author and age; what to do about it, in our own words, stands befo
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from consumers.doors.hooks.harnesses import HARNESSES
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.quotation import UNTRUSTED, age, block, is_plain
-from consumers.sdk.text import dead_end_text, one_line, told
+from consumers.sdk.text import dead_end_text, one_line
 from consumers.sessions.resume import resume, whose
+from ledger.config import present_folder
 from ledger.errors import Refused
+from ledger.files import open_regular
 from ledger.lifecycle.authority import NODE, ROOT
 from projections.agents.suspects import suspect_words
 from projections.briefs.tokens import count_tokens, tokenizer
@@ -36,23 +42,16 @@ if TYPE_CHECKING:
 
 budget_tokens: Final = 2000
 budget_min_tokens: Final = 500
-"""Less would not hold the page and the list of what was left out."""
+"""Less would not hold who acts and the list of what was left out."""
+page_looked_at_max_bytes: Final = 1024**2
 
 waiting_max: Final = 10
 dead_ends_max: Final = 10
 named_agents_max: Final = 12
-_share_of: Final = {"dead ends": 0.25, "what waits": 0.4, "reasoning": 0.5}
+_share_of: Final = {"dead ends": 0.4, "what waits": 0.8}
 """What a section may take of what is left when its turn comes."""
 
 _rest_tokens: Final = 110
-_LEVELS: Final = ("detailed", "summary")
-_LISTS: Final = {
-    "accomplished": "Done",
-    "key_findings": "Learned",
-    "remaining_unknowns": "Still unknown",
-    "next_steps": "Next",
-    "artifacts_created": "Artifacts",
-}
 _RECORDED: Final = ("key_findings", "remaining_unknowns", "epistemic_deltas", "assessments", "investigation_tools")
 
 
@@ -91,16 +90,17 @@ def prime(
     session: str | None = None,
     task: str | None = None,
     budget: int = budget_tokens,
+    folder: Path | None = None,
 ) -> Primed:
     """Return what an agent should know at the start; ``session`` is the one that is open for it, if known.
 
-    ``origin`` is where the words of others in it come from.
+    ``origin`` is where the words of others in it come from, ``folder`` where a harness reads its page.
 
     Raises:
         Refused: ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
     """
     if budget < budget_min_tokens:
-        message = f"a budget under {budget_min_tokens} tokens would not hold the page"
+        message = f"a budget under {budget_min_tokens} tokens would not hold what must be said"
         raise Refused("INVALID_FIELD", message, field="budget")
     doubts: dict[str, None] = {}
 
@@ -111,24 +111,21 @@ def prime(
 
     now = datetime.now(UTC)
     waiting = _waiting(ask, agent)
-    resumed = resume(ask, get_blob, detail_level=_LEVELS[0])
-    dead_ends = _dead_ends(ask, task, waiting, resumed, now)
+    resumed = resume(ask, get_blob, detail_level="summary")
+    dead_ends = _dead_ends(ask, task, waiting, now)
     if any(one["reasoning_refs"] for one in waiting["items"]):
         from consumers.reasoning.grounds import Grounds, next_tokens_max  # noqa: PLC0415 - most of what waits has none
 
         waiting = Grounds(view, next_tokens_max, agent).waiting(waiting)
-    packing = _Packing(budget, origin)
+    packing = _Packing(budget, origin, folder or present_folder())
     packing.add(_acting(view, agent, session))
     if doubts:
         told = "- A key was compromised: what is named here, and what rests on it, may be a thief's."
         lines = [_Item(told), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
         packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "baton key list"))
     packing.add(dead_ends)
-    packing.add(waits := _what_waits(agent, waiting, now))
-    if briefs := _briefs(waiting, now):
-        packing.add(_Section("reasoning", "The reasoning behind what waits", briefs, len(briefs), waits.command))
-    if not packing.add_whole(_last_session(view, resumed, session, now)):
-        packing.add_or_name(_last_session(view, resume(view, get_blob, detail_level=_LEVELS[1]), session, now))
+    packing.add(_what_waits(agent, waiting, now))
+    packing.add(_last_session(view, resumed, session, now))
     return packing.finished()
 
 
@@ -140,11 +137,11 @@ def page_alone(error: BatonError) -> str:
 class _Packing:
     """A text that grows by whole items within a budget."""
 
-    def __init__(self, budget: int, origin: Origin) -> None:
+    def __init__(self, budget: int, origin: Origin, folder: Path) -> None:
         self._limit = budget - _rest_tokens
         self._origin = origin
-        self._text = f"{agents_page()}\nWhat stands between <others …> and </others> below: {UNTRUSTED}\n"
-        self._sections = ["page"]
+        self._text = f"{_how_to(folder)}What stands between <others …> and </others> below: {UNTRUSTED}\n"
+        self._sections: list[str] = []
         self._left_out: list[dict[str, str]] = []
 
     def add(self, section: _Section) -> None:
@@ -161,20 +158,6 @@ class _Packing:
             self._sections.append(section.name)
         if missing := section.total - len(kept):
             self._left_out.append({"what": f"{missing} of {section.name}", "command": section.command})
-
-    def add_whole(self, section: _Section) -> bool:
-        """Add a section if it fits whole; return whether it did."""
-        text = self._with(section.heading, section.items)
-        if count_tokens(text) > self._limit:
-            return False
-        self._text = text
-        self._sections.append(section.name)
-        return True
-
-    def add_or_name(self, section: _Section) -> None:
-        """Add a section if it fits whole, else name it among what was left out."""
-        if not self.add_whole(section):
-            self._left_out.append({"what": section.name, "command": section.command})
 
     def finished(self) -> Primed:
         """Return the text with the list of what was left out."""
@@ -242,42 +225,22 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
         if not is_plain(one["id"]):
             what, way, sentence = f"what stands under {number}", command, f"{one_line(one['id'])}: {sentence}"
         said = f"{number}. {one['author']}, {age(one['since_ms'], now)}: {sentence}"
-        behind = "".join(f"\n   its reasoning: {ground['said']}" for ground in one.get("reasoning", ()))
-        items.append(_Item(f"{number}. {whose}{one['action']} {what}: `{way}`{behind}", said))
+        behind = " (with its reasoning)" if one["reasoning_refs"] else ""
+        items.append(_Item(f"{number}. {whose}{one['action']} {what}{behind}: `{way}`", said))
     if not items:
         nothing = _Item(f"- `{command}` shows it when something does.")
         return _Section("what waits", f"Nothing waits{whom}", [nothing], 1, command)
     return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
 
 
-def _briefs(waiting: Mapping[str, Any], now: datetime) -> list[_Item]:
-    """Return the briefs of the reasonings behind what waits, under the number of what they stand behind.
-
-    Their lines are the graph's own words, any of which may look like the line above another brief: so each has a bar.
-    """
-    return [
-        _Item(
-            others=f"behind {number}., {one['author']}, {age(one['at_ms'], now)}:"
-            + told(one["prompt"], "", is_barred=True)
-        )
-        for number, item in enumerate(waiting["items"], 1)
-        for one in item.get("reasoning", ())
-        if one["prompt"]
-    ]
-
-
-def _dead_ends(
-    view: Ask, task: str | None, waiting: Mapping[str, Any], resumed: Mapping[str, Any], now: datetime
-) -> _Section:
-    """Return what failed in work like the task that was given, else like what waits and what was done last."""
+def _dead_ends(view: Ask, task: str | None, waiting: Mapping[str, Any], now: datetime) -> _Section:
+    """Return what failed in work like the task that was given, else like what waits."""
     wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
     command = f"baton report similar {quote(one_line(task))}" if task else "baton report resume --detail-level full"
     found: list[tuple[str, int, Mapping[str, Any]]] = []
     if wanted.strip():
         similar = view("reports.dead_ends", {"task": wanted, "limit": dead_ends_max})["dead_ends"]
         found += [(one["author"], one["happened_ms"], one) for one in similar]
-    by = whose(view, resumed)
-    found += [(*by[one.get("session", "")], one) for one in resumed["dead_ends"]]
     lines: dict[str, str] = {}
     for author, at_ms, one in found:
         said = one_line(dead_end_text(one))
@@ -287,34 +250,32 @@ def _dead_ends(
 
 
 def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:
-    """Return the last session; the present one only if something was recorded in it."""
-    name, command = "the last session", "baton report resume"
+    """Return which session was the last, and the command that tells it; the present one only if it holds something."""
+    command = "baton report resume"
     by = whose(view, resumed)
     for one in resumed["sessions"]:
         if one["session_id"] != present or any(one.get(what) for what in _RECORDED):
-            whom = f"{by[one['session_id']][0]}, {age(one['timestamp'], now)}:"
-            lines = [_Item(others=line) for line in (whom, *_session_lines(one))]
-            if see := one.get("left_out", {}).get("see"):
-                lines.append(_Item(f"More: `{see if is_plain(one['session_id']) else command}`"))
-            return _Section(name, "The last session", lines, 1, command)
-    return _Section(name, "The last session", [_Item("- No session was recorded yet.")], 1, command)
+            name = one["session_id"]
+            own = f"- `{command} --session-id {name}` tells it." if is_plain(name) else f"- `{command}` tells it."
+            said = f"{by[name][0]}, {age(one['timestamp'], now)}: {one_line(one['task'])}"
+            return _Section("the last session", "The last session", [_Item(own, said)], 1, command)
+    return _Section("the last session", "The last session", [_Item("- No session was recorded yet.")], 1, command)
 
 
-def _session_lines(one: Mapping[str, Any]) -> list[str]:
-    facts = [one["session_id"], one["ai_id"], one["timestamp"], one["report_type"], one["calibration_status"]]
-    lines = [f"({', '.join(one_line(str(fact)) for fact in facts if fact)})"]
-    if one.get("no_report"):
-        lines.append("There is no report: this is taken from the session's events.")
-    lines.append(f"Task: {one_line(one['task'])}")
-    if one["epistemic_deltas"]:
-        deltas = one["epistemic_deltas"].items()
-        lines.append("Changed: " + ", ".join(f"{name.replace('_', ' ')} {value:+.2f}" for name, value in deltas))
-    for name, title in _LISTS.items():
-        if one.get(name):
-            lines += [f"{title}:", *(f"- {one_line(str(each))}" for each in one[name])]
-    if one["next_session_context"]:
-        lines.append(f"Context: {one_line(one['next_session_context'])}")
-    return lines
+def _how_to(folder: Path) -> str:
+    """Return where the page for agents is read: nothing where a harness has it, for what it knows is not told again."""
+    title = agents_page().partition("\n")[0]
+    own = [one.files(Path.home(), "user").page for one in HARNESSES.values()]
+    names = {one.files(folder, "team").page.name for one in HARNESSES.values()}
+    for path in [*(place / name for place in (folder, *folder.parents) for name in names), *own]:
+        try:
+            with open_regular(path, follow=True) as descriptor:
+                if title.encode() in os.read(descriptor, page_looked_at_max_bytes):
+                    return ""
+        except (OSError, Refused):
+            continue
+    advice = "`baton setup claude-code|codex|gemini` puts that where your harness reads it"
+    return f"`baton prime --page` prints how to work with Baton; {advice}.\n"
 
 
 def agents_page() -> str:

@@ -130,7 +130,8 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
             client = ledger.client
             origin = origin_of(client, Home(work.home))
             view = partial(ask, client)
-            made = prime(view, client.get_blob, origin, agent=work.call.agent, session=session, budget=budget)
+            agent, folder = work.call.agent, work.home.parent
+            made = prime(view, client.get_blob, origin, agent=agent, session=session, budget=budget, folder=folder)
             if len(made.text) <= brief_max_chars:
                 return made.text
             budget = int(budget * _budget_step)

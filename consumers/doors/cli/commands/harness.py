@@ -19,7 +19,7 @@ from consumers.doors.hooks.__main__ import respond
 from consumers.doors.hooks.harnesses import HARNESSES, Harness, Scope
 from consumers.doors.hooks.installation import Installation, Launcher, Outcome
 from consumers.doors.hooks.parts import State
-from consumers.doors.hooks.prime import budget_min_tokens, budget_tokens
+from consumers.doors.hooks.prime import agents_page, budget_min_tokens, budget_tokens
 from consumers.doors.hooks.prime import prime as primed
 from consumers.doors.hooks.record import read_record, record_path
 from consumers.doors.hooks.supervisor import Call, supervise
@@ -162,11 +162,15 @@ budget_max_tokens = 100_000
 @click.option("--task", metavar="TEXT", help="What you are about to do: dead ends of similar tasks come first.")
 @click.option("--budget", type=click.IntRange(budget_min_tokens, budget_max_tokens), default=budget_tokens,
               show_default=True, help="At most so many tokens.")  # fmt: skip
-def prime(app: App, *, task: str | None, budget: int) -> None:
-    """Print how to work with Baton, dead ends of similar tasks, what waits for you, and the last session.
+@click.option("--page", is_flag=True, help="Print the page for agents instead: how to work with Baton.")
+def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
+    """Print dead ends of similar tasks, what waits for you, and which session was the last, each with its command.
 
     Only whole items are printed; what found no room is named at the end, with the command that shows it.
     """
+    if page:
+        app.show("page", {"text": agents_page()}, lambda: click.echo(agents_page(), nl=False))
+        return
     agent = app.settings().agent
     require_trust(app)
     session = present_session()

@@ -223,7 +223,8 @@ def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> 
     found = find(app, name)
     answer = {"id": name, "ref": found["ref"], "steps": found["steps"], "accepted": fields_of(accepted)}
     answer |= {"warnings": list(warnings)}
-    said = f"{name}: {found['steps']} steps, {found['ref'][:19]}… (entry {accepted.index})"
+    # The id alone: it is what every verb takes, and a hash would change with the next step.
+    said = f"{name}: {found['steps']} step{'s' * (found['steps'] != 1)}, {found['status']} (entry {accepted.index})"
 
     def text() -> None:
         click.echo(said)

@@ -124,8 +124,9 @@ class Handoff(_Noun[R, A]):
             "touches": touches, "traps": traps, "tried": tried, "session": session,
         }  # fmt: skip
         _check_lists(given)
-        lists = {name: list(value) for name, value in given.items() if name in _lists and value is not None}
-        set_fields = {name: value for name, value in given.items() if value is not None} | lists
+        set_fields = {
+            name: list(value) if name in _lists else value for name, value in given.items() if value is not None
+        }
         ledger: Any = self._ledger
 
         def make(author: Author) -> list[EventData]:

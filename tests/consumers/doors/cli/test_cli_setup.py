@@ -197,7 +197,7 @@ def test_without_a_ledger_setup_is_refused_and_removal_still_works(ready: Baton,
 def test_an_edited_block_is_refused_until_forced_and_its_copy_named(ready: Baton, project: Path) -> None:
     ready("setup", "codex")
     page = project / "AGENTS.md"
-    edited = page.read_text().replace("Tick Tasks", "Tick nothing")
+    edited = page.read_text().replace("Set BATON_AGENT", "Tick nothing")
     page.write_text(edited)
     said = ready.run("setup", "codex", "--check")
     assert said.code == Exit.UNVERIFIED
@@ -244,7 +244,7 @@ def test_a_harness_that_there_is_not_is_a_usage_error(ready: Baton) -> None:
 
 def test_prime_of_a_served_ledger_is_that_of_its_folder(baton: Baton) -> None:
     made = baton.data("prime", "--as", "a")
-    assert made["text"].startswith(agents_page())
+    assert made["text"].startswith("`baton prime --page` prints how")
     assert "You act as a." in made["text"]
     assert made["tokens"] <= 2000
 

@@ -13,26 +13,36 @@ from harness_place import Place
 from consumers.doors.hooks.prime import agents_page
 
 README = Path(__file__).parents[4] / "consumers" / "doors" / "README.md"
-SAID = {"WORK": "Move the parser to the new grammar", "TEXT": "the old grammar takes tabs", "REVIEWER": "rita"}
+SAID = {"WORK": "Move the parser to the new grammar", "TEXT": "done", "REVIEWER": "rita", "ID": "expire"}
+HEREDOC = re.compile(r"- <<'END'\n(.*?)\nEND\n", re.DOTALL)
 
 
-def commands(part: str) -> list[str]:
-    """Return the commands of one part of the page, in its order."""
-    text = agents_page().split(f"\n{part}\n")[1] if part else agents_page().split("\nStart\n")[0]
-    text = re.split(r"\n(?:Start|During|End)\n", text)[0]
-    return [one for one in re.findall(r"`([^`]+)`", text) if one.startswith("baton ")]
+def inline(part: str) -> list[str]:
+    """Return the commands that stand in the sentences of the page from one that begins so."""
+    lines = [line for line in agents_page().split("\n") if line.startswith(part)]
+    return [one for line in lines for one in re.findall(r"`(baton [^`]+)`", line)]
 
 
-def follow(place: Place, agent: str, command: str, **meant: str) -> str:
+def example(number: int, place: Place) -> list[list[str]]:
+    """Return the words of each command of a worked example, as a shell reads them; its entries stand in a file."""
+    block: str = re.findall(r"```sh\n(.*?)```", agents_page(), re.DOTALL)[number]
+    if found := HEREDOC.search(block):
+        (place.project / "entries").write_text(found[1] + "\n")
+        block = HEREDOC.sub("entries\n", block)
+    return [shlex.split(line) for line in block.replace("\\\n", " ").splitlines()]
+
+
+def follow(place: Place, agent: str, command: str | list[str], **meant: str) -> str:
     """Run a command of the page as an agent, with what its capital words stand for."""
-    words = [(SAID | meant).get(word, word) for word in shlex.split(command)[1:]]
-    return place.baton(*words, BATON_AGENT=agent)
+    words = shlex.split(command) if isinstance(command, str) else command
+    return place.baton(*((SAID | meant).get(word, word) for word in words[1:]), BATON_AGENT=agent)
 
 
-def test_the_page_has_under_300_tokens() -> None:
+def test_the_page_has_at_most_450_tokens() -> None:
+    """A worked example is worth its 150: without it 17 of 70 calls were for help, and half of the verbs unknown."""
     bpe = pytest.importorskip("rs_bpe.bpe")
-    assert bpe.openai.cl100k_base().count(agents_page()) < 300
-    assert bpe.openai.o200k_base().count(agents_page()) < 300
+    assert bpe.openai.cl100k_base().count(agents_page()) <= 450
+    assert bpe.openai.o200k_base().count(agents_page()) <= 450
 
 
 def test_the_readme_has_the_page_word_for_word() -> None:
@@ -43,49 +53,55 @@ def test_the_readme_has_the_page_word_for_word() -> None:
 
 def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    init, add_agent, add_reviewer = commands("")
+    (place.project / "src").mkdir()
+    (place.project / "src" / "auth.py").write_text(
+        "TTL = 3600\nCACHE = {}\n\n\ndef check(token):\n    entry = CACHE\n    return entry\n"
+    )
+    (place.project / "probe.py").write_text("print(1)\n")
+    place.run("git", "init", "-q", ".")
+    init, add_agent, add_reviewer = inline("Set BATON_AGENT")
     follow(place, "", init)
     for name in ("ann", "ben"):
         follow(place, "", add_agent, NAME=name)
     follow(place, "", add_reviewer)
-
-    _start(place, "ann", None)
-    for command in commands("During"):
-        if "handoff" not in command:
-            follow(place, "ann", command, RID="first")
-    report, *_, hand_on = commands("End")
-    follow(place, "ann", report)
-    follow(place, "ann", hand_on, NAME="ben")
-    handoff = place.data("handoff", "list")["handoffs"][0]["id"]
+    for command in inline("Begin"):
+        follow(place, "ann", command)
+    for words in example(0, place):
+        printed = follow(place, "ann", words, NAME="ben")
+        assert "warning" not in printed, printed
     _let_reviewer_act(place)
 
-    _start(place, "ben", handoff)
-    for command in commands("During"):
-        follow(place, "ben", command, ID=handoff, RID="second")
-    for command in commands("End"):
-        follow(place, "ben", command, ID=handoff, NAME="ann", WORK="Look through the new parser")
+    (next_,) = [one for one in inline("Take up") if one == "baton next"]
+    assert "baton handoff claim --as ben expire" in follow(place, "ben", next_)
+    shown = follow(place, "ben", inline("Take up")[1]) + follow(place, "ben", example(1, place)[0])
+    for told in ("tested by: python -m unittest", "touches: src/login.py", "trap: tests stop the clock",
+                 "tried: Clearing CACHE on a timer: each worker has its own", "trap: not known: Who fills CACHE?",
+                 "CONCLUSION: Compare the age with TTL"):  # fmt: skip
+        assert told in shown
+    for words in example(1, place)[1:]:
+        printed = follow(place, "ben", words)
+    assert "left: criterion 2" in printed
+    (waiver,) = place.data("next", "--as", "rita")["items"]
+    place.baton(*shlex.split(waiver["command"])[1:])
+    (complete,) = inline("All met")
+    follow(place, "ben", complete)
     _let_reviewer_act(place)
+    assert place.data("handoff", "show", "expire")["status"] == "verified"
 
-    assert place.data("handoff", "show", handoff)["status"] in {"completed", "verified"}
-    back = [one for one in place.data("handoff", "list")["handoffs"] if one["id"] != handoff]
-    assert [(one["from"], one["to"]) for one in back] == [("ben", "ann")]
-    sessions = place.data("session", "list")["sessions"]
-    assert {one["author"] for one in sessions} == {"ann", "ben"}
-    assert place.data("report", "query")["total_found"] == 2
+    (retract,) = inline("Wrong")
+    (finding,) = place.data("session", "show", place.data("session", "list")["sessions"][0]["id"])["findings"]
+    follow(place, "ann", retract, ENTRY=str(finding["event_index"]))
+    assert place.data("report", "query")["total_found"] == 1
     assert place.baton("verify")
 
 
-def _start(place: Place, agent: str, handoff: str | None) -> None:
-    printed: dict[str, str] = {}
-    for command in commands("Start"):
-        if handoff is None and "ID" in command.split():
-            continue
-        printed[command] = follow(place, agent, command, ID=handoff or "")
-    first = next(text for command, text in printed.items() if command.startswith("baton prime"))
-    assert first.startswith(agents_page())
-    if handoff is not None:
-        assert f"baton handoff claim --as ben {handoff}" in first
-        assert "the old grammar takes tabs" in first  # the dead end of the first agent
+def test_prime_names_the_page_until_a_harness_has_it_and_never_tells_it_again(tmp_path: Path) -> None:
+    place = Place(tmp_path).with_ledger("ann")
+    told = place.baton("prime", "--as", "ann")
+    assert told.startswith("`baton prime --page` prints how to work with Baton; `baton setup ")
+    assert place.baton("prime", "--page") == agents_page()
+    (place.project / "AGENTS.md").write_text(f"# Ours\n\n{agents_page()}")
+    assert "baton prime --page" not in place.baton("prime", "--as", "ann")
 
 
 def _let_reviewer_act(place: Place) -> None:

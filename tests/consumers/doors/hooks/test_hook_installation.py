@@ -177,7 +177,7 @@ def test_an_edit_inside_the_block_is_refused_and_kept_when_forced(
 ) -> None:
     page = HARNESSES[harness].files(project, "local").page
     installation(harness, project).install()
-    edited = page.read_bytes().replace(b"Tick Tasks", b"Never tick tasks")
+    edited = page.read_bytes().replace(b"Set BATON_AGENT", b"Never tick tasks")
     page.write_bytes(edited)
     before = tree(tmp_path)
     assert State.EDITED in states(installation(harness, project))
