@@ -64,9 +64,7 @@ class _Common(click.Option):
         """Return nothing: the line below is of all."""
 
 
-_COMMON_LINE: Final = "Everywhere: --as NAME, --home DIR, --server URL, --json (see `baton --help`)"
-    "Everywhere: --as NAME, --home DIR, --server URL, --json, --passphrase-fd N (`baton --help` explains)."
-)
+_COMMON_LINE: Final = "Everywhere: --as --home --server --json --passphrase-fd (see `baton --help`)"
 
 
 def _with_common_line(command: click.Command, formatter: click.HelpFormatter, ctx: click.Context) -> None:

@@ -117,16 +117,9 @@ class Handoff(_Noun[R, A]):
         the ids or refs of what stands behind it. ``tested_by`` to ``tried`` are what only you know; what ``session``
         (default: your open one) recorded of it goes along.
         """
-        given = {
-            "to": to, "title": title, "reviewer": reviewer, "body": body, "tasks": tasks,
-            "criteria": criteria, "context": context, "depends_on": depends_on, "unlock_at": unlock_at,
-            "answers": answers, "proposal": proposal, "reasoning": reasoning, "tested_by": tested_by,
-            "touches": touches, "traps": traps, "tried": tried, "session": session,
-        }  # fmt: skip
+        given = {name: value for name, value in locals().items() if name != "self" and value is not None}
         _check_lists(given)
-        set_fields = {
-            name: list(value) if name in _lists else value for name, value in given.items() if value is not None
-        }
+        set_fields = {name: list(value) if name in _lists else value for name, value in given.items()}
         ledger: Any = self._ledger
 
         def make(author: Author) -> list[EventData]:
