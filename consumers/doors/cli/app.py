@@ -13,6 +13,7 @@ import msgspec
 from consumers.sdk.text import json_text
 from ledger import limits
 from ledger.errors import Refused, Unavailable
+from ledger.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -250,8 +251,15 @@ def read_argument(text: str, what: str) -> bytes:
 
 
 def kept(app: App, path: str) -> str:
-    """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder."""
-    return f"kept: {app.author().put_blob(read_argument(f'@{path}', 'the artifact'))}"
+    """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder.
+
+    A link is not followed: in a stranger's tree it may lead to a file that is nobody else's to read.
+    """
+    if (file := Path(path)).is_symlink():
+        raise Refused("INVALID_FORMAT", f"the artifact: {path} is a link: name the file that it leads to", path=path)
+    if (content := read_regular(file, size_max_bytes=argument_max_bytes)) is None:
+        raise Refused("NOT_FOUND", f"the artifact: {path} is not there", path=path)
+    return f"kept: {app.author().put_blob(content)}"
 
 
 def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:

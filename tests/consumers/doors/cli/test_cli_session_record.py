@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,16 @@ def test_an_artifact_is_kept_with_its_content(baton: Baton, session: str, tmp_pa
     ref = tool["purpose"].removeprefix("kept: ")
     baton("blob", "get", ref, "-o", tmp_path / "back.py")
     assert (tmp_path / "back.py").read_bytes() == probe.read_bytes()
+
+
+def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(baton: Baton, session: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "pipe")
+    for name, why in (("link", "is a link: name the file"), ("pipe", "is a pipe"), ("none", "is not there")):
+        (file := tmp_path / "e.txt").write_text(f"artifact: {tmp_path / name}\n")
+        error = baton.refuses("NOT_FOUND" if name == "none" else "INVALID_FORMAT", "session", "record", file,
+                              "--session", session, "--as", "a")  # fmt: skip
+        assert why in error["message"]
 
 
 def test_nothing_stands_when_the_ledger_refuses_one(baton: Baton, session: str, tmp_path: Path) -> None:
