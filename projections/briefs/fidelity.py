@@ -148,15 +148,14 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
         return 0.0
     wanted = Counter(fact.content)
     width = math.floor(WINDOW_FACTOR * len(fact.content)) + WINDOW_SLACK_WORDS
-    total = sum(index.weight_of(word) * count for word, count in wanted.items())
-    within_reach = sum(
-        index.weight_of(word) * min(count, len(text.positions.get(word, ()))) for word, count in wanted.items()
-    )
+    weights = {word: index.weight_of(word) for word in wanted}
+    total = sum(weights[word] * count for word, count in wanted.items())
+    within_reach = sum(weights[word] * min(count, len(text.positions.get(word, ()))) for word, count in wanted.items())
     if within_reach <= RAMP_START * total:
         return 0.0  # No window can hold more of the fact than the whole text does.
     best = RAMP_START * total
     scored: set[tuple[str, ...]] = set()
-    for weight, start, end in _windows(places, width, wanted, text, index):
+    for weight, start, end in _windows([(place, text.content[place]) for place in places], width, wanted, weights):
         if weight <= best:
             continue  # Disorder only ever takes away from it.
         window = tuple(text.content[place] for place in places[start:end])
@@ -167,24 +166,23 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
 
 
 def _windows(
-    places: list[int], width: int, wanted: Counter[str], text: _ReadText, index: GraphIndex
+    places: list[tuple[int, str]], width: int, wanted: Counter[str], weights: dict[str, float]
 ) -> Iterator[tuple[float, int, int]]:
     """Yield the window that begins at each place: the weight of the fact's words in it, and its ends in ``places``."""
-    held: Counter[str] = Counter()
+    held = dict.fromkeys(wanted, 0)
     weight = 0.0
     end = 0
-    for start, first in enumerate(places):
-        while end < len(places) and places[end] < first + width:
-            word = text.content[places[end]]
+    for start, (first, opening) in enumerate(places):
+        while end < len(places) and places[end][0] < first + width:
+            word = places[end][1]
             held[word] += 1
             if held[word] <= wanted[word]:
-                weight += index.weight_of(word)
+                weight += weights[word]
             end += 1
         yield weight, start, end
-        word = text.content[first]
-        if held[word] <= wanted[word]:
-            weight -= index.weight_of(word)
-        held[word] -= 1
+        if held[opening] <= wanted[opening]:
+            weight -= weights[opening]
+        held[opening] -= 1
 
 
 def _window_score(window: tuple[str, ...], fact: KeyFact, index: GraphIndex) -> float:
