@@ -245,13 +245,13 @@ class Client(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
-def read_event(index: int, data: bytes) -> Event:
-    """Return the event in an entry's bytes.
+def read_event(index: int, data: bytes | Entry) -> Event:
+    """Return the event in an entry, or in its bytes.
 
     Raises:
         Refused: the bytes are no entry of a kind this software knows.
     """
-    entry = decode_entry(data)
+    entry = data if isinstance(data, Entry) else decode_entry(data)
     body, content = decode_body(entry.body)
     return make_event(
         body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms

@@ -16,10 +16,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 from blake3 import blake3
 
-from ledger.client import Client, read_epoch
-from ledger.envelope import decode_entry, event_id, pae
+from ledger.client import Client, read_epoch, read_event
+from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
-from ledger.events.body import decode_body, make_event
 from projections.projection import Logged, Projection, Row
 from projections.store import ADVICE, Changes, QuarantineRow, Slot, StateRow, Store, Writing
 
@@ -232,12 +231,9 @@ def read_logged(index: int, data: bytes) -> Logged:
     """
     try:
         entry = decode_entry(data)
-        body, content = decode_body(entry.body)
+        event = read_event(index, entry)
     except Refused as error:
         raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {error}", index=index) from error
-    event = make_event(
-        body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms
-    )
     return Logged(event, "sha256:" + hashlib.sha256(entry.body).hexdigest(), len(data))
 
 

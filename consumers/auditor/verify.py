@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,11 +47,12 @@ def verify_log(
     replay = Replay(findings, head.size, roots_at=anchor.sizes)
     with ExitStack() as stack:
         stack.callback(replay.stop)
-        differences = None if views is None else _compare_later(client, views, head.size, stack)
+        is_long = head.size > pooled_events_min and cores() > 1 and isinstance(client, LocalClient)
+        beside = _begin_comparison(views, stack) if views is not None and is_long else None
         _replay_all(client, head.size, replay, findings, progress or (lambda _done, _total: None))
         replay.finish()
-        if differences is not None:
-            _report_views(differences, findings)
+        if views is not None:
+            _check_views(client, views, beside, findings)
     if replay.ledger != head.ledger:
         findings.problem(0, "WRONG_LEDGER", f"entry 0 is not of the ledger {head.ledger} that was asked for")
     frontier = replay.frontier
@@ -90,27 +90,21 @@ def verify_bundle(
         )
 
 
-def _compare_later(client: Client, settings: Settings, size: int, stack: ExitStack) -> Callable[[], list[Difference]]:
-    """Return what gives the differences of the views: of a long log a process works them out beside the replay."""
-    from projections import verify  # noqa: PLC0415 - the view store, which most audits do not need
+def _begin_comparison(settings: Settings, stack: ExitStack) -> Future[list[Difference]]:
+    """Have the views compared in a process of its own, beside the replay."""
+    from projections.verify import compare_folder  # noqa: PLC0415 - the view store, which most audits do not need
 
-    here = partial(verify.compare, client, settings)
-    if size <= pooled_events_min or cores() == 1 or not isinstance(client, LocalClient):
-        return here
-    answer = stack.enter_context(ProcessPoolExecutor(1, mp_context=PROCESSES)).submit(verify.compare_folder, settings)
-
-    def beside() -> list[Difference]:
-        try:
-            return answer.result()
-        except BrokenProcessPool:  # it was killed, as by a lack of memory
-            return here()
-
-    return beside
+    return stack.enter_context(ProcessPoolExecutor(1, mp_context=PROCESSES)).submit(compare_folder, settings)
 
 
-def _report_views(differences: Callable[[], list[Difference]], findings: Findings) -> None:
+def _check_views(
+    client: Client, settings: Settings, beside: Future[list[Difference]] | None, findings: Findings
+) -> None:
+    from projections.verify import compare  # noqa: PLC0415 - as above
+
     try:
-        for table in differences():
+        is_killed = beside is not None and isinstance(beside.exception(), BrokenProcessPool)  # as by a lack of memory
+        for table in compare(client, settings) if beside is None or is_killed else beside.result():
             message = f"table {table.table} of view {table.view} is not what the log gives"
             findings.problem(None, "VERIFICATION_FAILED", f"{message}: `baton project` rebuilds it")
     except Corrupted as error:

@@ -142,15 +142,12 @@ def check_stream(kind: str, stream: str, data: EventData) -> None:
     Raises:
         Refused: ``TOO_LARGE`` or ``INVALID_FIELD``.
     """
-    _check_stream(kind, stream, data.mapped_kind if isinstance(data, RecordImported) else None)
-
-
-@lru_cache(heads_known_max)
-def _check_stream(kind: str, stream: str, mapped_kind: str | None) -> None:
     if len(stream.encode()) > stream_name_max_bytes:
         raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
     family, _, name = stream.partition("/")
-    wanted = KINDS.get(mapped_kind or kind, KINDS[kind])
+    wanted = KINDS[kind]
+    if isinstance(data, RecordImported) and data.mapped_kind in KINDS:
+        wanted = KINDS[data.mapped_kind]
     id_type = wanted.id_type
     if family != wanted.stream or bool(name) == (id_type is None):
         hint = wanted.stream if id_type is None else f"{wanted.stream}/ID"
