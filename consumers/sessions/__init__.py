@@ -22,8 +22,12 @@ from typing import TYPE_CHECKING
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
+    from consumers.sessions.api import DatabaseHandoffStorage as DatabaseHandoffStorage
     from consumers.sessions.api import EpistemicHandoffReportGenerator as EpistemicHandoffReportGenerator
+    from consumers.sessions.api import GitHandoffStorage as GitHandoffStorage
+    from consumers.sessions.api import MarkdownHandoffStorage as MarkdownHandoffStorage
     from consumers.sessions.api import bootstrap_session as bootstrap_session
+    from consumers.sessions.api import end_session as end_session
     from consumers.sessions.api import execute_postflight as execute_postflight
     from consumers.sessions.api import execute_preflight as execute_preflight
     from consumers.sessions.api import generate_handoff_report as generate_handoff_report

@@ -5,23 +5,28 @@ Each opens the ledger, does one thing and closes it again. What is refused raise
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
+from consumers.sdk.files import read_file
 from consumers.sdk.ledger import Ledger
-from consumers.sessions.copies import with_copies
+from consumers.sessions.copies import with_copies, write_files
 from consumers.sessions.generator import ReportInputs, generate, identify_filled_gaps, inputs_of, recommend
+from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, report_in
+from consumers.sessions.places import FILES_FOLDER, Stored, name_of
 from consumers.sessions.query import parse_since, query_reports
 from consumers.sessions.report import assess, execute_phase, publish_report, start_session, with_report
 from consumers.sessions.resume import resume, whole
-from ledger.author import now
+from ledger.author import Draft, now
 from ledger.client import Ask
+from ledger.config import present_folder
 from ledger.errors import Refused
-from ledger.events.session import FilledGap, ReportGenerated
+from ledger.events.session import FilledGap, ReportGenerated, SessionEnded
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import with_texts
 from projections.reports.report import Report, plain, read_report, report_of
@@ -100,6 +105,12 @@ def submit_postflight_assessment(
         return with_report(author, ask, ledger.settings, done, ReportInputs()) if generate_handoff else done
 
 
+def end_session(session_id: str, summary: str = "", **where: Unpack[Where]) -> None:
+    """Close a session; its report can still be made."""
+    with Ledger(**where) as ledger:
+        ledger.author().emit(Draft(stream=f"session/{session_id}", data=SessionEnded(summary=summary)))
+
+
 def generate_handoff_report(  # noqa: PLR0917 - may be given by their places
     session_id: str,
     task_summary: str | None = None,
@@ -164,17 +175,28 @@ def load_handoff(
     if format not in {"json", "markdown"}:
         raise Refused("INVALID_FIELD", "format is json or markdown", field="format")
     with Ledger(**where) as ledger:
-        try:
-            fields = ledger.ask("reports.show", id=session_id)["report"]
-        except Refused as refusal:
-            if refusal.code != "NOT_FOUND":
-                raise
-            return None
-        report = whole(fields, ledger.client.get_blob)
-    if format == "markdown":
-        return {"markdown": report["markdown"]}
-    loaded: dict[str, Any] = msgspec.json.decode(report["compressed_json"])
-    return loaded
+        report = _report_of(ledger, session_id)
+    if report is None or format == "markdown":
+        return report and {"markdown": report["markdown"]}
+    return _object(report["compressed_json"])
+
+
+def _report_of(ledger: Ledger, session_id: str) -> dict[str, Any] | None:
+    found = _or_none(partial(ledger.ask, "reports.show", id=session_id))
+    return found and whole(found["report"], ledger.client.get_blob)
+
+
+def _or_none(asked: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    try:
+        return asked()
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return None
+
+
+def _object(content: str | bytes) -> dict[str, Any]:
+    return msgspec.json.decode(content, type=dict[str, Any])
 
 
 def query_handoffs(
@@ -185,6 +207,75 @@ def query_handoffs(
         since_ms = None if since is None else parse_since(since, datetime.now(UTC))
         page = ledger.ask("reports.list", ai_id=ai_id, since_ms=since_ms, limit=limit)
         return [plain(read_report(report)) for report in page["reports"]]
+
+
+class DatabaseHandoffStorage:
+    """The reports of the ledger that the settings name: storing signs, and what is asked comes from the log."""
+
+    def __init__(self, **where: Unpack[Where]) -> None:
+        """Name the ledger."""
+        self._where = where
+
+    def store_handoff(self, session_id: str, report: Mapping[str, Any]) -> str:
+        """Publish a report, of a session that is started for it where there is none; return the id of its event.
+
+        Signed is what the author says in it; what else stands in a report is derived from the session's events.
+        """
+        given = {name: report.get(name) for name in ReportInputs.__struct_fields__}
+        with Ledger(**self._where) as ledger:
+            author, ask = ledger.author(), ledger.client.view
+            if _or_none(partial(ask, "sessions.show", {"id": session_id})) is None:
+                start_session(author, task=given["task_summary"] or "", ai_id=report["ai_id"], session_id=session_id)
+            return str(publish_report(author, ask, session_id, inputs_of(*given.values()))["report_id"])
+
+    def load_handoff(self, session_id: str) -> dict[str, Any] | None:
+        """Return a session's latest report with all its fields; None when it has none."""
+        with Ledger(**self._where) as ledger:
+            return _report_of(ledger, session_id)
+
+    def query_handoffs(
+        self, ai_id: str | None = None, since: str | None = None, limit: int = 10
+    ) -> list[dict[str, Any]]:
+        """Return the latest report of each session, newest first."""
+        return query_handoffs(ai_id, since, limit, **self._where)
+
+
+class GitHandoffStorage:
+    """Reports in the git notes of a repository, by default the one here: of whoever can write there, signed or not."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Find git."""
+        self._notes = Notes(folder or present_folder())
+
+    def store_handoff(self, session_id: str, report: dict[str, Any]) -> str:
+        """Write a report's notes, unless they are of a later one, and return the id of the commit with its JSON."""
+        name = name_of(session_id)
+        for root, text in ((JSON_NOTES, "compressed_json"), (MARKDOWN_NOTES, "markdown")):
+            self._notes.write(root + name, report[text], report_in(report))
+        return self._notes.git.ask("rev-parse", JSON_NOTES + name)
+
+    def load_handoff(self, session_id: str, format: Literal["json", "markdown"] = "json") -> dict[str, Any] | None:  # noqa: A002
+        """Return the latest note wherever HEAD is: the compressed JSON, or ``{"markdown": text}``; None for none."""
+        content = self._notes.read((MARKDOWN_NOTES if format == "markdown" else JSON_NOTES) + name_of(session_id))
+        return None if content is None else {"markdown": content} if format == "markdown" else _object(content)
+
+
+class MarkdownHandoffStorage:
+    """Reports as files for people: ``AI_ID/SESSION_ID.md`` and ``.json`` below a folder."""
+
+    def __init__(self, base_path: Path | str = FILES_FOLDER) -> None:
+        """Name the folder, which is made with the first report."""
+        self.base_path = Path(base_path)
+
+    def store_handoff(self, session_id: str, report: dict[str, Any]) -> list[Stored]:
+        """Write a report's two files, but where a person wrote or a later one stands; return what came of each."""
+        return write_files(self.base_path, report | {"session_id": session_id})
+
+    def load_handoff(self, session_id: str, ai_id: str) -> dict[str, Any] | None:
+        """Return ``markdown`` and ``compressed`` of a report; None when there is no such file."""
+        path = self.base_path / name_of(ai_id) / f"{name_of(session_id)}.md"
+        markdown, compact = read_file(path), read_file(path.with_suffix(".json"))
+        return None if markdown is None else {"markdown": markdown.decode(), "compressed": _object(compact or b"{}")}
 
 
 class EpistemicHandoffReportGenerator:
