@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from ledger.codec import encode_canonical
 from ledger.envelope import Submission, batch_pae, check_shape, pae
-from ledger.errors import Refused
+from ledger.errors import Refused, did_you_mean, near
 from ledger.events import KIND_OF, EventData
 from ledger.events.blob import BlobStored
 from ledger.limits import blob_size_max_bytes
@@ -96,7 +96,13 @@ class Author:
             Refused: as ``sign``; it was not admitted.
             Unavailable: see ``Client.submit``.
         """
-        return self.client.submit(self.sign(*drafts))
+        try:
+            return self.client.submit(self.sign(*drafts))
+        except Refused as refusal:
+            if refusal.code == "AGENT_UNKNOWN" and "index" not in refusal.details:
+                alike = near(refusal.details.get("name", ""), (one.name for one in self.client.agents()))
+                refusal.message += did_you_mean(alike)
+            raise
 
     def put_blob(self, content: bytes, progress: Progress = lambda _done, _total: None) -> str:
         """Store what is too large for an event, and return its ref, by which events refer to it.

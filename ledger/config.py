@@ -25,7 +25,7 @@ from ledger.codec import schema_error
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.fields import Name
 from ledger.files import read_regular, replaceable_by
-from ledger.forms import NAME_PATTERN
+from ledger.forms import NAME_PATTERN, WORDS
 from ledger.quota import Quota
 
 FOLDER: Final = ".baton"
@@ -309,7 +309,7 @@ def check_name(name: str) -> str:
     try:
         return msgspec.convert(name, Name)
     except msgspec.ValidationError as error:
-        raise Refused("INVALID_FIELD", f"{name!r} is no agent's name: it must match {NAME_PATTERN}") from error
+        raise Refused("INVALID_FIELD", f"{name!r} is no agent's name: {WORDS[repr(NAME_PATTERN)]}") from error
 
 
 def check_server(url: str) -> str:
@@ -339,6 +339,11 @@ def present_session() -> str | None:
 def wants_traceback() -> bool:
     """Return whether an unforeseen error is shown with its traceback (``BATON_TRACEBACK``)."""
     return bool(os.environ.get("BATON_TRACEBACK"))
+
+
+def wants_colour() -> bool:
+    """Return whether a terminal is printed to in colour (``NO_COLOR``: no-color.org)."""
+    return not os.environ.get("NO_COLOR")
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path:

@@ -19,6 +19,7 @@ So a traceback shows the code; texts that show it elsewhere, or not at all, use 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, Self, assert_never
 
@@ -185,6 +186,18 @@ class Unavailable(BatonError):
 
 class Corrupted(BatonError):
     """Stored or exported data is not what was written: stop, and audit."""
+
+
+def near(asked: str, names: Iterable[str]) -> list[str]:
+    """Return the names, at most three, that are written much like the one that does not exist, the nearest first."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for what does not exist
+
+    return get_close_matches(asked, {*names}, n=3, cutoff=0.65)
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """Return the question that a refusal ends with where there are names ``near`` to what was asked for."""
+    return f": did you mean {' or '.join(names)}?" if names else ""
 
 
 def message_of(error: BaseException) -> str:

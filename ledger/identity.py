@@ -19,7 +19,7 @@ from nacl import bindings, exceptions, pwhash, secret, utils
 from nacl.signing import SigningKey
 
 from ledger.codec import UNREADABLE, decode_strict
-from ledger.errors import Refused
+from ledger.errors import Refused, did_you_mean, near
 from ledger.files import as_unavailable, created, open_regular, read_all, write_whole
 from ledger.limits import config_size_max_bytes
 
@@ -230,7 +230,8 @@ def read_private(path: Path) -> bytes:
             message = f"{path} has mode {mode:04o}: run `chmod 600 {path}`"
             raise Refused("KEY_FILE_MODE", message, path=str(path))
         return read_all(descriptor, path, config_size_max_bytes)
-    message = f"there is no key file {path}: copy it here from where it was made, or register a new agent"
+    alike = did_you_mean(near(path.stem, (one.stem for one in path.parent.glob(f"*{path.suffix}"))))
+    message = f"there is no key file {path}{alike or ': copy it here from where it was made, or register a new agent'}"
     raise Refused("KEY_FILE_MISSING", message, path=str(path))
 
 

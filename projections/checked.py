@@ -165,6 +165,8 @@ class _Question:
                 raise unproven(f"it was asked for {sort} {asked}, and names {names[0]}", id=names[0])
         if not names:
             self._read(f"{sort}/{name}")  # there is none: said as of this head
+            if not is_whole_ref(asked):
+                self._client.view("reasoning.show", {"id": asked})  # which names what is written much alike
         for name in names:
             if not self._read(f"{sort}/{name}").entries:
                 raise unproven(f"it names {sort} {name}, and hands over no entry of it that counts", id=name)

@@ -8,16 +8,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ledger.errors import Refused
+from ledger.errors import Refused, did_you_mean, near
 from projections.store import Reading, Value
 
 page_rows_max: Final = 500
 candidates_max: Final = 10
+near_names_max: Final = 2_000
+"""Among how many, the newest ones, a name is looked for that is written much alike: a tenth of a second."""
 prefix_digits_min: Final = 12
 ref_digits: Final = 64
 _LISTS: Final = {
@@ -202,18 +204,28 @@ def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -
         return name
     sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"  # noqa: S608
     rows = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
-    return only_match([row["id"] for row in rows], asked, what)
+    return only_match([row["id"] for row in rows], asked, what, lambda: names_in(moment, table))
 
 
-def only_match(matches: Sequence[str], asked: str, what: str) -> str:
-    """Return the only name that fits what was asked for.
+def names_in(moment: Moment, table: str, column: str = "id") -> list[str]:
+    """Return the names in a table that one may have been mistaken for, the newest of many."""
+    sql = f"SELECT {column} AS name FROM {table} ORDER BY rowid DESC LIMIT {near_names_max}"  # noqa: S608 - fixed texts
+    return [row["name"] for row in moment.rows(sql)]
+
+
+def only_match(
+    matches: Sequence[str], asked: str, what: str, names: Callable[[], Iterable[str]] = tuple[str, ...]
+) -> str:
+    """Return the only name that fits what was asked for; of ``names`` one may have been meant that was not asked for.
 
     Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with up to ten ``candidates``.
+        Refused: ``NOT_FOUND`` with up to three names that are ``near``, or ``REF_AMBIGUOUS`` with up to ten
+            ``candidates``.
     """
     if not matches:
-        advice = f": `baton {_LISTS[what]}` lists what there is" if what in _LISTS else ""
-        raise Refused("NOT_FOUND", f"there is no {what} {asked}{advice}", asked=asked)
+        alike = near(asked, names())
+        advice = f": `baton {_LISTS[what]}` lists what there is" if what in _LISTS and not alike else ""
+        raise Refused("NOT_FOUND", f"there is no {what} {asked}{did_you_mean(alike)}{advice}", asked=asked, near=alike)
     if len(matches) > 1:
         candidates = list(matches[:candidates_max])
         message = f"{asked} fits more than one {what}: {', '.join(candidates)}"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ledger.errors import Refused
 from projections.catalog.queries import matching_events
-from projections.query import Answer, ByRef, Moment, candidates_max, only_match, prefix_range
+from projections.query import Answer, ByRef, Moment, candidates_max, names_in, only_match, prefix_range
 from projections.reasoning.graph import decode_change
 from projections.reasoning.queries import find_version
 
@@ -38,7 +38,9 @@ def resolve(moment: Moment, asked: ByRef) -> Answer:
         sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
         rows = moment.rows(sql, (asked.ref, name, asked.ref, name, candidates_max + 1))
         matches = {row["stream"]: _stream(row) for row in rows}
-    return matches[only_match(list(matches), asked.ref, "event, reasoning or stream")]
+    column = "stream" if "/" in name else "name"
+    what = "event, reasoning or stream"
+    return matches[only_match(list(matches), asked.ref, what, lambda: names_in(moment, "streams", column))]
 
 
 def _event(row: dict[str, Any]) -> dict[str, Any]:

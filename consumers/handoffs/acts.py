@@ -6,9 +6,12 @@ arguments stands in ``content``, and whether it may happen now is the ledger's t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
+from ledger.client import Ask
+from ledger.errors import Refused
 from ledger.events import KIND_OF, KINDS
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
@@ -21,7 +24,7 @@ ToolVerb: TypeAlias = Literal[
 ]  # fmt: skip
 Verb: TypeAlias = Literal[ToolVerb, "supersede"]
 Party: TypeAlias = Literal["sender", "receiver", "reviewer"]
-Wait: TypeAlias = Literal["approve", "claim", "continue", "reassign", "unblock", "verify", "waive"]
+Wait: TypeAlias = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
 Form: TypeAlias = Literal["text", "texts", "number", "numbers", "flag"]
 
 
@@ -72,13 +75,13 @@ REASONING: Final = "A reasoning that stands behind it, as it is now; may be give
 _CRITERION: Final = Argument(
     "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
 )
-_COMMENT: Final = Argument("comment", "--comment")
+_COMMENT: Final = Argument("comment", "--comment", words="A word for the log.")
 _VERSION: Final = Argument(
     "version", "--version", words="The version you have read, as `show` prints it: needed off a terminal.", default=None
 )
 _IF_STILL: Final = Argument("version", "--version", words="Only if this is still its version.", default=None)
-_REASON: Final = Argument("reason", "--reason")
-_NEEDED_REASON: Final = Argument("reason", "--reason", is_needed=True)
+_REASON: Final = Argument("reason", "--reason", words="Why.")
+_NEEDED_REASON: Final = Argument("reason", "--reason", words="Why.", is_needed=True)
 
 ACTS: Final[dict[Verb, Act]] = {
     "create": Act(
@@ -288,6 +291,35 @@ def with_commands(answer: Mapping[str, Any]) -> dict[str, Any]:
         for item in answer["items"]
     ]
     return {**answer, "items": items}
+
+
+def commands_on(view: Ask, why: Mapping[str, Any]) -> list[str]:
+    """Return the commands with which a handoff goes on, by what ``handoffs.why`` answered of it.
+
+    One for each whom it waits for; where it waits for another handoff, those of the one that can go on.
+    """
+    chains = [reason["chain"] for reason in why["reasons"] if reason.get("status")]
+    waits = why["waits"] or (view("handoffs.why", {"id": chains[0][-1]})["waits"] if chains else [])
+    return [command_of(wait) for wait in waits]
+
+
+_STATE_CODES: Final = frozenset({
+    "ALREADY_CLAIMED", "CRITERIA_OPEN", "DEPENDENCY_MISSING", "DEPENDENCY_PENDING", "NOT_APPROVED", "NOT_AUTHORIZED",
+    "SELF_APPROVAL", "TRANSITION_NOT_ALLOWED",
+})  # fmt: skip
+
+
+@contextmanager
+def saying_way_on(view: Ask, id_: str) -> Iterator[None]:
+    """Let a refusal of an act end with the commands with which its handoff does go on."""
+    try:
+        yield
+    except Refused as refusal:
+        if refusal.code in _STATE_CODES:
+            with suppress(Refused):  # of a handoff that is not there, nothing goes on
+                refusal.details["next"] = commands_on(view, view("handoffs.why", {"id": id_}))
+                refusal.message += "".join(f"\n  next: {command}" for command in refusal.details["next"])
+        raise
 
 
 def hint(verb: Verb) -> str:

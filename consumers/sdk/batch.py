@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ledger.author import Draft
-from ledger.errors import Refused
+from ledger.errors import Refused, did_you_mean, near
 from ledger.events import KINDS, EventData
 
 if TYPE_CHECKING:
@@ -115,12 +115,14 @@ def drafts_of(
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse a kind that does not exist, naming those that do.
+    """Refuse a kind that does not exist, naming the nearest, or all those that do.
 
     Raises:
         Refused: ``UNKNOWN_KIND``.
     """
     for kind in kinds:
         if kind not in KINDS:
-            message = f"there is no kind {kind!r}; there are: {', '.join(sorted(KINDS))}"
-            raise Refused("UNKNOWN_KIND", message, kind=kind)
+            alike = near(kind, KINDS)
+            listed = "" if alike else f"; there are: {', '.join(sorted(KINDS))}"
+            message = f"there is no kind {kind!r}{did_you_mean(alike)}{listed}"
+            raise Refused("UNKNOWN_KIND", message, kind=kind, near=alike)

@@ -170,9 +170,9 @@ class _Subscription:
         self._wait_s = wait_s
         self._past = Past()
 
-    def start_at(self, index: int) -> None:
-        """Begin at ``index`` if this subscription is new."""
-        self._subscriptions.start_at(self._name, index)
+    def start_at(self, index: int) -> int:
+        """Begin at ``index`` if this subscription is new; return the index it reads next."""
+        return self._subscriptions.start_at(self._name, index)
 
     def _go_on_at(self, index: int) -> None:
         with self._subscriptions.transaction():

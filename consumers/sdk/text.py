@@ -92,6 +92,15 @@ def on_a_line(text: str) -> str:
     return re.sub(f"[{BREAKS}]", " ", text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s but for one.
+
+    >>> counted(1, "step"), counted(0, "report")
+    ('1 step', '0 reports')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def shorten(text: str, chars_max: int | None) -> str:
     """Return a text, or its beginning up to a word and ``…`` when it has more than ``chars_max`` characters."""
     if chars_max is None or len(text) <= chars_max:

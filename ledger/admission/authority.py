@@ -69,7 +69,7 @@ def known_agent(state: Layer, name: str) -> AgentRecord:
     """Return an agent that is registered and was not removed."""
     agent = state.agent(name)
     if agent is None:
-        raise Refused("AGENT_UNKNOWN", f"there is no agent {name}: run `baton agent add {name}`", name=name)
+        raise Refused("AGENT_UNKNOWN", f"there is no agent {name} (`baton agent add {name}` registers one)", name=name)
     if agent.removed_index is not None:
         message = f"{name} was removed at entry {agent.removed_index}: name another agent (`baton agent list`)"
         raise Refused("AGENT_UNKNOWN", message, name=name, index=agent.removed_index)

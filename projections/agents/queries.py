@@ -6,7 +6,7 @@ from typing import Any
 
 from ledger.lifecycle.authority import to_ms
 from ledger.lifecycle.clock import Span
-from projections.query import Answer, Arguments, Moment, only_match, with_json
+from projections.query import Answer, Arguments, Moment, names_in, only_match, with_json
 
 
 class AgentName(Arguments, frozen=True):
@@ -37,7 +37,7 @@ def list_agents(moment: Moment, asked: AgentFilter) -> Answer:
 def show_agent(moment: Moment, asked: AgentName) -> Answer:
     """Return one agent with its keys."""
     rows = moment.rows("SELECT * FROM agents WHERE name = ?", (asked.name,))
-    only_match([row["name"] for row in rows], asked.name, "agent")
+    only_match([row["name"] for row in rows], asked.name, "agent", lambda: names_in(moment, "agents", "name"))
     return with_json(rows[0], "roles") | {"keys": list_keys(moment, KeyFilter(agent=asked.name))["keys"]}
 
 

@@ -28,13 +28,14 @@ LISTING: Final = Listing("SELECT * FROM events", "events", "event_index", newest
 
 
 class EventFilter(Arguments, frozen=True):
-    """Filters of a list of events; ``after`` is an index, and the page begins behind it."""
+    """Filters of a list of events; ``after`` is an index, and the page begins behind it; ``newest``: newest first."""
 
     kind: str | None = None
     stream: str | None = None
     author: str | None = None
     corr: str | None = None
-    after: int = -1
+    newest: bool = False
+    after: int | None = None
     limit: Limit = 50
 
 
@@ -81,8 +82,9 @@ def show_event(moment: Moment, asked: ByRef) -> Answer:
 
 
 def find_events(moment: Moment, asked: EventFilter) -> Answer:
-    """Return ``{"events", "total", "next"}`` in the order of the log; ``total`` counts all that match."""
-    return list_of(moment, LISTING, Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
+    """Return ``{"events", "total", "next"}`` in the order of the log or against it; ``total`` counts all that match."""
+    listing = LISTING._replace(newest_first=asked.newest)
+    return list_of(moment, listing, Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
 
 
 def count_events(moment: Moment, _asked: Arguments) -> Answer:

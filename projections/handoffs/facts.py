@@ -23,6 +23,12 @@ UNLOCKED: Final = (
 )
 # The entry that makes its approval suspect: then nobody can claim it, until it is approved again.
 SUSPECT_APPROVAL: Final = suspect_by("h.approval_key", "h.approval_index")
+# The first of what it depends on that will never be done: nobody made it, or it was given up.
+STUCK_ON: Final = (
+    "(SELECT d.depends_on FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
+    "WHERE d.handoff_id = h.id AND (o.id IS NULL OR o.status IN ('rejected', 'cancelled', 'superseded')) "
+    "ORDER BY d.position LIMIT 1)"
+)
 # The entry that removed its receiver.
 RECEIVER_REMOVED: Final = "(SELECT a.removed_index FROM agents a WHERE a.name = h.receiver)"
 # An imported file may name nobody in To: then nobody can claim it, approved or not.
@@ -44,7 +50,8 @@ DEPENDS_ON: Final = """(
     )
 )"""
 _FACTS: Final = f"""
-    SELECT h.id, h.status, h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
+    SELECT h.id, h.status, h.version, {STUCK_ON} AS stuck_on,
+        h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
         h.claimed_status, h.lease_from_ms, h.lease_until_ms, {UNLOCKED} AS is_unlocked, {DEPENDS_ON} AS depends_on,
         h.approval_index, {WAIVER_ASKED} AS is_waiver_asked,
         {_OPEN.format("handoff_tasks", "NOT is_done")} AS tasks_left,
@@ -61,6 +68,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     status: Status
+    version: str = ""
     sender: str
     receiver: str
     reviewer: str  # the sender where no other is named
@@ -70,6 +78,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_unlocked: bool = True
     is_lapsed: bool = False  # by the ledger's clock
     depends_on: tuple[str, ...] = ()
+    stuck_on: str | None = None  # the first of those that will never be done
     is_waiver_asked: bool = False
     tasks_left: tuple[int, ...] = ()  # counted from 1, as people do
     criteria_left: tuple[int, ...] = ()

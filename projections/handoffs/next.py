@@ -12,10 +12,11 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, assert
 
 import msgspec
 
-from ledger.errors import Refused
+from ledger.errors import Refused, did_you_mean, near
 from ledger.events.fields import Name
 from projections.handoffs.facts import (
     RECEIVER_REMOVED,
+    STUCK_ON,
     SUSPECT_APPROVAL,
     UNLOCKED,
     WAIVER_ASKED,
@@ -23,15 +24,15 @@ from projections.handoffs.facts import (
     facts_of,
     json_list,
 )
-from projections.handoffs.why import receiver_removed_words, suspect_approval_words
-from projections.query import Answer, Arguments, Limit, Moment
+from projections.handoffs.why import receiver_removed_words, stuck_words, suspect_approval_words
+from projections.query import Answer, Arguments, Limit, Moment, names_in
 from projections.store import Value
 
-Action = Literal["approve", "claim", "continue", "reassign", "unblock", "verify", "waive"]
+Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
 Party = Literal["sender", "receiver", "reviewer"]
 # What moves an item on: an act of a handoff (``show`` for who can only look), or the answer to a review.
 Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
-Case = Literal["orphaned", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed"]
+Case = Literal["orphaned", "stuck", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed"]
 
 
 class Wait(NamedTuple):
@@ -49,7 +50,8 @@ REVIEW_RANK: Final = 1
 # First what has stopped somebody's work, then what a gate holds up, then what was begun, then what could begin.
 WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0),
-    Wait("orphaned", "sender", "reassign", 0),  # its receiver was removed
+    Wait("orphaned", "sender", "amend", 0),  # its receiver was removed
+    Wait("stuck", "sender", "amend", 0),  # what it depends on does not exist, or was given up
     Wait("asked", "reviewer", "waive", 1),
     Wait("changes", "receiver", "continue", 2),
     Wait("completed", "reviewer", "verify", 3),
@@ -66,6 +68,8 @@ _HELD: Final = f"{RECEIVER_REMOVED} IS NULL"
 _WORKING: Final = f"h.status = 'in_progress' AND NOT {_LAPSED} AND {_HELD}"
 _CASES: Final[dict[Case, str]] = {
     "orphaned": f"h.status IN ('pending', 'approved', 'in_progress', 'blocked') AND NOT ({_HELD})",
+    "stuck": f"(h.status = 'approved' OR (h.status = 'pending' AND h.sender <> coalesce(h.reviewer, h.sender))) "
+    f"AND {STUCK_ON} IS NOT NULL AND {SUSPECT_APPROVAL} IS NULL AND {_HELD}",
     "pending": f"(h.status = 'pending' OR ({_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL)) AND {_HELD}",
     "claimable": f"{_FREE} AND {SUSPECT_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
     "asked": f"{_WORKING} AND {WAIVER_ASKED}",
@@ -85,6 +89,7 @@ _ROLES: Final[dict[Party, str]] = {
     "receiver": "1",
     "reviewer": "coalesce(h.reviewer, h.sender) <> h.receiver",
 }
+_ROLE_OF_AMENDER: Final = "1"  # who may be the reviewer as well: nobody else is told
 _LAST: Final = "(SELECT max(l.event_index) FROM handoff_log l WHERE l.handoff_id = h.id AND l.kind IN ({}))"
 _APPROVED: Final = "coalesce(h.approved_index, h.skeleton_index)"  # a human owner's own needs no approval
 _GIVEN_UP: Final = _LAST.format("'handoff.claimed', 'handoff.released'")  # a claim counts here once its lease ran out
@@ -95,6 +100,7 @@ _FREED: Final = """(
 # The event since which it waits: for a claim, the last of its approval, what gave it up and what unlocked it.
 _SINCE: Final[dict[Case, str]] = {
     "orphaned": RECEIVER_REMOVED,
+    "stuck": _APPROVED,
     "pending": "h.skeleton_index",
     "claimable": f"max({_APPROVED}, coalesce({_GIVEN_UP}, -1), coalesce({_FREED}, -1))",
     "changes": _LAST.format("'handoff.changes_requested'"),
@@ -131,8 +137,14 @@ class NextFor(Arguments, frozen=True):
     limit: Limit = 50
 
 
+def is_stuck(facts: HandoffFacts) -> bool:
+    """Return whether its sender must amend it: it will never be ready, whoever approves it."""
+    is_open = facts.status == "approved" or (facts.status == "pending" and facts.sender != facts.reviewer)
+    return is_open and facts.stuck_on is not None and facts.suspect_approval is None and not facts.is_orphaned
+
+
 def case_of(facts: HandoffFacts) -> Case | None:
-    """Return in which of the cases that wait for somebody a handoff stands, if in any."""
+    """Return in which of the cases that wait for somebody a handoff stands, if in any, beside being stuck."""
     if facts.is_orphaned:
         return "orphaned"
     if facts.waits_for_approval:
@@ -152,13 +164,13 @@ def case_of(facts: HandoffFacts) -> Case | None:
 
 def waits_for(facts: HandoffFacts) -> list[tuple[str, Action]]:
     """Return whom a handoff waits for, and for what; the sender of a blocked one stands last, for information."""
-    case = case_of(facts)
+    cases = {case_of(facts)} | ({"stuck"} if is_stuck(facts) else set())
     found = []
     for wait in WAITS:
         name: str = getattr(facts, wait.party)
         is_judge_of_own_work = wait.party == "reviewer" and name == facts.receiver
-        is_told_already = wait.party == "sender" and name in (facts.reviewer, facts.receiver)
-        if wait.case == case and name and not is_judge_of_own_work and not is_told_already:
+        is_told_already = wait.party == "sender" and wait.action != "amend" and name in (facts.reviewer, facts.receiver)
+        if wait.case in cases and name and not is_judge_of_own_work and not is_told_already:
             found.append((name, wait.action))
     return found
 
@@ -174,7 +186,9 @@ def next_items(moment: Moment, asked: NextFor) -> Answer:
         Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
     """
     if asked.agent is not None and not moment.rows("SELECT name FROM agents WHERE name = ?", (asked.agent,)):
-        raise Refused("AGENT_UNKNOWN", f"{asked.agent} is not registered in this ledger", name=asked.agent)
+        alike = near(asked.agent, names_in(moment, "agents", "name"))
+        message = f"{asked.agent} is not registered in this ledger{did_you_mean(alike)}"
+        raise Refused("AGENT_UNKNOWN", message, name=asked.agent, near=alike)
     bound: tuple[Value, ...] = (moment.now_ms, asked.agent)
     total = moment.count(f"SELECT count(*) FROM ({_candidates(with_since=False)})", bound)  # noqa: S608 - fixed texts
     condition = ""
@@ -198,11 +212,11 @@ def _candidates(*, with_since: bool) -> str:
     branches = []
     for wait in WAITS:
         since = _SINCE[wait.case] if with_since else "0"
-        party = _PARTIES[wait.party]
+        party, role = _PARTIES[wait.party], _ROLE_OF_AMENDER if wait.action == "amend" else _ROLES[wait.party]
         branches.append(
             f"SELECT a.name AS agent, {wait.rank} AS rank, {since} AS since_index, h.id AS id, 'handoff' AS kind "  # noqa: S608 - fixed texts
             f"FROM handoffs h JOIN agents a ON a.name = {party} "
-            f"WHERE {_CASES[wait.case]} AND {_ROLES[wait.party]} AND (?2 IS NULL OR a.name = ?2)"
+            f"WHERE {_CASES[wait.case]} AND {role} AND (?2 IS NULL OR a.name = ?2)"
         )
     return " UNION ALL ".join((*branches, _REVIEWS))
 
@@ -254,9 +268,7 @@ def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
 
 def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str, Any]:
     ((_, action),) = [wait for wait in waits_for(facts) if wait[0] == agent]
-    is_informed_only = action == "unblock" and agent != facts.reviewer
-    asked = [one["position"] + 1 for one in texts["criteria"] if one["mark"] == "asked"]
-    act, arguments = act_of(action, facts, asked, is_informed_only=is_informed_only)
+    act, arguments = _act_of(action, agent, facts, texts["criteria"])
     own, results = (msgspec.json.decode(texts[name]) for name in ("reasoning_refs", "result_refs"))
     return {
         "kind": "handoff",
@@ -268,12 +280,33 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
         "from": facts.sender,
         "author": texts["author"],
         "to": facts.receiver,
-        "why": _why(action, facts, texts, is_informed_only=is_informed_only),
+        "why": _why(action, facts, texts, is_informed_only=_is_informed_only(action, agent, facts)),
         "act": act,
         "arguments": arguments,
         # What is verified is the return: its reasoning first.
         "reasoning_refs": list(dict.fromkeys([*(results if action == "verify" else []), *own])),
     }
+
+
+def _is_informed_only(action: Action, agent: str, facts: HandoffFacts) -> bool:
+    return action == "unblock" and agent != facts.reviewer
+
+
+def _act_of(
+    action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
+) -> tuple[Act, dict[str, Any]]:
+    asked = [one["position"] + 1 for one in criteria if one["mark"] == "asked"]
+    return act_of(action, facts, asked, is_informed_only=_is_informed_only(action, agent, facts))
+
+
+def acts_awaited(moment: Moment, facts: HandoffFacts) -> list[dict[str, Any]]:
+    """Return for each whom a handoff waits for ``{"kind", "id", "agent", "act", "arguments"}``."""
+    criteria = moment.rows(_OPEN_CRITERIA, (json_list([facts.id]),))
+    awaited = []
+    for agent, action in waits_for(facts):
+        act, arguments = _act_of(action, agent, facts, criteria)
+        awaited.append({"kind": "handoff", "id": facts.id, "agent": agent, "act": act, "arguments": arguments})
+    return awaited
 
 
 def act_of(
@@ -293,7 +326,7 @@ def act_of(
             return "waive", {"criterion_numbers": asked[:1]}
         case "unblock":
             return ("show" if is_informed_only else "unblock"), {}
-        case "reassign":
+        case "amend":
             return "show", {}
         case "claim" | "verify":
             return action, {}
@@ -303,8 +336,12 @@ def act_of(
 
 def _why(action: Action, facts: HandoffFacts, texts: dict[str, Any], *, is_informed_only: bool) -> str:
     match action:
-        case "reassign":
-            return receiver_removed_words(facts)
+        case "amend":
+            return (
+                receiver_removed_words(facts)
+                if facts.is_orphaned
+                else f"{stuck_words(facts)}: amend it with --depends-on"
+            )
         case "approve":
             return _why_to_approve(facts)
         case "claim" if facts.is_lapsed:
@@ -332,7 +369,8 @@ def _why_to_approve(facts: HandoffFacts) -> str:
     if facts.claimed_status is not None:
         claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
         return f"confirm: it was imported{claim}, which nobody here has approved or verified"
-    return f"{facts.sender} hands it to {facts.receiver}, and it is not approved"
+    stuck = "" if facts.stuck_on is None else f"; {stuck_words(facts)}"
+    return f"{facts.sender} hands it to {facts.receiver}, and it is not approved{stuck}"
 
 
 def _why_to_continue(reason: str, criteria: Sequence[Mapping[str, Any]]) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from ledger.lifecycle.handoff import FINAL, Status
 from projections.handoffs.facts import CLAIMABLE, UNLOCKED, HandoffFacts, facts_of, json_list, stage_of
+from projections.handoffs.next import acts_awaited
 from projections.handoffs.why import chain_links_max, explain
 from projections.query import (
     Answer,
@@ -152,7 +153,7 @@ def show_handoff(moment: Moment, asked: ById) -> Answer:
 
 
 def why_handoff(moment: Moment, asked: ById) -> Answer:
-    """Return why a handoff is ready or not: ``{"id", "status", "is_ready", "sentence", "reasons"}``."""
+    """Return why a handoff is ready or not, as ``explain`` does, and whom it waits for (``waits``) with which act."""
     name = find_handoff(moment, asked.id)
     known = facts_of(moment, [name])
     frontier, is_root = [known[name]], True
@@ -166,7 +167,7 @@ def why_handoff(moment: Moment, asked: ById) -> Answer:
             unmet = [on for on in here.depends_on if not here.is_unlocked_by(known.get(on))]
             following |= {on: known[on] for on in (unmet if is_root else unmet[:1]) if on in known}
         frontier, is_root = list(following.values()), False
-    return explain(known[name], known)
+    return explain(known[name], known) | {"waits": acts_awaited(moment, known[name])}
 
 
 def facts_of_handoff(moment: Moment, asked: ById) -> Answer:

@@ -15,7 +15,7 @@ chain_links_max: Final = 32
 
 
 def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[str, Any]:
-    """Return ``{"id", "status", "is_ready", "sentence", "reasons", "left"}``; ``known`` holds all that it waits for.
+    """Return ``{"id", "status", "version", "is_ready", "sentence", "reasons", "left"}``; ``known`` is all it waits for.
 
     A reason is ``{"code", "text"}`` and, for a dependency, ``on``, ``status`` and ``chain``: the ids from that
     dependency to the first one that nothing but its own parties can move.
@@ -28,7 +28,7 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[st
         sentence = f"{handoff.id} is {handoff.status.replace('_', ' ')}: {reasons[0]['text']}."
     elif reasons:
         sentence = f"{handoff.id} is not ready: {'; '.join(reason['text'] for reason in reasons)}."
-    answer = {"id": handoff.id, "status": handoff.status, "is_ready": not reasons}
+    answer = {"id": handoff.id, "status": handoff.status, "version": handoff.version, "is_ready": not reasons}
     left = {"tasks": list(handoff.tasks_left), "criteria": list(handoff.criteria_left)}
     return answer | {"sentence": sentence, "reasons": reasons, "left": left}
 
@@ -90,6 +90,11 @@ def suspect_approval_words(handoff: HandoffFacts) -> str:
     """Return what is wrong with an approval that does not count."""
     signed = f"its approval (entry {handoff.approval_index}) was signed with a compromised key"
     return f"{signed}, as entry {handoff.suspect_approval} says: {handoff.reviewer} approves it again"
+
+
+def stuck_words(handoff: HandoffFacts) -> str:
+    """Return why it will never be ready as it is."""
+    return f"it waits for {handoff.stuck_on}, which does not exist or was given up"
 
 
 def receiver_removed_words(handoff: HandoffFacts) -> str:

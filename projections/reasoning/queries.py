@@ -26,6 +26,7 @@ from projections.query import (
     candidates_max,
     is_whole_ref,
     list_of,
+    names_in,
     only_match,
     prefix_range,
 )
@@ -85,7 +86,7 @@ def find_version(moment: Moment, asked: str) -> tuple[str, int]:
     named = "SELECT id, version FROM reasonings WHERE id = ?"
     for row in () if refs or is_whole_ref(asked) else moment.rows(named, (name,)):
         return row["id"], row["version"]
-    ref = only_match(refs, asked, "reasoning")
+    ref = only_match(refs, asked, "reasoning", lambda: names_in(moment, "reasonings"))
     first = "SELECT reasoning_id, version FROM reasoning_versions WHERE ref = ? ORDER BY event_index LIMIT 1"
     (row,) = moment.rows(first, (ref,))
     return row["reasoning_id"], row["version"]

@@ -124,7 +124,7 @@ def queues(ledger: Ledger, client: Client) -> None:
     story(ledger)
     ledger.emit("alice", "review/r", ReviewRequested(question="may it go?", rule="high_risk_domain"))
     assert {item["action"] for item in client.view("handoffs.next", {})["items"]} >= {
-        "approve", "claim", "continue", "reassign", "review", "unblock",
+        "approve", "claim", "continue", "amend", "review", "unblock",
     }  # fmt: skip
 
 

@@ -1,11 +1,15 @@
 """What verbs print for people: tables, lists of fields and pages that stay readable when piped, and a progress bar.
 
-Chinese text is counted as wide. The progress bar goes to stderr, and only on a terminal, so that pipes see nothing.
+On a terminal no line of a list is longer than the terminal is wide, what is cut ends in an ellipsis, and states have a
+colour; off it columns are the same each time and hold all of their text. A command to be pasted is never cut: it goes
+on behind a backslash. Cells are counted, not characters: Chinese takes two, an accent none. The progress bar goes to
+stderr, and only on a terminal, so that pipes see nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import sys
 import threading
@@ -18,6 +22,7 @@ import click
 
 from consumers.doors.cli.app import App
 from consumers.sdk.text import clean, told
+from ledger.errors import Refused, did_you_mean, near
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
@@ -25,24 +30,128 @@ if TYPE_CHECKING:
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 
 key_digits_shown: Final = 16
+cut_cells_min: Final = 18
+"""What a column keeps of its text, with the gap behind it, before another is left out instead."""
+gap: Final = "  "
+_COLOURS: Final = {
+    "pending": "yellow", "approved": "cyan", "in_progress": "blue", "blocked": "red", "rejected": "red",
+    "completed": "green", "verified": "green", "cancelled": "bright_black", "superseded": "bright_black",
+    "missing": "red", "open": "cyan", "active": "cyan", "concluded": "green", "valid": "green", "expired": "yellow",
+    "revoked": "red", "searching": "blue", "solved": "green", "failed": "red", "unverified": "yellow",
+}  # fmt: skip
+_STATE: Final = re.compile(rf"\[({'|'.join(_COLOURS)})( →[^\]…]*)?[\]…]")
+_WORDS: Final = re.compile(r"(?:'[^']*'|[^ '])+")
+_WHOLE: Final = re.compile(r"[0-9a-f.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]{8}Z)?")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows in columns as wide as their content; says so when there is none."""
+    """Print rows in columns as wide as their content, or as the terminal allows; says so when there is none.
+
+    On a terminal columns that are empty are left out, and from the right those that have no room; it says which.
+    """
     body = [[" ".join(clean(str(cell)).split("\n")) for cell in row] for row in rows]
     if not body:
         click.echo("(none)")
         return
-    widths = [max(map(width, column)) for column in zip(header, *body, strict=True)]
-    for number, row in enumerate([list(header), *body]):
-        line = "  ".join(cell + " " * (wide - width(cell)) for cell, wide in zip(row, widths, strict=True)).rstrip()
-        click.secho(line, bold=number == 0)
+    columns = [[name, *cells] for name, *cells in zip(header, *body, strict=True)]
+    widths, cells_max = [max(map(width, column)) for column in columns], terminal_cells()
+    unseen: list[str] = []
+    if cells_max is not None:
+        columns = [column for column in columns if any(column[1:])]
+        widths, unseen = _fitted(columns, cells_max)
+        columns = columns[: len(widths)]
+    names, *rows = zip(*columns, strict=True)
+    click.secho(gap.join(_padded(name, wide) for name, wide in zip(names, widths, strict=True)).rstrip(), bold=True)
+    for row in rows:
+        cells = [_padded(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        cells[-1] = cells[-1].rstrip()
+        for at, name in enumerate(names):
+            cells[at] = coloured(row[at] if name in ("status", "state") else "", cells[at])
+        click.echo(gap.join(cells).rstrip())
+    if unseen:
+        print_line(f"not shown, as there is no room: {', '.join(unseen)}")
+
+
+def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[str]]:
+    """Return the widths of the columns that fit into a line, and the names of those that do not.
+
+    The first column names what a row is of, and gives way last; numbers, times and keys are of no use when cut.
+    """
+    room = cells_max + len(gap)
+    wanted = [min(max(map(width, column)), cells_max) + len(gap) for column in columns]
+    least = [
+        min(wide, room // 2 if at == 0 else wide if all(map(_WHOLE.fullmatch, column[1:])) else cut_cells_min)
+        for at, (wide, column) in enumerate(zip(wanted, columns, strict=True))
+    ]
+    shown = len(columns)
+    while shown > 1 and sum(least[:shown]) > room:
+        shown -= 1
+    widths = wanted[:shown]
+    while sum(widths) > room and (longer := [at for at in range(shown) if widths[at] > least[at]]):
+        widths[max(longer, key=lambda at: widths[at])] -= 1
+    return [wide - len(gap) for wide in widths], [name for name, *_ in columns[shown:]]
+
+
+def terminal_cells() -> int | None:
+    """Return how wide the terminal is that this prints to; None where it prints to none."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # noqa: PLC0415 - loads the archivers, which a pipe does not need
+
+    return shutil.get_terminal_size().columns
+
+
+def print_line(line: str) -> None:
+    """Print a line of a list, cut to the terminal's width."""
+    cells = terminal_cells()
+    click.echo(_coloured(line if cells is None else cut(line, cells)))
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines."""
+    """Print lines of a list."""
     for line in lines:
-        click.echo(line)
+        print_line(line)
+
+
+def print_command(command: str, before: str = "") -> None:
+    """Print a command that can be pasted, broken behind a backslash where it is wider than the terminal."""
+    cells, (first, *words) = terminal_cells(), _WORDS.findall(command)
+    line = before + first
+    for word in words:
+        if cells is not None and width(line) + width(word) + len(" " + " \\") > cells:
+            click.echo(f"{line} \\")
+            line = " " * (len(before) - len(before.lstrip()) + len(gap)) + word
+        else:
+            line += f" {word}"
+    click.echo(line)
+
+
+def cut(text: str, cells: int) -> str:
+    """Return as much of a text as fits, with an ellipsis where something is left out."""
+    if width(text) <= cells:
+        return text
+    kept, room = "", cells - 1
+    for one in text:
+        room -= width(one)
+        if room < 0:
+            break
+        kept += one
+    return kept.rstrip() + "…"
+
+
+def _padded(text: str, cells: int) -> str:
+    text = cut(text, cells)
+    return text + " " * (cells - width(text))
+
+
+def coloured(status: str, text: str) -> str:
+    """Return a text in the colour of a state."""
+    return click.style(text, fg=_COLOURS[status]) if status in _COLOURS else _coloured(text)
+
+
+def _coloured(line: str) -> str:
+    """Return a line in which ``[status → receiver]`` has the colour of that state."""
+    return _STATE.sub(lambda state: click.style(state[0], fg=_COLOURS[state[1]]), line)
 
 
 def print_fields(fields: dict[str, Any], indent: str = "") -> None:
@@ -60,12 +169,21 @@ def print_fields(fields: dict[str, Any], indent: str = "") -> None:
                 click.echo()
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            if name.endswith("_ms") and isinstance(value, int):
+                text = f"{value} ({when(value)})"
             click.echo(f"{indent}{name.ljust(wide)}  {told(text)}")
 
 
 def width(text: str) -> int:
     """Return the columns that ``text`` takes on a terminal."""
-    return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+def _cells(sign: str) -> int:
+    # The selector of an emoji widens what stands before it; any other mark is drawn over that.
+    if sign != "\N{VARIATION SELECTOR-16}" and unicodedata.category(sign) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
 
 
 def imported_by(mark: dict[str, Any] | None) -> str:
@@ -96,9 +214,26 @@ def show_page(app: App, kind: str, answer: dict[str, Any], text: Callable[[], No
         text()
         if following is not None:
             total = answer.get("total", answer.get("total_found"))
-            click.echo(f"{'' if total is None else f'{total} in all; '}go on with: {clean(following)}")
+            print_command(clean(following), f"{'' if total is None else f'{total} in all; '}go on with: ")
 
     app.show(kind, answer, with_following, following=following)
+    if answer.get("total", answer.get("total_found")) == 0:
+        for hint in _unknown_names(app, click.get_current_context().params):
+            click.echo(hint, err=True)
+
+
+def _unknown_names(app: App, asked: dict[str, Any]) -> Iterator[str]:
+    """Yield for each filter of a list without rows what it names that does not exist, with the nearest that does."""
+    if given := [asked[of] for of in ("agent", "author", "to", "sender", "reviewer", "importer") if asked.get(of)]:
+        names = {one["name"] for one in app.query("agents.list", all=True)["agents"]}
+        yield from (f"there is no agent {name}{did_you_mean(near(name, names))}" for name in given if name not in names)
+    if (stream := asked.get("stream")) is not None:
+        try:
+            whole = [app.query("resolve", ref=stream)["stream"]]
+        except Refused as refusal:
+            whole = refusal.details.get("near", refusal.details.get("candidates", ()))
+        if whole != [stream]:
+            yield f"there is no stream {stream}{did_you_mean(whole)}"
 
 
 def next_page(value: object, cursor: str = "cursor") -> str | None:
@@ -143,7 +278,9 @@ def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], Ve
     """Return what adds ``--limit`` and ``--cursor`` to a verb that lists."""
 
     def decorate(verb: VerbT) -> VerbT:
-        limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True)
+        limit = click.option(
+            "--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows."
+        )
         return limit(click.option("--cursor", type=int, help="Go on where an earlier page ended.")(verb))
 
     return decorate

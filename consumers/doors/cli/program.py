@@ -10,7 +10,7 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import click
 
 from consumers.doors.cli.app import SCHEMA_VERSION, App
-from ledger.errors import BatonError, Exit, Refused, Unavailable
+from ledger.errors import BatonError, Exit, Refused, Unavailable, did_you_mean, near
 
 help_width_max: Final = 150
 
@@ -115,11 +115,17 @@ class Group(click.Group):
     command_class = Command
 
     def __init__(
-        self, *args: Any, lazy: dict[str, Lazy] | None = None, aliases: dict[str, str] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        lazy: dict[str, Lazy] | None = None,
+        sections: Mapping[str, Iterable[str]] | None = None,
+        aliases: dict[str, str] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.params += common_options()
         self._lazy = lazy or {}
+        self._sections = sections
         self._aliases = aliases or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -143,8 +149,7 @@ class Group(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             names = self._nested(ctx, name) or self._near(ctx, name)
-            hint = f": did you mean {' or '.join(f'`{ctx.command_path} {one}`' for one in names)}?" if names else ""
-            ctx.fail(f"there is no verb {name!r}{hint}")
+            ctx.fail(f"there is no verb {name!r}{did_you_mean([f'`{ctx.command_path} {one}`' for one in names])}")
         return super().resolve_command(ctx, args)
 
     def _nested(self, ctx: click.Context, name: str) -> list[str]:
@@ -159,10 +164,8 @@ class Group(click.Group):
 
     def _near(self, ctx: click.Context, name: str) -> list[str]:
         """Return the verbs of this group that are written much like ``name``."""
-        import difflib  # noqa: PLC0415 - only for a verb that does not exist
-
-        near = difflib.get_close_matches(name, [*self.list_commands(ctx), *self._aliases], n=3, cutoff=0.65)
-        return list(dict.fromkeys(self._aliases.get(one, one) for one in near))
+        alike = near(name, [*self.list_commands(ctx), *self._aliases])
+        return list(dict.fromkeys(self._aliases.get(one, one) for one in alike))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End the page with the line of the common options, or with what they are."""
@@ -170,59 +173,73 @@ class Group(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the verbs with their help from the table, importing nothing."""
-        rows = []
-        for name in self.list_commands(ctx):
-            found = self._lazy.get(name)
-            command = None if found else super().get_command(ctx, name)
-            rows.append((name, found.help if found else command.get_short_help_str(help_width_max) if command else ""))
-        if rows:
-            with formatter.section("Verbs"):
-                formatter.write_dl(rows)
+        sections = self._sections or {"Verbs": self.list_commands(ctx)}
+        for section, names in sections.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, self._short_help(ctx, name)) for name in names])
+
+    def _short_help(self, ctx: click.Context, name: str) -> str:
+        if name in self._lazy:
+            return self._lazy[name].help
+        command = super().get_command(ctx, name)
+        return "" if command is None else command.get_short_help_str(help_width_max)
 
 
-VERBS: Final = {
-    "init": Lazy("ledger:init", "Make a new ledger in this folder."),
-    "trust": Lazy("trust:trust", "Let this ledger's folder run, send and sign what it says."),
-    "doctor": Lazy("ledger:doctor", "Check the installation, the ledger and its keys."),
-    "clock": Lazy("clock:clock", "Compare the ledger's clock with this machine's; set it, as root."),
-    "agent": Lazy("agents:agent", "Register, list and remove agents."),
-    "key": Lazy("keys:key", "Delegate, replace, revoke and list signing keys."),
-    "emit": Lazy("events:emit", "Sign and append one event."),
-    "submit": Lazy("events:submit", "Append events that were signed elsewhere."),
-    "log": Lazy("events:log_", "List events, or follow them as they come."),
-    "show": Lazy("events:show", "Show one event, by index or reference."),
-    "receipt": Lazy("receipts:receipt_", "Prove that an event is in the log; check such a proof."),
-    "why": Lazy("events:why", "Walk from an event to what it follows from."),
-    "blob": Lazy("blobs:blob", "Keep what is too large for an event: put, get, list, stat."),
-    "verify": Lazy("audit:verify", "Verify the ledger, or an exported bundle."),
-    "fsck": Lazy("audit:fsck", "Check every stored byte of the ledger in this folder."),
-    "checkpoint": Lazy("audit:checkpoint", "Print a signed checkpoint."),
-    "export": Lazy("audit:export", "Export the log to a bundle that anyone can verify."),
-    "backup": Lazy("backup:backup", "Write the ledger to one file, while it is in use."),
-    "restore": Lazy("backup:restore", "Make the ledger of a backup, after all of it was verified."),
-    "recover": Lazy("backup:recover", "Bring lost entries back from the stream, or go on without them."),
-    "project": Lazy("ledger:project", "Bring the views up to date, or rebuild them."),
-    "handoff": Lazy("handoffs:handoff", "Hand work over: create, approve, claim, complete."),
-    "next": Lazy("handoff_list:next_", "Show what waits for you, and the command with which it goes on."),
-    "reasoning": Lazy("reasoning:reasoning", "Record reasoning, brief it, fetch it."),
-    "snapshot": Lazy("snapshots:snapshot", "Take what you know along; receive it with a decision."),
-    "notes": Lazy("notes:notes", "Keep reports as git notes and files; push, fetch."),
-    "session": Lazy("sessions:session", "Keep what you do and learn, from start to end."),
-    "report": Lazy("reports:report", "Make, find and resume from reports of what sessions learned."),
-    "search": Lazy("events:search", "Find text in all that was written."),
-    "review": Lazy("snapshots:review", "See what waits for a human, and answer it."),
-    "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it."),
-    "import": Lazy("imports:import_", "Import the history of other tools; it grants nothing."),
-    "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
-    "notify": Lazy("notify:notify", "Tell agents and people once that something waits for them."),
-    "watch": Lazy("watch:watch", "Run a command for every event of a kind."),
-    "mcp": Lazy("serve:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
-    "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
-    "setup": Lazy("harness:setup", "Put Baton into Claude Code, Codex or Gemini, or remove it."),
-    "prime": Lazy("harness:prime", "Print what an agent should know before it starts."),
-    "hook": Lazy("harness:hook", "Answer what a harness calls at an event of its session."),
-    "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),
+SECTIONS: Final = {
+    "Every day": {
+        "next": Lazy("handoff_list:next_", "Show what waits for you, and the command with which it goes on."),
+        "handoff": Lazy("handoffs:handoff", "Hand work over: create, approve, claim, complete."),
+        "session": Lazy("sessions:session", "Keep what you do and learn, from start to end."),
+        "report": Lazy("reports:report", "Make, find and resume from reports of what sessions learned."),
+        "reasoning": Lazy("reasoning:reasoning", "Record reasoning, brief it, fetch it."),
+        "search": Lazy("events:search", "Find text in all that was written."),
+        "log": Lazy("events:log_", "List events, or follow them as they come."),
+        "show": Lazy("events:show", "Show one event, by index or reference."),
+        "why": Lazy("events:why", "Walk from an event to what it follows from."),
+        "watch": Lazy("watch:watch", "Run a command for every event of a kind."),
+        "prime": Lazy("harness:prime", "Print what an agent should know before it starts."),
+    },
+    "Check and prove": {
+        "verify": Lazy("audit:verify", "Verify the ledger, or an exported bundle."),
+        "doctor": Lazy("ledger:doctor", "Check the installation, the ledger and its keys."),
+        "fsck": Lazy("audit:fsck", "Check every stored byte of the ledger in this folder."),
+        "checkpoint": Lazy("audit:checkpoint", "Print a signed checkpoint."),
+        "export": Lazy("audit:export", "Export the log to a bundle that anyone can verify."),
+        "receipt": Lazy("receipts:receipt_", "Prove that an event is in the log; check such a proof."),
+        "snapshot": Lazy("snapshots:snapshot", "Take what you know along; receive it with a decision."),
+        "review": Lazy("snapshots:review", "See what waits for a human, and answer it."),
+        "notes": Lazy("notes:notes", "Keep reports as git notes and files; push, fetch."),
+        "backup": Lazy("backup:backup", "Write the ledger to one file, while it is in use."),
+        "restore": Lazy("backup:restore", "Make the ledger of a backup, after all of it was verified."),
+        "recover": Lazy("backup:recover", "Bring lost entries back from the stream, or go on without them."),
+    },
+    "Set up": {
+        "init": Lazy("ledger:init", "Make a new ledger in this folder."),
+        "agent": Lazy("agents:agent", "Register, list and remove agents."),
+        "key": Lazy("keys:key", "Delegate, replace, revoke and list signing keys."),
+        "trust": Lazy("trust:trust", "Let this ledger's folder run, send and sign what it says."),
+        "clock": Lazy("clock:clock", "Compare the ledger's clock with this machine's; set it, as root."),
+        "setup": Lazy("harness:setup", "Put Baton into Claude Code, Codex or Gemini, or remove it."),
+        "mcp": Lazy("serve:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
+        "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
+        "notify": Lazy("notify:notify", "Tell agents and people once that something waits for them."),
+        "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
+        "import": Lazy("imports:import_", "Import the history of other tools; it grants nothing."),
+        "completion": Lazy("completion:completion", "Print what makes a shell complete verbs and options."),
+        "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),
+    },
+    "Under the hood": {
+        "emit": Lazy("events:emit", "Sign and append one event."),
+        "submit": Lazy("events:submit", "Append events that were signed elsewhere."),
+        "blob": Lazy("blobs:blob", "Keep what is too large for an event: put, get, list, stat."),
+        "project": Lazy("ledger:project", "Bring the views up to date, or rebuild them."),
+        "hook": Lazy("harness:hook", "Answer what a harness calls at an event of its session."),
+        "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it."),
+    },
 }
+"""The verbs by what they are for, in the order in which help shows them."""
+
+VERBS: Final = {name: verb for section in SECTIONS.values() for name, verb in section.items()}
 
 argument_shown_max: Final = 80
 MACHINE_ERRORS: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
@@ -246,6 +263,7 @@ ALIASES: Final = {
     "baton",
     cls=Group,
     lazy=VERBS,
+    sections=SECTIONS,
     aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -280,7 +298,7 @@ def run(arguments: list[str], app: App) -> int:
     as_json = "--json" in arguments
     try:
         # click returns, and does not raise, the exit code that a command ends with.
-        code = baton.main(arguments, prog_name="baton", standalone_mode=False, obj=app)
+        code = baton.main(arguments, prog_name="baton", standalone_mode=False, obj=app, color=_wants_colour())
     except click.Abort:
         click.echo("stopped", err=True)
         return stopped_by_user
@@ -303,6 +321,15 @@ def run(arguments: list[str], app: App) -> int:
         message = f"{type(error).__name__}: {error} (run again with BATON_TRACEBACK=1, and please report it)"
         return _print_error(BatonError("UNEXPECTED", message), as_json=as_json)
     return code if isinstance(code, int) else Exit.OK
+
+
+def _wants_colour() -> bool | None:
+    """Return whether there is colour: None leaves that to what is printed to."""
+    if not sys.stdout.isatty():
+        return None
+    from ledger.config import wants_colour  # noqa: PLC0415 - a pipe has no colour anyway
+
+    return None if wants_colour() else False
 
 
 def _give_up_output(error: OSError) -> int:

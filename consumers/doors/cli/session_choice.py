@@ -83,13 +83,7 @@ def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]
 
 def find_session(app: App, given: str) -> dict[str, Any]:
     """Return a session with all that was recorded in it."""
-    try:
-        return app.query("sessions.show", id=given)
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        advice = "`baton session list` shows those there are, `baton session start` opens one"
-        raise Refused("NOT_FOUND", f"{refusal.message}: {advice}", **refusal.details) from refusal
+    return app.query("sessions.show", id=given)
 
 
 def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:

@@ -181,8 +181,10 @@ def _warned(source: Source, problems: tuple[Problem, ...]) -> tuple[Warned, ...]
     return (*told, *(Warned(source.name, number, "a control character, which is read as a space") for number in odd))
 
 
-def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record], int]:
-    """Return the records that differ from what stands in the ledger, and how many do not.
+def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record], int, list[str]]:
+    """Return the records that differ from what stands in the ledger, how many do not, and the files made from here.
+
+    A file of a handoff that was created in this ledger is a copy of it: `handoff watch` keeps the two in step.
 
     A file that changed since it was imported from the same place is imported over what stands. A row is compared by
     what it claims, because its table changes with every other row. What was replaced from another place stays so.
@@ -190,8 +192,12 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
     standing = existing_handoffs(answer, ids)
     changed: list[Record] = []
+    copies: list[str] = []
     for record in records:
         found = standing.get(record.stream.partition("/")[2]) if record.data.mapped_kind is not None else None
+        if found is not None and found["importer"] is None and record.data.format != TABLE_FORMAT:
+            copies.append(record.data.source)
+            continue
         place = None if found is None else _place(found["source"] or "", found["format"])
         if found is None or place != _place(record.data.source, record.data.format):
             changed.append(record)
@@ -201,7 +207,7 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     rows = existing_records(answer, ((data.original, data.source) for data in others))
     replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}
     changed = [one for one in changed if one.over is not None or (one.data.original, one.data.source) not in replaced]
-    return changed, len(records) - len(changed)
+    return changed, len(records) - len(changed), copies
 
 
 def existing_handoffs(answer: Ask, ids: Sequence[str]) -> dict[str, dict[str, Any]]:

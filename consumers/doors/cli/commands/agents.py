@@ -12,9 +12,10 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_fields, print_table, short_key
+from consumers.doors.cli.output import print_fields, print_line, print_table, short_key
 from consumers.doors.cli.program import Group
 from consumers.sdk.service import register_agent
+from consumers.sdk.text import counted
 from ledger.author import Draft
 from ledger.client import open_client
 from ledger.config import check_name
@@ -66,10 +67,11 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
 
 
 @agent.command("list")
-@click.option("--all", "is_all", is_flag=True, help="Those that were removed as well.")
+@click.option("--all", "is_all", is_flag=True, help="Services and those that were removed as well.")
 def list_(app: App, *, is_all: bool) -> None:
-    """List the registered agents."""
-    found = [one for one in app.client().agents() if is_all or one.removed_index is None]
+    """List the registered agents; programs that only serve the others are left out."""
+    every = [one for one in app.client().agents() if is_all or one.removed_index is None]
+    found = [one for one in every if is_all or not one.roles <= {"service"}]
     agents: list[dict[str, Any]] = [
         {"name": one.name, "roles": sorted(one.roles), "key": one.key, "ai_id": one.ai_id} for one in found
     ]
@@ -85,12 +87,18 @@ def list_(app: App, *, is_all: bool) -> None:
         )
         for one in found
     ]
-    app.show("agents", {"agents": agents}, lambda: print_table(("name", "roles", "key", "ai_id"), rows))
+
+    def text() -> None:
+        print_table(("name", "roles", "key", "ai_id"), rows)
+        if services := len(every) - len(found):
+            print_line(f"not shown: {counted(services, 'service')} (--all)")
+
+    app.show("agents", {"agents": agents}, text)
 
 
 @agent.command()
 @click.argument("name")
-@click.option("--reason", default="no reason given", show_default=True)
+@click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def remove(app: App, name: str, reason: str) -> None:
     """Remove an agent: its keys sign nothing any more, it leaves the bus and all lists. Signed by root or an admin.
 

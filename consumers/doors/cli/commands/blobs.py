@@ -66,7 +66,7 @@ def get(app: App, ref: str, out: Path | None) -> None:
 @click.option("--author", metavar="NAME", help="Only blobs that this agent stored.")
 @click.option("--unreferenced", is_flag=True, help="Only blobs that no entry refers to, unfinished uploads among them.")
 @click.option("--after", metavar="REF", help="Go on where an earlier page ended.")
-@click.option("--limit", type=click.IntRange(1, page_blobs_max), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, page_blobs_max), default=50, show_default=True, help="Rows of a page.")
 def list_(app: App, /, after: str | None, limit: int, **chosen: Any) -> None:
     """List blobs in the order of their refs."""
     page = app.client().blobs(after, limit=limit, **chosen)

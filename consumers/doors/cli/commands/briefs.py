@@ -39,7 +39,7 @@ HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
 
 @click.command(cls=Command)
 @click.argument("ref", metavar="ID|REF")
-@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True)
+@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="How much of it.")
 @click.option(
     "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
 )

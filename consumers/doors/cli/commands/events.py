@@ -15,6 +15,7 @@ from consumers.doors.cli.output import (
     fields_of,
     print_accepted,
     print_fields,
+    print_line,
     print_table,
     show_page,
     suspect_cell,
@@ -128,24 +129,39 @@ def submit(app: App, submission: str) -> None:
 @click.option("--kind", help="Only this kind.")
 @click.option("--stream", help="Only this stream.")
 @click.option("--author", help="Only events of this agent.")
-@click.option("--after", type=click.IntRange(-1), default=-1, help="Only entries after this index.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
-@click.option("--follow", "is_following", is_flag=True, help="Go on with new events as they come.")
-def log_(app: App, /, *, kind: str | None, is_following: bool, after: int, **given: Any) -> None:
-    """List events in the order of the log."""
+@click.option("--after", type=click.IntRange(-1), help="Only entries after this index, the oldest first.")
+@click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
+@click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
+@click.option("--follow", "is_following", is_flag=True, help="From --after on (default: all), then what comes.")
+def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
+    """List events: the last 50, newest first; with --after or --reverse in the order of the log."""
     check_kinds((kind,) if kind else ())
+    before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
+    if before is not None and not (is_newest and not is_following):
+        raise click.UsageError("--before goes back from an entry: leave --after, --reverse and --follow out")
     if is_following:
-        _follow(app, (kind,) if kind else (), given["stream"], given["author"], after)
+        _follow(app, (kind,) if kind else (), given["stream"], given["author"], -1 if after is None else after)
         return
-    answer = app.query("catalog.find", kind=kind, after=after, **given)
+    asked = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
+    answer = app.query("catalog.find", **asked, **given)
     bad = {one["index"]: one["code"] for one in app.query("catalog.quarantined")["entries"]}
-    answer["events"] = [one | {"quarantined": bad.get(one["event_index"])} for one in answer["events"]]
+    marked = [(one | {"quarantined": bad.get(one["event_index"])}) for one in answer["events"]]
     rows = [
         (one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], _marks(one))
-        for one in answer["events"]
+        for one in marked
     ]
-    header = ("index", "accepted", "author", "kind", "stream", "")
-    show_page(app, "events", answer, lambda: print_table(header, rows), cursor="after")
+    if app.as_json:
+        answer["events"] = [_document(app, one) for one in marked]
+    header = ("index", "accepted", "author", "kind", "stream", "note")
+    show_page(app, "events", answer, lambda: print_table(header, rows), cursor="before" if is_newest else "after")
+
+
+def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the event of a row as `show`, `watch` and `log --follow` give it, with the marks that views put on it."""
+    index = row["event_index"]
+    marks = {name: row[name] for name in ("quarantined", "suspect") if row.get(name) is not None}
+    return describe(read_event(index, app.client().entry(index))) | marks
 
 
 def _marks(event: dict[str, Any]) -> str:
@@ -177,7 +193,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
 @click.option("--back", is_flag=True, help="Only what it rests on.")
 @click.option("--forward", is_flag=True, help="Only what rests on it.")
 @click.option("--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="How many steps to go.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True)
+@click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(1), help="Go on where an earlier page ended; with --back or --forward.")
 @click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")
 def why(
@@ -207,14 +223,14 @@ def why(
 
 
 def _print_walk(answer: dict[str, Any]) -> None:
-    click.echo(_step_line(answer["event"]))
+    print_line(_step_line(answer["event"]))
     for name, heading, flag in (("causes", "rests on", "--back"), ("effects", "led to", "--forward")):
         if answer[name]:
             total = answer[f"{name}_total"]
             more = f", of which these are {len(answer[name])}; {flag} goes on" if total > len(answer[name]) else ""
             click.echo(f"{heading} ({total}{more}):")
         for step in answer[name]:
-            click.echo(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
+            print_line(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
     for step in answer["unresolved"]:
         what = "not in this ledger" if step["blob_bytes"] is None else f"a blob of {step['blob_bytes']} bytes"
         click.echo(f"{clean(step['ref'])}: {what}  [{step['via']} of {step['of']}]")
@@ -292,15 +308,20 @@ def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | 
         if app.as_json:
             app.line(describe(item) | mark)
         else:
-            words = (item.index, when(item.accepted_ms), item.author, item.kind, clean(item.stream), suspect_cell(mark))
-            click.echo("  ".join(map(str, words)).rstrip())
+            print_event(item, suspect_cell(mark))
+
+
+def print_event(event: Event, mark: str = "") -> None:
+    """Print one event on a line, as it comes."""
+    words = (event.index, when(event.accepted_ms), event.author, event.kind, clean(event.stream), mark)
+    print_line("  ".join(map(str, words)).rstrip())
 
 
 @click.command(cls=Command)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
 @click.option("--sort", "sorts", multiple=True, type=click.Choice(SORTS), help="Only these; may be given repeatedly.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
-@click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")
 def search(
     app: App, words: tuple[str, ...], sorts: tuple[str, ...], author: str | None, *, limit: int, cursor: int | None

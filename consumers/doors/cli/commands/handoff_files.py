@@ -39,10 +39,11 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     reviewer = reviewer or app.settings().config.default_reviewer
     with progress("reading", shown=not app.as_json) as step:
         found = read_records(path, author.put_blob, reviewer=reviewer, step=step)
-    records, unchanged = changed_records(found.records, app.query_with)
+    records, unchanged, copies = changed_records(found.records, app.query_with)
     with progress("importing", shown=not app.as_json) as step:
         counts = import_records(author, records, step, unchanged=unchanged)
     answer = counts.answer() | {
+        "copies": copies,
         "unread": [one._asdict() for one in found.unread],
         "warnings": [one._asdict() for one in found.warnings],
     }
@@ -53,6 +54,9 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
         for what, files in (("kept aside", counts.aside), ("not read", found.unread)):
             for file in files:
                 click.echo(f"{what}: {clean(file.source)}: {clean(file.reason)}", err=True)
+        if copies:
+            words = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
+            click.echo(f"{len(copies)} {words}, and kept in step by `baton handoff watch`: nothing to import")
         click.echo(
             f"{counts.read} read, {counts.mapped} mapped, {len(counts.aside)} kept aside, lost {answer['lost']}; "
             f"{counts.added} added"

@@ -170,7 +170,7 @@ lines_max = 500
 @click.command(cls=Command)
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--dependents", is_flag=True, help="Who waits for ID, instead of what it waits for.")
-@click.option("--format", "form", type=click.Choice(sorted(FORMATS)), default="tree", show_default=True)
+@click.option("--format", "form", type=click.Choice(sorted(FORMATS)), default="tree", show_default=True, help="How.")
 @click.option("--all", "is_all", is_flag=True, help="Without ID: finished handoffs as well.")
 @click.option("--limit", type=click.IntRange(1, lines_max), default=200, show_default=True, help="Lines of the tree.")
 @click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")

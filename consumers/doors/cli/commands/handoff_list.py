@@ -13,7 +13,18 @@ from typing import Any, Final, get_args
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_lines, print_table, show_page, suspect_cell, when, width
+from consumers.doors.cli.output import (
+    cut,
+    gap,
+    print_command,
+    print_line,
+    print_lines,
+    print_table,
+    show_page,
+    suspect_cell,
+    when,
+    width,
+)
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs.acts import with_commands
@@ -28,7 +39,6 @@ depends_cells_max: Final = 36
 column_cells_min: Final = 14
 column_cells_max: Final = 40
 title_lines_max: Final = 3
-gap: Final = "  "
 
 
 @click.command("list", cls=Command)
@@ -101,15 +111,15 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
             one["id"],
             f"[{one['status']} → {one['to']}]",
             one["title"],
-            f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
-            depends_text(one["depends_on"], depends_cells_max),
             # What was asked of it before it was completed is past.
             suspect_cell(one)
             or ("ready" if one["is_ready"] else "" if one["status"] in ("completed", "verified") else one["reason"]),
+            f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
+            depends_text(one["depends_on"], depends_cells_max),
         )
         for one in answer["handoffs"]
     ]
-    header = ("id", "status", "title", "tasks", "depends on", "")
+    header = ("id", "status", "title", "why", "tasks", "depends on")
     show_page(app, "handoffs", answer, lambda: print_table(header, rows))
 
 
@@ -149,7 +159,9 @@ def print_handoff(found: dict[str, Any]) -> None:
         click.echo(f"\nContext  {told(found['context'], '  ')}")
     click.echo("\nLog")
     for line in found["log"]:
-        click.echo(f"  {told(line['line'])}")
+        # To the minute by its author's clock; of an imported line only the day is known.
+        moment = f"{line['day']} {line['at'][11:16]}Z" if line["at"].startswith(line["day"]) else line["day"]
+        click.echo(f"  - {moment} [{line['author']}] {told(line['text'])}")
 
 
 def _print_relations(found: dict[str, Any]) -> None:
@@ -206,18 +218,6 @@ def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
         yield "not shown: " + ", ".join(counted)
     if not shown and not counted:
         yield "(none)"
-
-
-def cut(text: str, cells: int) -> str:
-    """Return as much of a text as fits, with an ellipsis where something is left out."""
-    if width(text) <= cells:
-        return text
-    kept = ""
-    for one in text:
-        if width(kept) + width(one) > cells - 1:
-            break
-        kept += one
-    return kept.rstrip() + "…"
 
 
 def wrap(text: str, cells: int, lines_max: int) -> list[str]:
@@ -299,7 +299,7 @@ def _list(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
 
 @click.command("next", cls=Command)
 @click.option("--all", "is_all", is_flag=True, help="What waits for everybody, agent by agent.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
@@ -322,7 +322,7 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             shown = item["agent"]
             click.secho(shown, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
-        click.echo(f"{item['action']:8}  {where} {one_line(item['title'])}  (since {when(item['since_ms'])})")
-        click.echo(f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{suspect_cell(item)}")
-        click.echo(f"          {one_line(item['command'])}")
+        print_line(f"{item['action']:8}  {where} {one_line(item['title'])}  (since {when(item['since_ms'])})")
+        print_line(f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{suspect_cell(item)}")
+        print_command(one_line(item["command"]), " " * 10)
         print_grounds(item.get("reasoning", ()), "reasoning", " " * 10)

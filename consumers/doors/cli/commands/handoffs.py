@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from consumers.doors.cli.app import App, kept, read_text
-from consumers.doors.cli.output import fields_of
+from consumers.doors.cli.output import fields_of, print_command
 from consumers.doors.cli.program import Command, Group, Lazy
 from consumers.doors.cli.reasoning_text import print_grounds
-from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REASONING, Argument, Verb, spelled
+from consumers.handoffs.acts import (
+    ACTS,
+    OF_WHAT_WAS_READ,
+    REASONING,
+    Argument,
+    Verb,
+    commands_on,
+    saying_way_on,
+    spelled,
+)
 from consumers.handoffs.content import (
     Change,
     changes_between,
@@ -28,9 +37,9 @@ from consumers.handoffs.content import (
 from consumers.handoffs.receiver import missing
 from consumers.sdk.text import clean
 from ledger.author import Draft
-from ledger.errors import Refused
+from ledger.errors import Refused, did_you_mean
 from ledger.events.fields import EventData
-from ledger.events.handoff import HandoffAmended, content_of
+from ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffContent, content_of
 from ledger.forms import REF_PATTERN
 
 LAZY: Final = {
@@ -65,7 +74,7 @@ def note_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @handoff.command()
 @click.option("--to", required=True, metavar="NAME", help="Who receives the work.")
-@click.option("--title", required=True)
+@click.option("--title", required=True, help="What it is, in one line.")
 @click.option("--id", "id_", help="Its id, and the name of its file (default: day and title).")
 @click.option("--reviewer", metavar="NAME", help="Who approves it (default: default_reviewer of config.toml).")
 @click.option("--task", "tasks", multiple=True, help="A step of the work; may be given more than once.")
@@ -73,7 +82,13 @@ def note_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--depends-on", multiple=True, metavar="ID", help="A handoff that must be done first; ids may be joined by commas."
 )
-@click.option("--unlock-at", type=click.Choice(["completed", "verified"]), default="completed", show_default=True)
+@click.option(
+    "--unlock-at",
+    type=click.Choice(["completed", "verified"]),
+    default="completed",
+    show_default=True,
+    help="How far those must be before it can be claimed.",
+)
 @click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
 @note_options
@@ -111,7 +126,14 @@ def present(given: dict[str, Any]) -> dict[str, Any]:
 def why(app: App, id_: str) -> None:
     """Say in one sentence why a handoff is not ready, or that it is."""
     found = app.query("handoffs.why", id=id_)
-    app.show("why", found, lambda: click.echo(clean(found["sentence"])))
+    found["next"] = commands_on(app.query_with, found)
+    del found["waits"]
+
+    def text() -> None:
+        click.echo(clean(found["sentence"]))
+        print_next(found["next"])
+
+    app.show("why", found, text, following=next(iter(found["next"]), None))
 
 
 @click.command(cls=Command)
@@ -256,23 +278,28 @@ def emit(
 ) -> None:
     """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
     drafts = [Draft(stream=f"handoff/{name}", data=one, expect=None if at else expect) for at, one in enumerate(data)]
-    accepted = app.author().emit(*drafts) if drafts else []
-    found = app.query("handoffs.facts", id=name)
+    with saying_way_on(app.query_with, name):
+        accepted = app.author().emit(*drafts) if drafts else []
+    found = app.query("handoffs.why", id=name)
     answer = {
         "id": name,
         "status": found["status"],
         "version": found["version"],
         "accepted": [fields_of(one) for one in accepted],
+        "next": commands_on(app.query_with, found),
     }
     entries = ", ".join(str(one.index) for one in accepted)
     at = f"entry {entries}" if entries else "nothing signed: ticked already"
+    if any(isinstance(one, HandoffContent | HandoffApproved) for one in data):
+        warnings = [*warnings, *_absent(app, found)]
+        is_own = found["status"] == "approved" and isinstance(data[0], HandoffContent)
+        at += f"; it needs no approval: {app.acting()} is human" * is_own
     if refs := [ref for one in data for ref in getattr(one, "reasoning_refs", ())]:
         from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - few acts name a reasoning
 
         answer["reasoning"] = Grounds(app.query_with, 0).of(refs)
     if tells_left:
-        why = app.query("handoffs.why", id=name)
-        answer |= {"left": why["left"], "why": why["sentence"]}
+        answer |= {"left": found["left"], "why": found["sentence"]}
     if changes:
         answer["changes"] = [one._asdict() for one in changes]
     if warnings:
@@ -287,5 +314,22 @@ def emit(
         print_grounds(answer.get("reasoning", ()), "reasoning")
         for warning in warnings:
             click.echo(clean(f"warning: {warning}"), err=True)
+        print_next(answer["next"])
 
-    app.show("handoff", answer, text)
+    app.show("handoff", answer, text, following=next(iter(answer["next"]), None))
+
+
+def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:
+    """Yield for what a handoff depends on and nobody made a warning, with what is written much alike."""
+    for on in [reason["on"] for reason in why["reasons"] if reason["code"] == "DEPENDENCY_MISSING"]:
+        try:
+            app.query("handoffs.facts", id=on)
+        except Refused as refusal:
+            alike = did_you_mean(refusal.details["near"])
+            yield f"{why['id']} can never be claimed before there is a handoff {on}{alike}"
+
+
+def print_next(commands: Sequence[str]) -> None:
+    """Print the commands with which something goes on."""
+    for command in commands:
+        print_command(command, "next: ")

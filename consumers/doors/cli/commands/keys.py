@@ -73,7 +73,7 @@ def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...
 
 @key.command()
 @click.argument("public_key")
-@click.option("--reason", default="no reason given", show_default=True)
+@click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def revoke(app: App, public_key: str, reason: str) -> None:
     """Revoke a key, by its public half in hex or an unambiguous beginning of it. Signed by its owner or an admin."""
     found = _key_of(app, public_key)
@@ -90,7 +90,7 @@ def revoke(app: App, public_key: str, reason: str) -> None:
 @click.option("--by", metavar="ADMIN", help="Who signs with --lost (default: root).")
 @click.option("--checkpoint", is_flag=True, help="Replace the key that signs checkpoints; signed by root.")
 @click.option("--unprotected", is_flag=True, help="With --lost: leave the new key unsealed.")
-@click.option("--reason", default="no reason given", show_default=True)
+@click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotected: bool, reason: str) -> None:
     """Replace the identity key of the acting agent (--as), and its key for the bus with it.
 
@@ -166,7 +166,7 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
 @key.command()
 @click.argument("key_or_agent", metavar="KEY|AGENT")
 @click.option("--since", required=True, metavar="INDEX|TIME", help="The first entry that may be the thief's.")
-@click.option("--reason", default="no reason given", show_default=True)
+@click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     """Say that somebody else may hold a key (of an agent: each identity key it had since) since an entry or a time.
 

@@ -117,11 +117,18 @@ class Check(NamedTuple):
 @click.option(
     "--llm", is_flag=True, help="Try the model of config.toml, too: in a trusted folder one question is sent."
 )
-def doctor(app: App, *, llm: bool) -> None:
+@click.option("--settings", "is_page", is_flag=True, help="Print all that config.toml may say instead, commented.")
+def doctor(app: App, *, llm: bool, is_page: bool) -> None:
     """Check the installation, and the ledger here if there is one; says what to do about what is wrong.
 
     Runs nothing that the ledger's folder names. With --server it asks the server, with this agent's keys.
     """
+    if is_page:
+        from consumers.doors.cli.settings_page import settings_page  # noqa: PLC0415 - loads what each setting is of
+
+        page = [*settings_page()]
+        app.show("settings", {"page": "\n".join(page)}, lambda: click.echo("\n".join(page)))
+        return
     home = app.home or find_home(present_folder())
     checks = [*_installation_checks(home), *(_ledger_checks(app, Home(home)) if home else [])]
     checks += [_model_check(app)] if llm else []

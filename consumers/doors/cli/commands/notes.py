@@ -15,7 +15,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_table, progress, when
 from consumers.doors.cli.program import Group
-from consumers.sdk.text import clean
+from consumers.sdk.text import clean, counted
 from consumers.sessions.copies import repair
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
 from consumers.sessions.places import Project, project_of, text_of
@@ -43,8 +43,8 @@ def sync(app: App) -> None:
         for label, places in (("", repaired.told), ("skipped: ", repaired.skipped), ("FAILED: ", repaired.failed)):
             print_lines(label, [f"{copy.location or copy.store}: {copy.reason}" for copy in places])
         click.echo(
-            f"{repaired.reports} reports: {repaired.written} places written, {repaired.unchanged} as they should be, "
-            f"{len(repaired.skipped)} skipped, {len(repaired.failed)} failed"
+            f"{counted(repaired.reports, 'report')}: {repaired.written} places written, {repaired.unchanged} as they "
+            f"should be, {len(repaired.skipped)} skipped, {len(repaired.failed)} failed"
         )
 
     app.show("reports_synced", repaired.answer(), text)

@@ -21,7 +21,7 @@ from consumers.reasoning.compressor.transfer import GraphCache, find_base
 from consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from consumers.reasoning.validator.evidence import cite
 from consumers.sdk.names import default_id
-from consumers.sdk.text import clean
+from consumers.sdk.text import clean, counted
 from ledger.author import Author, Draft
 from ledger.client import read_event
 from ledger.envelope import decode_entry
@@ -70,7 +70,9 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
 @reasoning.command()
 @click.argument("id_", metavar="ID")
 @click.option("--content", required=True, help="The step in words.")
-@click.option("--type", type=click.Choice(get_args(StepType)), default="inference", show_default=True)
+@click.option(
+    "--type", type=click.Choice(get_args(StepType)), default="inference", show_default=True, help="What it is."
+)
 @click.option("--reasoning-type", type=click.Choice(get_args(ReasoningType)[1:]), help="How an inference infers.")
 @click.option("--evidence", multiple=True, metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
               help="What it rests on, as src/auth.py:5-9; may be given more than once.")  # fmt: skip
@@ -79,7 +81,7 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
 @click.option("--alternative", "alternatives_considered", multiple=True, help="An alternative that was considered.")
 @click.option("--assuming", "assumptions", multiple=True, help="What the step takes for granted.")
 @click.option("--conclusion", help="The step's own conclusion.")
-@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="How sure.")
 @click.option("--number", type=click.IntRange(1), help="Its number (default: the next).")
 def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **given: Any) -> None:
     """Record one step."""
@@ -122,8 +124,8 @@ def assume(
 
 @reasoning.command()
 @click.argument("id_", metavar="ID")
-@click.option("--conclusion", required=True)
-@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--conclusion", required=True, help="What follows, in a sentence.")
+@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="How sure.")
 @click.option("--limitation", "limitations", multiple=True, help="Where it may be wrong; may be given more than once.")
 def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations: tuple[str, ...]) -> None:
     """Say what the reasoning comes to; the compressor then publishes briefs of it."""
@@ -224,7 +226,7 @@ def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> 
     answer = {"id": name, "ref": found["ref"], "steps": found["steps"], "accepted": fields_of(accepted)}
     answer |= {"warnings": list(warnings)}
     # The id alone: it is what every verb takes, and a hash would change with the next step.
-    said = f"{name}: {found['steps']} step{'s' * (found['steps'] != 1)}, {found['status']} (entry {accepted.index})"
+    said = f"{name}: {counted(found['steps'], 'step')}, {found['status']} (entry {accepted.index})"
 
     def text() -> None:
         click.echo(said)

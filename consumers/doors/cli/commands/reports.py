@@ -15,7 +15,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import imported_by, page_options, print_table, show_page
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.session_choice import chosen_session
-from consumers.sdk.text import clean, dead_end_text, one_line, shorten
+from consumers.sdk.text import clean, counted, dead_end_text, one_line, shorten
 from ledger.errors import Refused
 
 rows_max: Final = 500
@@ -126,7 +126,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
 @report.command()
 @click.argument("task", metavar="TEXT")
 @ai_id_option
-@click.option("--limit", type=click.IntRange(1, rows_max), default=5, show_default=True)
+@click.option("--limit", type=click.IntRange(1, rows_max), default=5, show_default=True, help="Rows of a page.")
 def similar(app: App, task: str, ai_id: str | None, limit: int) -> None:
     """Find sessions similar to a task in words, most similar first."""
     answer = app.query("reports.similar", task=task, ai_id=ai_id, limit=limit)
@@ -135,7 +135,7 @@ def similar(app: App, task: str, ai_id: str | None, limit: int) -> None:
 
 @report.command()
 @click.option("--since", metavar="TIME", help='Only reports since then: a date or time (UTC), or as "7 days ago".')
-@click.option("--limit", type=click.IntRange(1, rows_max), default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(1, rows_max), default=20, show_default=True, help="Rows of a page.")
 def overlap(app: App, since: str | None, limit: int) -> None:
     """Show where work may have been done twice: pairs of reports about nearly the same."""
     answer = app.query("reports.overlap", since_ms=since_ms(since), limit=limit)
@@ -315,8 +315,8 @@ def _print_calibration(answer: dict[str, Any]) -> None:
             click.echo()
         click.secho(clean(agent["ai_id"]), bold=True)
         click.echo(f"  {agent['meaning']}")
-        counted = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)
-        click.echo(f"  {agent['total']} reports: {counted}")
+        labels = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)
+        click.echo(f"  {counted(agent['total'], 'report')}: {labels}")
         rows = [
             (f"  {point['timestamp']}", point["session_id"], _signed(point["dk"]), _signed(point["du"]),
              _signed(point["bias"]), point["status"])

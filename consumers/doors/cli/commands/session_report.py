@@ -12,7 +12,7 @@ import click
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.keys import parse_ttl
 from consumers.doors.cli.program import Command
-from consumers.sdk.text import clean
+from consumers.sdk.text import clean, counted
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import ReportInputs
 from consumers.sessions.open_sessions import Swept, Unmade
@@ -111,5 +111,5 @@ def _print_swept(swept: Swept, *, dry_run: bool) -> None:
         click.echo(f"not made: {unmade.what} of {clean(unmade.session_id)}: {error}")
         if (command := command_for(unmade)) is not None:
             click.echo(f"  {command}")
-    counted = f"{len(swept.ended)} ended, {len(swept.reported)} reports, {len(swept.unmade)} not made"
-    click.echo(f"{counted}{' (dry run: nothing was done)' if dry_run else ''}")
+    outcome = f"{len(swept.ended)} ended, {counted(len(swept.reported), 'report')}, {len(swept.unmade)} not made"
+    click.echo(f"{outcome}{' (dry run: nothing was done)' if dry_run else ''}")

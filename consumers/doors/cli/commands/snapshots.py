@@ -190,7 +190,9 @@ def review() -> None:
 
 
 @review.command("list")
-@click.option("--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True)
+@click.option(
+    "--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True, help="Only those."
+)
 @click.option("--author", help="Only what this agent asked.")
 @page_options()
 def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: int | None) -> None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import signal
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.events import describe
+from consumers.doors.cli.commands.events import describe, print_event
 from consumers.doors.cli.output import configure_logging, print_table, stopped_by_signals
 from consumers.doors.cli.program import Command
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.command import run_command
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
-from consumers.sdk.text import json_text
+from consumers.sdk.text import counted, json_text
 from ledger import trust
+from ledger.errors import Exit, Unavailable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
 
 command_timeout_s = 600
+server_wait_s = 1.0
 
 
 @click.command(cls=Command)
@@ -48,7 +53,8 @@ def watch(
 
     CMD also gets BATON_EVENT_ID and BATON_EVENT_INDEX. It runs at least once for each event: after a crash it may run
     again with the same id. When it fails five times, the event is kept as a dead letter and the next one is handled;
-    --dead and --retry, with the same kinds and CMD, show such events and try them again.
+    --dead and --retry, with the same kinds and CMD, show such events and try them again; --once ends with 1 after one.
+    Standard error says where it begins, and when the server goes and is back.
     """
     check_kinds(kinds)
     configure_logging(verbose=False)
@@ -60,13 +66,20 @@ def watch(
     subscriptions = Subscriptions(app.settings().home / "subscribers" / f"{name}.db")
     reactor = Reactor(client, subscriptions, name)
     stop = stopped_by_signals()
+    busy = _ended_at_once_unless_busy(stop)
 
     @reactor.on(*kinds)
     def effect(event: Event, _: sqlite3.Connection) -> None:
-        if command is None:
-            app.line(describe(event))
-        else:
-            _react_by(command, event, stop)
+        busy.set()
+        try:
+            if command is not None:
+                _react_by(command, event, stop)
+            elif app.as_json or not sys.stdout.isatty():
+                app.line(describe(event))
+            else:
+                print_event(event)
+        finally:
+            busy.clear()
 
     try:
         if dead:
@@ -75,11 +88,51 @@ def watch(
             reactor.retry(retry)
             app.show("retried", {"index": retry}, lambda: click.echo(f"entry {retry} was handled"))
         else:
-            if from_start:
-                reactor.start_at(0)
-            reactor.run(stop, until=client.head().size if once else None)
+            what = f"{', '.join(kinds)} as {app.acting()}"
+            _watch(app, reactor, subscriptions, stop, what, name=name, from_start=from_start, once=once)
     finally:
         subscriptions.close()
+
+
+def _ended_at_once_unless_busy(stop: threading.Event) -> threading.Event:
+    """Let SIGINT end the wait for news; while what is returned is set, only ``stop`` is: a command would be left."""
+    busy = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        stop.set()
+        if not busy.is_set():
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    return busy
+
+
+def _watch(
+    app: App, reactor: Reactor, kept: Subscriptions, stop: threading.Event, what: str, *, name: str, **asked: bool
+) -> None:
+    """React, say where that begins and, where a server goes, that it is gone and back."""
+    size, is_known, buried = app.client().head().size, kept.position(name) is not None, {*kept.dead_letters(name)}
+    how = ", where it stopped last time" if is_known else ""
+    if asked["from_start"] and is_known:
+        how += f"; --from-start is for a new watcher: to begin again, remove {kept.path}"
+    place = reactor.start_at(0 if asked["from_start"] else size)
+    click.echo(f"watching {what} from entry {place} on{how}", err=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        while not stop.is_set():
+            try:
+                reactor.run(stop, until=size if asked["once"] else None)
+                break
+            except Unavailable as error:
+                if error.code != "BUS_UNAVAILABLE" or asked["once"]:
+                    raise
+                click.echo(f"the server is gone, waiting for it: {error.message}", err=True)
+            while not stop.wait(server_wait_s):
+                with contextlib.suppress(Unavailable):
+                    click.echo(f"the server is back, with {app.client().head().size} entries", err=True)
+                    break
+    if asked["once"] and (failed := {*kept.dead_letters(name)} - buried):
+        click.echo(f"{counted(len(failed), 'event')} given up: the same call with --dead shows why", err=True)
+        raise click.exceptions.Exit(Exit.UNEXPECTED)
 
 
 def _show_dead(app: App, letters: list[DeadLetter]) -> None:

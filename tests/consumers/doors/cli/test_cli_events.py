@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import signal
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +33,10 @@ def test_emitted_event_is_shown_by_index_id_prefix_and_digest(baton: Baton, fres
     digits = accepted["id"].removeprefix("blake3:")
     for ref in (accepted["id"], digits, digits[:12], f"blake3:{digits[:12]}"):
         assert baton.data("show", ref) == by_index
-    body_ref = baton.data("log", "--after", accepted["index"] - 1, "--limit", 1)["events"][0]["body_ref"]
-    assert baton.data("show", body_ref) == by_index
+    body = base64.standard_b64decode(baton.data("show", accepted["index"], "--dsse")["payload"])
+    assert baton.data("show", f"sha256:{sha256(body).hexdigest()}") == by_index
+    listed = baton.data("log", "--after", accepted["index"] - 1, "--limit", 1)["events"][0]
+    assert listed == {name: by_index[name] for name in listed}
     assert "shown" in baton("show", accepted["index"])
 
 
@@ -144,21 +148,26 @@ def test_one_event_of_a_batch_is_exported_with_its_path(alone: Baton, tmp_path: 
 def test_log_pages_on_with_the_command_it_prints(baton: Baton, fresh: Fresh) -> None:
     stream = start_session(baton, fresh("pages"))
     wanted = [emit_finding(baton, stream, f"number {number}")["index"] for number in range(5)]
-    arguments = ["log", "--stream", stream, "--kind", "finding.logged", "--author", "a", "--limit", "2"]
-    seen: list[int] = []
-    while arguments:
-        document = baton.document(*arguments)
-        assert document["data"]["total"] == 5
-        seen += [one["event_index"] for one in document["data"]["events"]]
-        arguments = document.get("next", "").split()[1:]
-    assert seen == wanted
+    for order, shown in (([], wanted[::-1]), (["--reverse"], wanted), (["--after", wanted[0]], wanted[1:])):
+        arguments = ["log", "--stream", stream, "--kind", "finding.logged", "--author", "a", "--limit", "2", *order]
+        seen: list[int] = []
+        while arguments:
+            document = baton.document(*arguments)
+            assert document["data"]["total"] == 5
+            seen += [one["index"] for one in document["data"]["events"]]
+            arguments = document.get("next", "").split()[1:]
+        assert seen == shown
+    baton.refuses("USAGE", "log", "--before", 3, "--reverse")
 
 
 def test_log_filters_and_says_when_nothing_fits(baton: Baton, fresh: Fresh) -> None:
     stream = start_session(baton, fresh("filter"))
     assert baton.data("log", "--stream", stream, "--author", "b")["events"] == []
     assert "(none)" in baton("log", "--stream", stream, "--author", "b")
-    assert "unknown.logged" in baton.refuses("UNKNOWN_KIND", "log", "--kind", "finding.loged")["message"]
+    assert (
+        "did you mean finding.logged or" in baton.refuses("UNKNOWN_KIND", "log", "--kind", "finding.loged")["message"]
+    )
+    assert "unknown.logged" in baton.refuses("UNKNOWN_KIND", "log", "--kind", "x")["message"]
 
 
 @pytest.mark.served

@@ -42,7 +42,7 @@ def test_list_names_dependencies_in_a_column(baton: Baton, fresh: Fresh, carl: s
     assert rows[0]["depends_on"] == [{"id": first, "status": "pending"}, {"id": "ghost", "status": None}]
     assert rows[1]["depends_on"] == []
     table = baton("handoff", "list", "--to", carl)
-    assert table.splitlines()[0].split() == ["id", "status", "title", "tasks", "depends", "on"]
+    assert table.splitlines()[0].split() == ["id", "status", "title", "why", "tasks", "depends", "on"]
     assert f"{first}, ghost (missing)" in table
     assert f"[pending → {carl}]" in table
     assert "0/2 tasks done" in table

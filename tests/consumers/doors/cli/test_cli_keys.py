@@ -141,13 +141,13 @@ def test_root_is_replaced_and_its_fingerprint_stays(mine: Baton) -> None:
 
 def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_suspect(mine: Baton) -> None:
     mine("session", "start", "--as", "a", "--task", "before", "s1")
-    stolen = mine.data("log", "--limit", "500")["events"][-1]["event_index"] + 1
+    stolen = mine.data("log", "--limit", "500")["events"][0]["index"] + 1
     mine("session", "start", "--as", "a", "--task", "after", "s2")
     said = mine.data("key", "compromised", "a", "--since", str(stolen), "--reason", "phished")
     assert (said["since"], said["introduced"]) == (stolen, [])
     assert "SUSPECT" not in mine("session", "show", "s1")
     assert mine("session", "show", "s2").startswith("SUSPECT: s2 may be")
-    marked = {one["event_index"]: one.get("suspect") for one in mine.data("log", "--limit", "500")["events"]}
+    marked = {one["index"]: one.get("suspect") for one in mine.data("log", "--limit", "500")["events"]}
     assert {index for index, mark in marked.items() if mark is not None} == {stolen}
     assert mine.data("show", str(stolen))["suspect"] == said["index"]
     assert f"SUSPECT: {said['index']}" in mine("log", "--limit", "500")
@@ -163,7 +163,7 @@ def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_sus
 
 def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Baton) -> None:
     mine("session", "start", "--as", "a", "--task", "hers or the thief's", "s1")
-    stolen = mine.data("log", "--limit", "500")["events"][-1]["event_index"]
+    stolen = mine.data("log", "--limit", "500")["events"][0]["index"]
     mine("key", "rotate", "--as", "a")
     mine("session", "start", "--as", "a", "--task", "under the new key", "s2")
     said = mine.data("key", "compromised", "a", "--since", str(stolen), "--as", "a")
@@ -196,7 +196,7 @@ def test_removed_agent_leaves_the_lists_and_its_work_goes_back_to_its_sender(min
     mine.refuses("KEY_REVOKED", "session", "start", "--as", "b", "--task", "t", "s1")
     assert f"was removed at entry {index}" in mine("handoff", "why", "h1")
     (item,) = mine.data("next", "--as", "a")["items"]
-    assert (item["action"], item["id"]) == ("reassign", "h1")
+    assert (item["action"], item["id"]) == ("amend", "h1")
 
 
 @pytest.mark.served

@@ -221,7 +221,7 @@ def test_event_that_fails_is_a_dead_letter_and_does_not_block_the_next(home: Pat
     bad = find(Place(home), "this will fail")
     find(Place(home), "good")
     said = inside.baton(*watched.arguments, "--once")
-    assert said.code == 0
+    assert said.code == 1
     assert watched.findings() == ["this will fail"] * 5 + ["good"]
     letters = [json.loads(line) for line in said.err.splitlines() if "dead letter" in line]
     assert [(one["index"], one["id"]) for one in letters] == [(bad["index"], bad["id"])]

@@ -204,7 +204,7 @@ def test_session_that_is_unknown_over_or_anothers_takes_nothing(baton: Baton, fr
         words = [name if word == "S" else word for word in verb]
         return str(baton.refuses(code, "session", *words, "--as", agent)["message"])
 
-    assert "baton session start" in refused(fresh("no-such-session"), "NOT_FOUND", "a")
+    assert "baton session list" in refused(fresh("no-such-session"), "NOT_FOUND", "a")
     name = start(baton, fresh("over"))
     assert f"`baton session start --resumes {name} --as b`" in refused(name, "NOT_AUTHORIZED", "b")
     baton("session", "end", name, *AS_A)

@@ -146,8 +146,8 @@ def test_show_draws_every_node_of_the_tree(shell: Baton, solved: Solved, task: s
 
 
 def test_tree_as_of_an_earlier_entry_is_smaller(shell: Baton, task: str) -> None:
-    added = shell.data("log", "--stream", f"tot/{task}", "--kind", "tot.nodes_added")["events"]
-    sizes = [len(shell.data("tot", "show", task, "--as-of", one["event_index"])["nodes"]) for one in added[:2]]
+    added = shell.data("log", "--stream", f"tot/{task}", "--kind", "tot.nodes_added", "--reverse")["events"]
+    sizes = [len(shell.data("tot", "show", task, "--as-of", one["index"])["nodes"]) for one in added[:2]]
     assert sizes == [1, 6]
     shell.refuses("NOT_FOUND", "tot", "show", task, "--as-of", 99999)
     shell.refuses("USAGE", "tot", "show", task, "--as-of", 1, "--follow")

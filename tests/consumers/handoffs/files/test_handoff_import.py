@@ -73,7 +73,7 @@ def add(folder: SyncedFolder, name: str = "iris") -> Counts:
     author = folder.hand(name).author
     found = read_records(folder.path, author.put_blob, reviewer="rita")
     assert found.unread == ()
-    records, unchanged = changed_records(found.records, folder.answer)
+    records, unchanged, _ = changed_records(found.records, folder.answer)
     return import_records(author, records, unchanged=unchanged)
 
 
