@@ -140,11 +140,12 @@ def resume_previous_session(
 ) -> dict[str, Any]:
     """Return what to read of the last session, the last ``count``, or one by its id (see ``resume.resume``).
 
-    Without ``ai_id`` of all agents; ``detail_level`` is summary, detailed or full.
+    Without ``ai_id`` of the acting agent, else of all; ``detail_level`` is summary, detailed or full.
     """
     with Ledger(**where) as ledger:
         client = ledger.client
-        return resume(client.view, client.get_blob, ai_id, resume_mode, session_id, count, detail_level)
+        agent = ledger.settings.agent
+        return resume(client.view, client.get_blob, ai_id, resume_mode, session_id, count, detail_level, agent=agent)
 
 
 def query_handoff_reports(

@@ -1,28 +1,29 @@
 """Packing one session into a number of tokens: what an agent reads to go on with it.
 
-The count is that of the session's JSON as commands print it. Words are never cut: a text is whole, or ends between
-words in ``…`` and is named under ``left_out.shortened``. How tokens are spent:
+What counts is what is printed, as text and as JSON, each by itself and by the strictest tokenizer
+(``projections.briefs.tokens``). A text is whole, or shortened (``…``) and named under ``left_out.shortened``. How
+tokens are spent:
 
 1. the first of everything, shortened to a share, so that no question is left without an answer;
-2. at level full the Markdown report, if it fits whole;
-3. in the order of ``ORDER``, so many of each (5 findings, 5 unknowns, 3 next steps, …);
-4. in the same order whatever else fits, then what was shortened, made longer.
+2. the first words of every finding, then of every unknown: none is lost to a long one before it;
+3. at level full the Markdown report, if it fits whole;
+4. in the order of ``ORDER``, so many of each (5 findings, 5 unknowns, 3 next steps, …);
+5. in the same order whatever else fits, then what was shortened, made longer.
 
-A context that was derived comes last of all: what it tells stands mostly among the findings and unknowns.
+``Source.last`` is spent on after all, and only if every finding and unknown is whole: what repeats them, and vectors.
 ``left_out`` counts, by short names, what the level would show and the answer does not, and says how to get it; what
 only a higher level shows is not counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
+from consumers.sdk.text import json_text
 from consumers.sdk.tokens import cut_to_tokens
-from projections.briefs.tokens import count_tokens
+from projections.briefs.tokens import count_tokens, most_tokens
 from projections.reports.compressed import ELLIPSIS
 
 LEVELS: Final = {"summary": 400, "detailed": 800, "full": 1250}
@@ -65,6 +66,8 @@ _gap_tokens: Final = 24
 """What a gap's text may cost at first: it repeats a finding that stands among the findings."""
 _id_tokens_max: Final = 48
 _name_tokens_max: Final = 16
+_BELIEFS: Final = ("key_findings", "remaining_unknowns")
+_first_words_tokens: Final = 16
 _misses_max: Final = 6
 """So many offers that did not fit, one after the other, end the spending on a field."""
 
@@ -87,25 +90,27 @@ class Source(NamedTuple):
 
 def printed(value: Any) -> str:
     """Return a value as commands print it under ``--json``."""
-    return msgspec.json.encode(value, order="deterministic").decode()
+    return json_text(value, order="deterministic")
 
 
-def pack(source: Source, level: str, limit: int) -> dict[str, Any]:
-    """Return the session at a level of detail, its printed JSON within ``limit`` tokens."""
-    packer = _Packer(source, level, limit)
+def pack(source: Source, level: str, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Return the session at a level of detail, as full as ``fits`` lets it be."""
+    packer = _Packer(source, level, fits)
     first = [name for name in packer.names if name not in source.last]
     for name in first:
         packer.begin(name)
+    for name in _BELIEFS:
+        packer.spend(name, len(source.fields[name]), _first_words_tokens)
     if level == "full":
         packer.offer_markdown()
     for name in first:
         packer.spend(name, _FIRST_COUNTS.get(name, _first_count_otherwise))
     for name in first:
         packer.spend(name, len(source.fields[name]))
-    for name in sorted(source.last):
-        packer.spend(name, len(source.fields[name]))
-    for name in packer.names:
-        packer.lengthen(name)
+    for tokens in (8, 4, 2):
+        for name in first:
+            packer.lengthen(name, tokens * _item_tokens[level])
+    packer.spend_last()
     if level == "full" and not packer.markdown:
         packer.offer_sections()
     return packer.session()
@@ -114,45 +119,51 @@ def pack(source: Source, level: str, limit: int) -> dict[str, Any]:
 class _Packer:
     """What has been taken of a source so far; every offer is kept only if the whole still fits."""
 
-    def __init__(self, source: Source, level: str, limit: int) -> None:
+    def __init__(self, source: Source, level: str, fits: Callable[[dict[str, Any]], bool]) -> None:
         self.source = source
         self.level = level
-        self.limit = limit
         self.names = ORDER[: _FIELDS_OF_LEVEL[level]]
         self.taken: dict[str, dict[int, Any]] = {name: {} for name in self.names}
         self.markdown = ""
         self.omitted: list[str] = []
+        self._fits_whole = fits
 
     def begin(self, name: str) -> None:
         """Take the first of a field, shortened to its share."""
         for value in self.source.fields[name][:1]:
             self._offer(name, 0, cut(value, _share_tokens.get(name, _other_share_tokens)))
 
-    def spend(self, name: str, count: int) -> None:
-        """Take up to ``count`` of a field: each whole, or shortened to what one may cost at this level."""
+    def spend(self, name: str, count: int, tokens: int | None = None) -> None:
+        """Take up to ``count`` of a field: each whole, or shortened to ``tokens`` (by default what one may cost)."""
         misses = 0
         for place, value in enumerate(self.source.fields[name][:count]):
-            if self.taken[name].get(place) == value:
+            held = self.taken[name].get(place)
+            if held == value or (tokens is not None and held is not None):
                 continue
-            tokens = _gap_tokens if name == "knowledge_gaps_filled" else _item_tokens[self.level]
-            misses = 0 if self._offer(name, place, cut(value, tokens)) else misses + 1
+            offered = cut(value, _gap_tokens if name == "knowledge_gaps_filled" else tokens or _item_tokens[self.level])
+            misses = 0 if self._offer(name, place, offered) else misses + 1
             if misses == _misses_max:
                 return
 
-    def lengthen(self, name: str) -> None:
+    def lengthen(self, name: str, tokens: int) -> None:
         """Replace what stands shortened by more of it, as far as there is room."""
         for place, held in list(self.taken[name].items()):
             value = self.source.fields[name][place]
-            if held == value or self._offer(name, place, value):
-                continue
-            for tokens in (8, 4, 2):
-                if self._offer(name, place, cut(value, tokens * _item_tokens[self.level])):
-                    break
+            if held != value and not self._offer(name, place, value):
+                self._offer(name, place, cut(value, tokens))
+
+    def spend_last(self) -> None:
+        """Take what comes last, if no finding or unknown was left out or shortened."""
+        if any(len(self.taken[name]) < len(self.source.fields[name]) or self._is_shortened(name) for name in _BELIEFS):
+            return
+        for name in sorted(self.source.last):
+            self.begin(name)
+            self.spend(name, len(self.source.fields[name]))
 
     def offer_markdown(self) -> None:
         """Take the Markdown report if it fits whole."""
         self.markdown = self.source.markdown
-        if not self._fits():
+        if not self._fits_whole(self.session()):
             self.markdown = ""
 
     def offer_sections(self) -> None:
@@ -160,10 +171,10 @@ class _Packer:
         kept: list[int] = []
         for place in range(len(self.source.sections)):
             self._show_sections([*kept, place])
-            if self._fits():
+            if self._fits_whole(self.session()):
                 kept.append(place)
         self._show_sections(kept)
-        if not kept or not self._fits():
+        if not kept or not self._fits_whole(self.session()):
             self.markdown, self.omitted = "", []
 
     def session(self) -> dict[str, Any]:
@@ -199,7 +210,7 @@ class _Packer:
         return left_out
 
     def _is_shortened(self, name: str) -> bool:
-        if name in self.source.shortened:
+        if name in self.source.shortened and self.taken[name]:
             return True
         return any(held != self.source.fields[name][place] for place, held in self.taken[name].items())
 
@@ -214,13 +225,10 @@ class _Packer:
         if value == ELLIPSIS and (place or place in held):
             return False  # of a word too long nothing is left: only the first of a field is shown to be there
         self.taken[name] = held | {place: value}
-        if self._fits():
+        if self._fits_whole(self.session()):
             return True
         self.taken[name] = held
         return False
-
-    def _fits(self) -> bool:
-        return count_tokens(printed(self.session())) <= self.limit
 
 
 def cut(value: Any, limit: int) -> Any:
@@ -238,7 +246,7 @@ def dead_ends_within(dead_ends: Iterator[dict[str, str]], limit: int) -> tuple[l
     left = 0
     for dead_end in dead_ends:
         for offered in (dead_end, cut(dead_end, _other_share_tokens)):
-            if count_tokens(printed([*kept, offered])) <= limit:
+            if most_tokens(printed([*kept, offered])) <= limit:
                 kept.append(offered)
                 break
         else:

@@ -3,22 +3,27 @@
 The pattern works before the limit, on every report, in linear time (RE2) and ignoring case; ``total_found`` counts all
 that match, and ``next`` is the ``cursor`` of the page after this one.
 
-A point in time is ISO 8601 / RFC 3339 (without an offset UTC, a date alone its midnight), or counted back from the
-caller's now ("7 days ago", in English or Chinese): the whole text must be a relative time, and one that lies ahead is
-refused like any other nonsense, because its answer would always be empty.
+A point in time is ISO 8601 / RFC 3339 (without an offset UTC, a date alone its midnight), the local midnight of
+"today", "yesterday" or "last monday", or counted back from the caller's now ("7 days ago", in English or Chinese): the
+whole text must be a relative time, and one that lies ahead is refused like any other nonsense, because its answer would
+always be empty.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
 
 from ledger.client import Ask
 from ledger.codec import converted
 from ledger.errors import Refused
+from projections.reports.corrections import standing
+from projections.reports.report import read_report
 
 since_max_chars: Final = 64
 _LANGUAGES: Final = ["en", "zh"]
+_DAYS_AGO: Final = {"today": 0, "今天": 0, "yesterday": 1, "昨天": 1}
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 def query_reports(  # noqa: PLR0917 - in the order that the API gives them
@@ -61,7 +66,7 @@ def _row(report: dict[str, Any]) -> dict[str, Any]:
     growth = report["overall_confidence_delta"]
     return {name: report[name] for name in ("session_id", "ai_id", "author", "timestamp")} | {
         "task": report["task_summary"],
-        "key_findings": report["key_findings"],
+        "key_findings": standing(read_report(report)).key_findings,
         "epistemic_growth": 0.0 if growth is None else growth,
         "is_assessed": growth is not None,
         "imported": report["imported"],
@@ -75,9 +80,12 @@ def parse_since(text: str, now: datetime) -> int:
         Refused: ``INVALID_FIELD`` when it is neither a date nor a time counted back from ``now``.
     """
     given = converted(text, str, "since").strip()
-    if 0 < len(given) <= since_max_chars and (moment := _iso(given) or _relative(given, now)) is not None:
+    if (
+        0 < len(given) <= since_max_chars
+        and (moment := _iso(given) or _day(given.lower(), now) or _relative(given, now)) is not None
+    ):
         return int(moment.timestamp() * 1000)
-    advice = 'write 2025-11-01, 2025-11-01T08:00:00Z or "7 days ago"'
+    advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday" or "7 days ago"'
     message = f"since is no date and no time ago: {text[:since_max_chars]!r}; {advice}"
     raise Refused("INVALID_FIELD", message, field="since")
 
@@ -88,6 +96,20 @@ def _iso(given: str) -> datetime | None:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None  # an offset can carry the first day of the calendar out of it
+
+
+def _day(given: str, now: datetime) -> datetime | None:
+    """Return the local midnight with which a day of the last week began; None for what names none."""
+    today = now.astimezone().date()
+    name = given.removeprefix("last ").strip()
+    if given in _DAYS_AGO:
+        ago = _DAYS_AGO[given]
+    elif name in _WEEKDAYS:
+        ago = (today.weekday() - _WEEKDAYS.index(name)) % 7 or (7 if name != given else 0)
+    else:
+        return None
+    # Made local only here: between then and now the clocks may have been changed.
+    return datetime.combine(today - timedelta(days=ago), time()).astimezone()
 
 
 def _relative(given: str, now: datetime) -> datetime | None:

@@ -22,7 +22,6 @@ from typing import Any, Final
 import msgspec
 from blake3 import blake3
 
-from consumers.sdk.tokens import cut_to_chars
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import ReportInputs, generate, warnings_of
 from ledger.author import Author, Draft
@@ -35,7 +34,7 @@ from ledger.events.session import AssessmentRecorded, Phase, ReportGenerated, Se
 from ledger.limits import data_size_max_bytes
 from projections.briefs.tokens import count_tokens, greatest, tokenizer
 from projections.reports.calibration import ends_of
-from projections.reports.compressed import compressed_of
+from projections.reports.compressed import compressed_of, shorten
 from projections.reports.markdown import markdown_of
 from projections.reports.report import report_of
 from projections.snapshots.vectors import VECTOR_NAMES, read_vectors
@@ -148,9 +147,9 @@ def _shortened(data: dict[str, Any], chars_max: int) -> tuple[dict[str, Any], di
     long_texts: dict[str, str] = {}
 
     def keep(text: str, path: str, field_max: int) -> str:
-        kept = cut_to_chars(text, chars_max)
+        kept = shorten(text, chars_max)
         if len(kept) > field_max:
-            kept = cut_to_chars(text, field_max)
+            kept = shorten(text, field_max)
         if kept != text.strip():
             long_texts[path] = text
         return kept

@@ -1,9 +1,10 @@
 """Resuming: what the next agent reads of the sessions before it, within a stated number of tokens.
 
-The whole answer, dead ends included, has at most as many tokens as its sessions may have (400, 800 or 1,250 each),
-counted exactly as commands print it. A session without a report resumes from its events, marked ``no_report``: a
-crashed agent leaves no report, and that is when resuming matters most. Dead ends come beside the sessions: what failed
-is not to be tried again. What another tool recorded is marked ``imported``: nobody of this ledger stands for it.
+The whole answer, dead ends included, has at most as many tokens as its sessions may have (400, 800 or 1,250 each), as
+the text and as the JSON that commands print, by whichever tokenizer counts more. A session without a report resumes
+from its events, marked ``no_report``: a crashed agent leaves no report, and that is when resuming matters most. Dead
+ends come beside the sessions: what failed is not to be tried again. What another tool recorded is marked ``imported``:
+nobody of this ledger stands for it.
 
 Long texts that the report holds shortened are read from their blobs where a resume may show more of them.
 """
@@ -17,10 +18,11 @@ import msgspec
 
 from consumers.sessions.generator import last_ms_of, own_steps, unreported
 from consumers.sessions.packer import LEVELS, Source, dead_ends_within, pack, printed
+from consumers.sessions.resumed_text import resumed_text
 from ledger.client import Ask
 from ledger.codec import converted
 from ledger.errors import Refused
-from projections.briefs.tokens import count_tokens, tokenizer
+from projections.briefs.tokens import count_tokens, most_tokens, strictest
 from projections.records.marks import Imported
 from projections.reports.compressed import short_ref
 from projections.reports.corrections import DERIVED, standing
@@ -51,11 +53,14 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     session_id: str | None = None,
     count: int = 1,
     detail_level: str = "summary",
+    *,
+    agent: str | None = None,
 ) -> dict[str, Any]:
-    """Return ``{"sessions", "total_sessions", "token_estimate", "tokens_exact", "detail_level", "dead_ends"}``.
+    """Return ``{"sessions", "total_sessions", "token_estimate", "tokens_exact", "tokenizer", "detail_level", …}``.
 
-    ``token_estimate`` counts this answer; ``tokens_exact`` is false where no tokenizer is installed. ``count`` above
-    five is five. Without any session there is a ``message``.
+    ``token_estimate`` counts this answer as it is printed, by ``tokenizer``; ``tokens_exact`` is false where none is
+    installed and a bound counts. Without ``ai_id`` the sessions of ``agent``, who asks, come before those of others.
+    ``count`` above five is five. Without any session there is a ``message``.
 
     Raises:
         Refused: ``INVALID_FIELD`` for a mode, level or count that is none; for a session by id ``NOT_FOUND`` or
@@ -63,12 +68,14 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     """
     if detail_level not in LEVELS:
         raise _no_choice("detail_level", tuple(LEVELS))
-    rows = _selected(ask, ai_id, resume_mode, session_id, count)
+    rows = _selected(ask, ai_id, resume_mode, session_id, count, agent)
+    tokens = strictest()
     answer: dict[str, Any] = {
         "sessions": [],
         "total_sessions": len(rows),
         "token_estimate": 0,
-        "tokens_exact": tokenizer().exact,
+        "tokens_exact": tokens.exact,
+        "tokenizer": tokens.name,
         "detail_level": detail_level,
         "dead_ends": [],
     }
@@ -87,10 +94,23 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     ]
     for number, source in enumerate(sources):
         # What a session does not need, the older ones after it may use, each up to its own limit.
-        rest = budget - count_tokens(printed(answer | {"token_estimate": budget})) - len(sources)
-        share = rest // (len(sources) - number)
-        answer["sessions"].append(pack(source, detail_level, min(share, LEVELS[detail_level])))
+        used = _cost(answer | {"token_estimate": budget})
+        at_most = used + min((budget - used) // (len(sources) - number), LEVELS[detail_level])
+        before = answer["sessions"]
+
+        def fits(session: dict[str, Any]) -> bool:
+            whole = answer | {"sessions": [*before, session], "token_estimate": budget}  # noqa: B023 - called at once
+            is_alone = len(sources) == 1 or most_tokens(printed(session)) <= LEVELS[detail_level]
+            return is_alone and _cost(whole) <= at_most  # noqa: B023
+
+        answer["sessions"] = [*before, pack(source, detail_level, fits)]
     return _counted(answer)
+
+
+def _cost(answer: Mapping[str, Any]) -> int:
+    """Return the tokens of an answer as it is printed, as text or as JSON: those of which there are more."""
+    document = {"schema_version": 1, "kind": "resumed", "data": answer}
+    return max(most_tokens(printed(document)), most_tokens(resumed_text(dict(answer))))
 
 
 def whose(ask: Ask, answer: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
@@ -109,23 +129,30 @@ def whose(ask: Ask, answer: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     return found | {"": found[named[0]] if named else ("somebody", 0)}
 
 
-def _selected(ask: Ask, ai_id: str | None, mode: str, session_id: str | None, count: int) -> list[dict[str, Any]]:
+def _selected(  # noqa: PLR0917 - as of ``resume``
+    ask: Ask, ai_id: str | None, mode: str, session_id: str | None, count: int, agent: str | None
+) -> list[dict[str, Any]]:
     if mode not in MODES:
         raise _no_choice("resume_mode", MODES)
     if mode == "session_id" and not session_id:
         raise Refused("INVALID_FIELD", "resume_mode session_id asks for a session: give session_id", field="session_id")
     if session_id:
-        rows: list[dict[str, Any]] = ask("reports.sessions", {"id": session_id, "limit": 1})["sessions"]
-        return rows
+        return list(ask("reports.sessions", {"id": session_id, "limit": 1})["sessions"])
     number = converted(count, AtLeastOne, "count")
     limit = 1 if mode == "last" else min(number, sessions_max)
     # An agent is known by the label it gives itself; where nobody gave this one, by its registered name. What it
-    # imported is not its own work.
-    whose: list[dict[str, Any]] = [{"ai_id": ai_id}, {"author": ai_id, "imported": False}] if ai_id else [{}]
-    # A session in which nothing was recorded yet is most often the one that asks: others come first.
-    questions = [{"limit": limit} | who | {"recorded": recorded} for who in whose for recorded in (True, False)]
-    pages = (ask("reports.sessions", question)["sessions"] for question in questions)
-    return list(next(filter(None, pages), []))
+    # imported is not its own work. Without a label the agent's own sessions come first, then anybody's.
+    own: list[dict[str, Any]] = [{"author": agent, "imported": False}] if agent else []
+    whose: list[dict[str, Any]] = [{"ai_id": ai_id}, {"author": ai_id, "imported": False}] if ai_id else [*own, {}]
+    # A session that learned nothing yet is most often the one that asks, or was opened by mistake.
+    questions = [who | {"limit": limit, "has": has} for has in ("beliefs", "records", None) for who in whose]
+    rows: dict[str, dict[str, Any]] = {}
+    for question in questions:
+        if len(rows) == limit or (rows and (ai_id or question["has"] is None)):
+            break
+        for row in ask("reports.sessions", question)["sessions"]:
+            rows.setdefault(row["session_id"], row)
+    return list(rows.values())[:limit]
 
 
 def _task_of(session: dict[str, Any], row: dict[str, Any]) -> str:
@@ -171,7 +198,7 @@ def _short_id(ask: Ask, session_id: str) -> str:
 def _counted(answer: dict[str, Any]) -> dict[str, Any]:
     """Return the answer with the number of its own tokens in it."""
     for _ in range(3):
-        answer["token_estimate"] = count_tokens(printed(answer))
+        answer["token_estimate"] = _cost(answer)
     return answer
 
 
@@ -190,14 +217,17 @@ def source_of(
     else:
         report = standing(read_report(restored(fields, get_blob)))
     is_full = level == "full"
+    steps, are_own = own_steps(report.recommended_next_steps, report.remaining_unknowns)
+    last = {"epistemic_deltas", "knowledge_gaps_filled", *(() if are_own else ["next_steps"])}
+    last |= {"next_session_context"} if report.next_session_context.startswith(DERIVED) else set()
     return Source(
         head=_head(report, level) | ({"no_report": True} if fields is None else {}),
-        fields=_fields(report) | {"assessments": _assessments(session)},
+        fields=_fields(report) | {"next_steps": steps, "assessments": _assessments(session)},
         short_id=short_id,
         markdown=markdown_of(report) if is_full else "",
         sections=[("Head", head(report)), *((part.title, str(part)) for part in sections(report))] if is_full else [],
         shortened=frozenset(_RESUMED_AS.get(field := long.path.split("/")[1], field) for long in report.long_texts),
-        last=frozenset({"next_session_context"} if report.next_session_context.startswith(DERIVED) else ()),
+        last=frozenset(last),
     )
 
 
@@ -248,7 +278,6 @@ def _fields(report: Report) -> dict[str, Any]:
         "task": _texts(report.task_summary),
         "key_findings": report.key_findings,
         "remaining_unknowns": report.remaining_unknowns,
-        "next_steps": own_steps(report.recommended_next_steps, report.remaining_unknowns)[0],
         "next_session_context": _texts(report.next_session_context),
         "epistemic_deltas": sorted(report.epistemic_deltas.items(), key=_delta_weight),
         "knowledge_gaps_filled": [{name: part for name, part in gap.items() if part is not None} for gap in gaps],

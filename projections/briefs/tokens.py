@@ -1,11 +1,13 @@
 """How many tokens a text costs the model that reads it.
 
 ``o200k`` where the optional package is installed (loaded at the first count: it is slow to import), else UTF-8 bytes
-divided by four, rounded up, and marked as an estimate: every answer that carries a count says which it was.
+divided by four, rounded up, and marked as an estimate: every answer that carries a count says which it was. What must
+never cost more than is said, whoever reads it, is counted by the strictest of them (``most_tokens``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -13,6 +15,12 @@ from typing import Final, NamedTuple
 
 ESTIMATE_NAME: Final = "utf8-bytes/4"
 _estimate_bytes_per_token: Final = 4
+
+
+_MERGED: Final = re.compile(
+    " ?[a-z](?:(?!(?<=b)q|(?<=f)[jz]|(?<=g)[jkq]|(?<=h)j|(?<=j)[gvwxyz]|(?<=k)[qxz]|(?<=[lnou])q|(?<=m)z"
+    "|(?<=q)[fgjkovyz]|(?<=r)j|(?<=t)[jq]|(?<=v)[qz]|(?<=w)[qvz]|(?<=x)[ghjkquvw]|(?<=y)[fjqv]|(?<=z)[gjqrv])[a-z])*"
+)
 
 
 class Tokenizer(NamedTuple):
@@ -36,6 +44,33 @@ def tokenizer() -> Tokenizer:
     except ImportError:
         return Tokenizer(ESTIMATE_NAME, exact=False, count=estimate_tokens)
     return Tokenizer("o200k_base", exact=True, count=encodings.o200k_base().count)
+
+
+def most_tokens(text: str) -> int:
+    """Return the greater of what ``cl100k`` and ``o200k`` count, or without them a bound below neither."""
+    return strictest().count(_encodable(text))
+
+
+@cache
+def strictest() -> Tokenizer:
+    """Return what counts for readers of whom nobody knows which tokenizer they have."""
+    try:
+        encodings = import_module("rs_bpe.bpe").openai
+    except ImportError:
+        return Tokenizer("bound", exact=False, count=bound_tokens)
+    counts = encodings.cl100k_base().count, encodings.o200k_base().count
+    return Tokenizer("cl100k_base, o200k_base", exact=True, count=lambda text: max(one(text) for one in counts))
+
+
+def bound_tokens(text: str) -> int:
+    """Return a number of tokens that neither ``cl100k`` nor ``o200k`` exceeds.
+
+    A token has at least one byte. In both, a space before a letter and two small letters are one token, but for the
+    pairs that ``_MERGED`` leaves out; and no two tokens side by side stay apart that are one together. So of small
+    letters no single one stands beside another: at least every other token has two.
+    """
+    merged = _MERGED.findall(text)
+    return len(_MERGED.sub("", text).encode()) + sum(-(-2 * len(letters) // 3) for letters in merged)
 
 
 def estimate_tokens(text: str) -> int:

@@ -1,8 +1,8 @@
 """The report as small JSON: for git notes and quick resumption.
 
 Pure. Keys and limits are those that readers of such notes know, with three differences that keep a reader from being
-misled: nothing is cut in the middle of a word (a cut text ends in ``…``), ``more`` says what is left out or shortened,
-and ``ref`` leads to the whole report.
+misled: only what is too long for a word is cut inside (every cut is a ``…``), ``more`` says what is left out or
+shortened, and ``ref`` leads to the whole report.
 
 A wide sign (Chinese, Japanese, Korean) counts as two towards a limit: it says about as much and costs as many tokens
 as two letters. Chinese and Japanese have no spaces: a text is cut after a sign of punctuation if that keeps half of it,
@@ -11,6 +11,7 @@ else between any two ideographs or hiragana, because where a word ends only a di
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any, Final
@@ -34,6 +35,8 @@ delta_min: Final = 0.10
 ref_digits: Final = 12
 
 ELLIPSIS: Final = "…"
+_SPACE: Final = re.compile(r"\s+")
+_JOINER: Final = "\u200d"
 
 
 def compressed_of(report: Report) -> str:
@@ -67,26 +70,52 @@ def compressed_fields(report: Report) -> dict[str, Any]:
 def shorten(text: str, chars_max: int) -> str:
     """Return a text of at most ``chars_max`` characters, cut between words and marked with an ellipsis.
 
-    A wide sign counts as two. A single word that does not fit is left out whole: half of a path leads nowhere.
+    A wide sign counts as two. A word that would leave most of the room empty (a URL, a path, JSON, a sentence of Thai)
+    is cut inside, and what follows it has half of the room: it is what the word is about.
     """
     trimmed = text.strip()
-    if _width(trimmed) <= chars_max:
+    if len(trimmed) <= chars_max and _width(trimmed) <= chars_max:
         return trimmed
     room = chars_max - len(ELLIPSIS)
-    if trimmed.isascii():  # most texts: looked at from the cut backwards
-        end = next((place for place in range(room, 0, -1) if trimmed[place].isspace()), 0)
-        return trimmed[:end].rstrip() + ELLIPSIS
+    kept = trimmed[: _word_end(trimmed, room)].rstrip()
+    used = _width(kept)
+    if 2 * used >= room:
+        return kept + ELLIPSIS
+    following = _SPACE.search(trimmed, len(kept) + 1)
+    rest = trimmed[following.end() :] if following else ""
+    half = _sign_end(trimmed, (room + used) // 2)
+    tail = shorten(rest, chars_max - _width(trimmed[:half]) - 2) if rest and half > len(kept) + 1 else ""
+    if tail in {"", ELLIPSIS}:
+        return trimmed[: _sign_end(trimmed, room)].rstrip() + ELLIPSIS
+    return f"{trimmed[:half]}{ELLIPSIS} {tail}"
+
+
+def _word_end(text: str, room: int) -> int:
+    """Return where the last word ends that has room."""
+    if text.isascii():  # most texts: looked at from the cut backwards
+        return next((place for place in range(room, 0, -1) if text[place].isspace()), 0)
     between_words = between_signs = used = 0
-    for place, sign in enumerate(trimmed):
-        if sign.isspace() or (place and trimmed[place - 1] in CJK_MARKS):
+    for place, sign in enumerate(text):
+        if sign.isspace() or (place and text[place - 1] in CJK_MARKS):
             between_words = place
-        elif place and is_between_signs(trimmed[place - 1], sign):
+        elif place and is_between_signs(text[place - 1], sign):
             between_signs = place
         used += _sign_width(sign)
         if used > room:
             break
-    end = between_words if 2 * between_words >= between_signs else between_signs
-    return trimmed[:end].rstrip() + ELLIPSIS
+    return between_words if 2 * between_words >= between_signs else between_signs
+
+
+def _sign_end(text: str, room: int) -> int:
+    """Return where the last sign ends that has room, with the marks that belong to it."""
+    end = used = 0
+    for place, sign in enumerate(text):
+        if used > room:
+            break
+        if not unicodedata.category(sign).startswith("M") and sign != _JOINER != text[place - 1]:
+            end = place
+        used += _sign_width(sign)
+    return end
 
 
 def short_ref(report_id: str) -> str:

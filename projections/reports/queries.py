@@ -10,7 +10,7 @@ look-around) is refused, never tried with another engine; so is one that compile
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -88,14 +88,14 @@ class ReportList(Arguments, frozen=True):
 class SessionsWithReport(Arguments, frozen=True):
     """Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it.
 
-    ``recorded`` leaves out sessions in which nothing was recorded yet, as the one that asks has just begun;
-    ``imported`` is as in ``ReportList``.
+    ``has`` leaves out sessions without a report in which nothing was recorded (``records``) or nothing was found,
+    asked or ruled out (``beliefs``); ``imported`` is as in ``ReportList``.
     """
 
     id: str | None = None
     ai_id: str | None = None
     author: str | None = None
-    recorded: bool = False
+    has: Literal["beliefs", "records"] | None = None
     imported: bool | None = None
     cursor: int | None = None
     limit: Limit = 10
@@ -149,9 +149,10 @@ def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
     where.equal("s.id", None if asked.id is None else find_session(moment, asked.id)["id"])
     where.equal(_AI_ID, asked.ai_id)
     where.equal("s.author", asked.author)
-    if asked.recorded:
+    if asked.has is not None:
+        also = " + s.assessments + s.tools" if asked.has == "records" else ""
         reported = "EXISTS (SELECT 1 FROM handoff_reports x WHERE x.session_id = s.id)"
-        where.add(f"(s.assessments + s.findings + s.unknowns + s.dead_ends + s.tools > 0 OR {reported})")
+        where.add(f"(s.findings + s.unknowns + s.dead_ends{also} > 0 OR {reported})")
     _by_origin(where, "s", asked.imported)
     page, total, following = page_of(moment, SESSIONS, where, asked.cursor, asked.limit)
     read = [decoded(row) for row in page if row["report"] is not None]

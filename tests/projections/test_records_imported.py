@@ -209,7 +209,7 @@ def test_lists_go_by_the_time_that_things_happened_page_by_page(ledger, filled):
     # A claim of the future is none: e counts as what came last.
     expected = ["e", "native", "d", "c", "b", "a", "foreign"]
     for query, key in (("reports.list", "reports"), ("reports.sessions", "sessions")):
-        for asked in ({}, {"task_pattern": "."} if query == "reports.list" else {"recorded": True}):
+        for asked in ({}, {"task_pattern": "."} if query == "reports.list" else {"has": "records"}):
             names, cursor = [], None
             while len(names) < 10:
                 page = filled(query, asked | {"limit": 2, "cursor": cursor})

@@ -111,7 +111,7 @@ def prime(
 
     now = datetime.now(UTC)
     waiting = _waiting(ask, agent)
-    resumed = resume(ask, get_blob, detail_level="summary")
+    resumed = resume(ask, get_blob, detail_level="summary", agent=agent)
     dead_ends = _dead_ends(ask, task, waiting, now)
     if any(one["reasoning_refs"] for one in waiting["items"]):
         from consumers.reasoning.grounds import Grounds, next_tokens_max  # noqa: PLC0415 - most of what waits has none

@@ -100,6 +100,7 @@ class Resumed(Quoting):
     total_sessions: int
     token_estimate: int
     tokens_exact: bool
+    tokenizer: str
     detail_level: str
     dead_ends: Annotated[list[Words], Field(description="Approaches that failed: do not try them again.")]
     dead_ends_left_out: int | None = None
@@ -151,7 +152,9 @@ class ReportTools:
 
     def resume_previous_session(
         self,
-        ai_id: Annotated[Id | None, Field(description="Whose sessions, by label or agent name; default: all.")] = None,
+        ai_id: Annotated[
+            Id | None, Field(description="Whose sessions, by label or agent name; default: yours, else all.")
+        ] = None,
         resume_mode: Annotated[
             Literal["last", "last_n", "session_id"] | None,
             Field(description="Default: what the rest means."),
@@ -163,9 +166,9 @@ class ReportTools:
         ] = "summary",
     ) -> Resumed:
         """Read what the last session, or several, learned and left open."""
-        client = self._ledger.client
+        client, agent = self._ledger.client, self._ledger.settings.agent
         mode = mode_of(resume_mode, session_id, count)
-        found = resume(client.view, client.get_blob, ai_id, mode, session_id, count or 1, detail_level)
+        found = resume(client.view, client.get_blob, ai_id, mode, session_id, count or 1, detail_level, agent=agent)
         by = whose(client.view, found)
         found["sessions"] = [
             labelled(one, by[one["session_id"]][0], *(one.keys() - _OURS)) for one in found["sessions"]

@@ -18,7 +18,6 @@ import msgspec
 from consumers.importers.empirica.kinds import ASIDE, READ_BY, About
 from consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
 from consumers.importers.records import Record, claimed_time, kept_aside
-from consumers.sdk.tokens import cut_to_chars
 from consumers.sessions.places import text_of
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
@@ -26,6 +25,7 @@ from ledger.events.imported import DirtyValue, RecordClaims, RecordImported, rea
 from ledger.forms import STREAM_PATTERN
 from ledger.limits import blob_size_max_bytes, data_size_max_bytes, stream_name_max_bytes
 from projections.briefs.tokens import greatest
+from projections.reports.compressed import shorten
 
 if TYPE_CHECKING:
     from consumers.importers.empirica.kinds import Meaning
@@ -184,7 +184,7 @@ def _cut(value: Any, path: str, chars: int, items: int, notes: list[DirtyValue])
     if isinstance(value, str) and len(value) > chars:
         why = f"shortened from {len(value)} characters to fit an event: the original has the whole"
         notes.append(DirtyValue(path=path[:200] or "$", value=shown(value, _claims_max_chars), why=why))
-        return cut_to_chars(value, chars)
+        return shorten(value, chars)
     if isinstance(value, list):
         if len(value) > items:
             why = f"only the first {items} fit an event: the original has all"

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from consumers.sdk.text import on_a_line, one_line
-from consumers.sdk.tokens import cut_to_chars
 from ledger.codec import check_depth
 from ledger.errors import Refused
 from ledger.events.imported import DirtyValue
 from ledger.limits import json_integer_max
+from projections.reports.compressed import shorten
 
 label_max_chars: Final = 200
 line_max_chars: Final = 2_000
@@ -97,7 +97,7 @@ class Reading:
         if len(text) <= chars_max:
             return text
         self.complain(name, text, f"shortened from {len(text)} characters: the original has the whole")
-        return cut_to_chars(text, chars_max)
+        return shorten(text, chars_max)
 
     def texts(self, name: str, chars_max: int = text_max_chars) -> list[str]:
         """Return the texts of a list; what is no text in it is dirty, and so is one text without a list around it."""
@@ -214,7 +214,7 @@ def shown(value: Any, chars_max: int = shown_max_chars) -> str:
     line = one_line(text[: 2 * chars_max]) or '""'
     if len(line) <= chars_max:
         return line
-    cut = cut_to_chars(line, chars_max)
+    cut = shorten(line, chars_max)
     return cut if len(cut) > 1 else f"{line[: chars_max - 1]}…"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,13 +23,45 @@ NOW = datetime(2026, 2, 12, 10, 0, tzinfo=UTC)
         ("2025-11-01T08:30:00.250+02:00", "2025-11-01T06:30:00.250+00:00"),
         ("7 days ago", "2026-02-05T10:00:00+00:00"),
         (" 2 Weeks Ago ", "2026-01-29T10:00:00+00:00"),
-        ("yesterday", "2026-02-11T10:00:00+00:00"),
         ("3h ago", "2026-02-12T07:00:00+00:00"),
         ("7天前", "2026-02-05T10:00:00+00:00"),
     ],
 )
 def test_a_date_or_a_time_ago_is_read_as_utc(text: str, moment: str) -> None:
     assert parse_since(text, NOW) == int(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "moment"),
+    [
+        ("Asia/Tokyo", "today", "2026-02-12T00:00:00+09:00"),
+        ("Pacific/Honolulu", "Today", "2026-02-12T00:00:00-10:00"),
+        ("Pacific/Kiritimati", "yesterday", "2026-02-12T00:00:00+14:00"),
+        ("UTC", "昨天", "2026-02-11T00:00:00+00:00"),
+        ("Europe/Berlin", "last monday", "2026-02-09T00:00:00+01:00"),
+        ("Europe/Berlin", "last thursday", "2026-02-05T00:00:00+01:00"),
+        ("Europe/Berlin", "thursday", "2026-02-12T00:00:00+01:00"),
+        ("Europe/Berlin", "3 days ago", "2026-02-09T10:00:00+00:00"),
+    ],
+)
+def test_a_day_begins_at_the_midnight_of_whoever_asks(
+    monkeypatch: pytest.MonkeyPatch, zone: str, text: str, moment: str
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", zone)
+        time.tzset()
+        asked = parse_since(text, NOW)
+    time.tzset()
+    assert asked == int(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def test_a_day_before_the_clocks_were_changed_began_at_its_own_midnight(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        asked = parse_since("last friday", datetime(2026, 3, 30, 10, 0, tzinfo=UTC))
+    time.tzset()
+    assert asked == int(datetime.fromisoformat("2026-03-27T00:00:00+01:00").timestamp() * 1000)
 
 
 @pytest.mark.parametrize(

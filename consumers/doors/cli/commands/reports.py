@@ -15,7 +15,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import imported_by, page_options, print_table, show_page
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.session_choice import chosen_session
-from consumers.sdk.text import clean, counted, dead_end_text, one_line, shorten
+from consumers.sdk.text import clean, counted, one_line, shorten
 from ledger.errors import Refused
 
 rows_max: Final = 500
@@ -68,7 +68,7 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
 def resume(  # noqa: PLR0917 - the options, in the order of the API
     app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
 ) -> None:
-    """Print what an agent should know to go on: the last session's report, or several.
+    """Print what an agent should know to go on: its own last session, else the last of anybody, or several.
 
     Dead ends come first, then the task, what was learned, what is open, what is next; and what was left out.
     """
@@ -77,7 +77,8 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 
     mode = mode_of(resume_mode, session_id, count)
     get_blob = app.client().get_blob
-    answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level)
+    agent = app.settings().agent
+    answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level, agent=agent)
     app.show("resumed", answer, lambda: _print_resumed(answer))
 
 
@@ -175,98 +176,24 @@ def since_ms(text: str | None) -> int | None:
     return parse_since(text, datetime.now(UTC))
 
 
-# The six answers stand there even where there is nothing to say; the others only where there is.
-SIX: Final = {
-    "key_findings": "What was learned",
-    "knowledge_gaps_filled": "Gaps filled",
-    "remaining_unknowns": "Still unknown",
-    "next_steps": "Next steps",
-}
-BESIDE: Final = {"accomplished": "What was done", "investigation_tools": "Tools used", "artifacts_created": "Artifacts"}
-MORE: Final = {
-    "summary": "--detail-level detailed adds tools, artifacts and what was done; full adds assessments and the report",
-    "detailed": "--detail-level full adds assessments and the whole report",
-}
 _line_cells_max: Final = 110
 
 
 def _print_resumed(answer: dict[str, Any]) -> None:
-    if not answer["sessions"]:
-        click.echo(clean(answer.get("message", "No sessions found")))
-        return
-    if answer["dead_ends"]:
-        click.secho("Dead ends: do not try these again", bold=True)
-        for dead_end in answer["dead_ends"]:
-            # Without a name it is the resumed session's own.
-            whose = f"  [{dead_end['session']}]" if "session" in dead_end else ""
-            whose += f"  [imported by {dead_end['imported']}]" if "imported" in dead_end else ""
-            _item(f"{dead_end_text(dead_end)}{whose}")
-        if left_out := answer.get("dead_ends_left_out"):
-            click.echo(f"  ({left_out} more left out)")
-        click.echo()
-    for number, session in enumerate(answer["sessions"]):
-        if number:
-            click.echo()
-        _print_session(session)
-    about = "" if answer["tokens_exact"] else "about "
-    count = f"{answer['total_sessions']} session{'s' if answer['total_sessions'] != 1 else ''}"
-    click.echo(f"\n-- {count}, {about}{answer['token_estimate']} tokens as JSON, {answer['detail_level']}")
-    if more := MORE.get(answer["detail_level"]):
-        click.echo(f"   {more}")
+    from consumers.sessions.resumed_text import resumed_text  # noqa: PLC0415 - as above
 
-
-def _print_session(session: dict[str, Any]) -> None:
-    click.secho(f"Session {clean(session['session_id'])}", bold=True)
-    names = ("ai_id", "timestamp", "duration", "report_type", "calibration_status")
-    facts = [session[name] for name in names]
-    click.echo(f"  {', '.join(clean(str(fact)) for fact in facts if fact)}")
-    if mark := session.get("imported"):
-        click.echo(f"  Imported by {clean(mark['by'])} from {clean(mark['format'])}: it says this of itself.")
-    if session.get("no_report"):
-        click.echo("  There is no report: this is taken from the session's events.")
-    _section("Task", [session["task"]])
-    changes = [f"{name.replace('_', ' ')} {value:+.2f}" for name, value in session["epistemic_deltas"].items()]
-    _section("What changed", [", ".join(changes)] if changes else [])
-    for name, title in SIX.items():
-        _section(title, [_gap(value) if isinstance(value, dict) else value for value in session[name]])
-    if session["next_session_context"]:
-        _section("Context", [session["next_session_context"]])
-    for name, title in BESIDE.items():
-        if session.get(name):
-            _section(title, session[name])
-    if session.get("assessments"):
-        _section("Assessments", [_assessment(value) for value in session["assessments"]])
-    if session.get("full_markdown"):
-        click.secho("Full report", bold=True)
-        click.echo(clean(session["full_markdown"]).rstrip("\n"))
-    if session.get("left_out"):
-        _section("Left out", left_out_lines(session["left_out"]))
-
-
-def left_out_lines(left_out: dict[str, Any]) -> list[str]:
-    """Return what an answer left out of a session, and the command that shows it."""
-    parts = []
-    for name, value in left_out.items():
-        if name != "see":
-            words = ", ".join(str(part).replace("_", " ") for part in value) if isinstance(value, list) else value
-            parts.append(f"{name.replace('_', ' ')}: {words}")
-    return ["; ".join(parts), f"to be had with: {left_out['see']}"]
+    for line in resumed_text(answer).splitlines():
+        click.secho(line, bold=line[:1].isalpha())
 
 
 def _print_reports(reports: Sequence[dict[str, Any]]) -> None:
-    if not reports:
-        click.echo("(none)")
-    for number, report in enumerate(reports):
-        if number:
-            click.echo()
-        growth = f"{report['epistemic_growth']:+.2f}" if report["is_assessed"] else "not assessed"
-        click.secho(f"{clean(report['session_id'])}", bold=True, nl=False)
-        click.echo(
-            f"  {clean(report['ai_id'])}  {report['timestamp']}  growth {growth}{imported_by(report['imported'])}"
-        )
-        click.echo(f"  {one_line(report['task'])}")
-        for finding in report["key_findings"]:
-            _item(finding)
+    rows = [
+        (report["timestamp"][:19], report["session_id"], report["ai_id"],
+         f"{report['epistemic_growth']:+.2f}" if report["is_assessed"] else "-", len(report["key_findings"]),
+         _beginning(report["task"]) + imported_by(report["imported"]))
+        for report in reports
+    ]  # fmt: skip
+    print_table(("reported", "session", "agent", "growth", "findings", "task"), rows)
 
 
 def _print_report(answer: dict[str, Any]) -> None:
@@ -332,30 +259,11 @@ def _compared(answer: dict[str, Any]) -> None:
     click.echo(f"-- {counted} by {embedder['name']}, which knows spellings, not meanings{left}")
 
 
-def _section(title: str, texts: Sequence[str]) -> None:
-    click.secho(title, bold=True)
-    for text in texts:
-        _item(text)
-    if not texts:
-        click.echo("  (none)")
-
-
 def _item(text: str) -> None:
     lines = clean(text).strip().splitlines() or [""]
     click.echo(f"  - {lines[0]}")
     for line in lines[1:]:
         click.echo(f"    {line}")
-
-
-def _gap(gap: dict[str, Any]) -> str:
-    change = f" ({gap['confidence_change']:+.2f})" if "confidence_change" in gap else ""
-    return f"{gap['gap']}: {gap['before']} → {gap['after']}{change}"
-
-
-def _assessment(assessment: dict[str, Any]) -> str:
-    vectors = ", ".join(f"{name} {value:.2f}" for name, value in assessment.get("vectors", {}).items())
-    phase = f"{assessment['phase']} {assessment['round']}" if assessment.get("round") else assessment["phase"]
-    return ": ".join(filter(None, (phase, vectors, assessment.get("reasoning"))))
 
 
 def _signed(value: float | None) -> str:

@@ -35,7 +35,7 @@ def test_query_finds_by_agent_time_and_pattern_and_pages(baton: Baton, fresh: Fr
     assert [one["session_id"] for one in rest["data"]["reports"]] == names[:1]
     assert "next" not in rest
     said = baton(*query, "--limit", 2)
-    assert "growth +0.30" in said
+    assert "  +0.30   " in said
     assert f"3 in all; go on with: {first['next']}" in said
     assert baton("report", "query", "--ai-id", label, "--since", "2999-01-01") == "(none)\n"
     assert baton.data("report", "query", "--ai-id", label, "--task-pattern", "water")["total_found"] == 0

@@ -10,7 +10,7 @@ import pytest
 from calling import call
 from reported_sessions import AFTER, AS_A, CACHE, begin, finish
 
-from consumers.doors.cli.commands.reports import left_out_lines
+from consumers.sessions.resumed_text import left_out_lines
 from projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
@@ -52,16 +52,16 @@ def test_text_of_resume_gives_dead_ends_first_then_the_six_answers(alone: Baton)
     alone("session", "dead-end", "one", "Raise the limit", "--why", "It only fails later", *AS_A)
     alone.run("session", "assess", "one", "POSTFLIGHT", *AS_A, "--vectors", AFTER)
     said = alone("report", "resume")
-    headings = ["Dead ends", "Session one", "Task", "What changed", "What was learned", "Gaps filled", "Still unknown"]
-    places = [re.search(rf"^{heading}", said, re.MULTILINE) for heading in [*headings, "Next steps"]]
+    headings = ["Dead ends", "Session one", "Task", "Learned", "Next steps", "Context", "What changed", "Gaps filled"]
+    places = [re.search(rf"^{heading}", said, re.MULTILINE) for heading in headings]
     starts = [found.start() for found in places if found is not None]
     assert len(starts) == len(places)
     assert starts == sorted(starts)
     assert "Raise the limit: It only fails later" in said
     assert "know +0.40" in said
     assert "KNOW: 0.50 → KNOW: 0.90 (+0.40)" in said
-    assert "Still unknown\n  (none)\n" in said
-    assert "--detail-level detailed adds tools" in said
+    assert "Still unknown" not in said  # nothing is said where there is nothing to say
+    assert "--detail-level detailed or full tells more" in said
     full = alone("report", "resume", "--detail-level", "full")
     assert "Full report\n# Epistemic Handoff Report" in full
     assert "PREFLIGHT: know 0.50" in full

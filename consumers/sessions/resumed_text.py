@@ -1,0 +1,109 @@
+"""What was resumed, as it is printed: an agent reads it first, so every line is counted, and none is empty talk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from consumers.sdk.text import clean, dead_end_text
+
+_TITLES: Final = {
+    "task": "Task",
+    "key_findings": "Learned",
+    "remaining_unknowns": "Still unknown",
+    "next_steps": "Next steps",
+    "next_session_context": "Context",
+    "epistemic_deltas": "What changed",
+    "knowledge_gaps_filled": "Gaps filled",
+    "accomplished": "What was done",
+    "investigation_tools": "Tools used",
+    "artifacts_created": "Artifacts",
+    "assessments": "Assessments",
+}
+_FACTS: Final = ("ai_id", "timestamp", "duration", "report_type", "calibration_status")
+
+
+def resumed_text(answer: dict[str, Any]) -> str:
+    """Return an answer of ``resume`` as text: dead ends, each session, and what it cost."""
+    if not answer["sessions"]:
+        return clean(answer.get("message", "No sessions found"))
+    lines = list(_dead_ends(answer))
+    for session in answer["sessions"]:
+        lines += [*([""] if lines else []), session_text(session)]
+    about = "" if answer["tokens_exact"] else "at most "
+    total = answer["total_sessions"]
+    count = f"{total} session{'' if total == 1 else 's'}"
+    level = answer["detail_level"]
+    more = {"summary": "; --detail-level detailed or full tells more", "detailed": "; --detail-level full tells more"}
+    return "\n".join(
+        [*lines, "", f"-- {count}, {about}{answer['token_estimate']} tokens, {level}{more.get(level, '')}"]
+    )
+
+
+def _dead_ends(answer: dict[str, Any]) -> Iterator[str]:
+    for place, one in enumerate(answer["dead_ends"]):
+        if place == 0:
+            yield "Dead ends: do not try these again"
+        # Without a name it is the resumed session's own.
+        whose = f"  [{one['session']}]" if "session" in one else ""
+        whose += f"  [imported by {one['imported']}]" if "imported" in one else ""
+        yield _item(f"{dead_end_text(one)}{whose}")
+    if left_out := answer.get("dead_ends_left_out"):
+        yield f"  ({left_out} more left out)"
+
+
+def session_text(session: dict[str, Any]) -> str:
+    """Return one session of an answer as text: what it has nothing to say of is not there."""
+    lines = [f"Session {clean(session['session_id'])}"]
+    lines.append(f"  {', '.join(clean(str(session[name])) for name in _FACTS if session[name])}")
+    if mark := session.get("imported"):
+        lines.append(f"  Imported by {clean(mark['by'])} from {clean(mark['format'])}: it says this of itself.")
+    if session.get("no_report"):
+        lines.append("  There is no report: this is taken from the session's events.")
+    for name, title in _TITLES.items():
+        if texts := _texts(name, session.get(name)):
+            lines += [title, *map(_item, texts)]
+    if session.get("full_markdown"):
+        lines += ["Full report", clean(session["full_markdown"]).rstrip("\n")]
+    if session.get("left_out"):
+        lines += ["Left out", *map(_item, left_out_lines(session["left_out"]))]
+    return "\n".join(lines)
+
+
+def _texts(name: str, value: Any) -> Sequence[str]:
+    match name, value:
+        case _, None | "":
+            return ()
+        case "epistemic_deltas", dict():
+            changes = [f"{vector.replace('_', ' ')} {change:+.2f}" for vector, change in value.items()]
+            return [", ".join(changes)] if changes else ()
+        case "knowledge_gaps_filled", list():
+            return [f"{gap['gap']}: {gap['before']} → {gap['after']}{_change(gap)}" for gap in value]
+        case "assessments", list():
+            return [_assessment(one) for one in value]
+        case _:  # the texts and lists of texts
+            return [value] if isinstance(value, str) else value
+
+
+def _change(gap: dict[str, Any]) -> str:
+    return f" ({gap['confidence_change']:+.2f})" if "confidence_change" in gap else ""
+
+
+def _assessment(assessment: dict[str, Any]) -> str:
+    vectors = ", ".join(f"{name} {value:.2f}" for name, value in assessment.get("vectors", {}).items())
+    phase = f"{assessment['phase']} {assessment['round']}" if assessment.get("round") else assessment["phase"]
+    return ": ".join(filter(None, (phase, vectors, assessment.get("reasoning"))))
+
+
+def left_out_lines(left_out: dict[str, Any]) -> list[str]:
+    """Return what an answer left out of a session, and the command that shows it."""
+    parts = []
+    for name, value in left_out.items():
+        if name != "see":
+            words = ", ".join(str(part).replace("_", " ") for part in value) if isinstance(value, list) else value
+            parts.append(f"{name.replace('_', ' ')}: {words}")
+    return ["; ".join(parts), f"to be had with: {left_out['see']}"]
+
+
+def _item(text: str) -> str:
+    return "  - " + "\n    ".join(clean(text).strip().splitlines() or [""])
