@@ -262,6 +262,11 @@ def kept(app: App, path: str) -> str:
     return f"kept: {app.author().put_blob(content)}"
 
 
+def with_contents(app: App, artifacts: tuple[str, ...] | list[str]) -> list[str]:
+    """Return artifacts with those that are files here kept; commits and pages stay as they are named."""
+    return [f"{one} ({kept(app, one)})" if Path(one).is_file() else one for one in artifacts]
+
+
 def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:
     """Return what a file holds, and read no more of it than that: it may be a pipe without an end."""
     content = file.read(size_max_bytes + 1)

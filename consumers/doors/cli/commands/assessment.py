@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from consumers.doors.cli.app import App, parse_json, read_text
+from consumers.doors.cli.app import App, parse_json, read_text, with_contents
 from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import append, session_and
@@ -38,6 +38,7 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 @click.option("--unknown", "unknowns", multiple=True, help="With POSTFLIGHT: what the report names as still open.")
 @click.option("--context", metavar="TEXT|@FILE", help="With POSTFLIGHT: what the next session should know.")
 @click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
+@click.option("--keep", is_flag=True, help="With --artifact: keep the contents of those that are files here.")
 @click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report now.")
 def assess(
     app: App,
@@ -72,6 +73,7 @@ def assess(
     if phase == "POSTFLIGHT" and not more["no_report"]:
         from consumers.doors.cli.commands.session_report import inputs_from  # noqa: PLC0415 - only POSTFLIGHT
 
+        more["artifacts"] = with_contents(app, more["artifacts"]) if more["keep"] else more["artifacts"]
         inputs = inputs_from(more)  # read before anything is signed, because a file may not be there
     name, accepted = append(app, name, data)
     # If we crash here, the assessment stands, and `baton session sweep` finds a POSTFLIGHT without its report.

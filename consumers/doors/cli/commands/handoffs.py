@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from consumers.doors.cli.app import App, kept, read_text
+from consumers.doors.cli.app import App, read_text, with_contents
 from consumers.doors.cli.output import fields_of, print_command
 from consumers.doors.cli.program import Command, Group, Lazy
 from consumers.doors.cli.reasoning_text import print_grounds
@@ -180,9 +179,7 @@ def act(verb: Verb) -> click.Command:
         has_said_yes = given.pop("yes", False)
         given = present(given)
         if given.pop("keep", False):
-            given["artifacts"] = [
-                f"{one} ({kept(app, one)})" if Path(one).is_file() else one for one in given.get("artifacts", ())
-            ]
+            given["artifacts"] = with_contents(app, given.get("artifacts", ()))
         if "version" in given and not re.match(REF_PATTERN, given["version"]):
             raise Refused("USAGE", "--version takes a whole version, sha256:…, as `baton handoff show ID` prints it")
         if "by" in given:

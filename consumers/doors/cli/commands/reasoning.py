@@ -85,13 +85,13 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
 @click.option("--number", type=click.IntRange(1), help="Its number (default: the next).")
 def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **given: Any) -> None:
     """Record one step."""
-    name, following = next_number(app, id_)
+    name, following, notices = next_number(app, id_)
     number = number or following
     fields = {option: list(value) if isinstance(value, tuple) else value for option, value in given.items()}
     one = Step(step_number=number, **fields | {"reasoning_type": given["reasoning_type"] or ""})
     data = ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {})
     (data,), warnings = cite([data], app.query_with)
-    emit(app, name, data, warnings)
+    emit(app, name, data, [*notices, *warnings])
 
 
 @reasoning.command()
@@ -104,7 +104,7 @@ def assume(
     app: App, id_: str, *, content: str | None, method: str | None, number: int | None, settled: str | None
 ) -> None:
     """Record an assumption that needs validation, or how one was settled (--step N --settled TEXT)."""
-    name, following = next_number(app, id_)
+    name, following, notices = next_number(app, id_)
     if (number is None) != (settled is None) or (content is None) == (settled is None):
         raise Refused("USAGE", "give --content for a new assumption, or --step N with --settled TEXT")
     if settled is not None and number is not None:
@@ -119,7 +119,7 @@ def assume(
     assumed = Step(
         step_number=following, type="assumption", content=content or "", needs_validation=True, validation_method=method
     )
-    emit(app, name, ReasoningExtended(steps=[assumed]))
+    emit(app, name, ReasoningExtended(steps=[assumed]), notices)
 
 
 @reasoning.command()
@@ -264,11 +264,22 @@ def provenance_of(app: App, ref: str) -> dict[str, Any]:
     }
 
 
-def next_number(app: App, ref: str) -> tuple[str, int]:
-    """Return the id of a reasoning and the number its next step would have."""
+def next_number(app: App, ref: str) -> tuple[str, int, list[str]]:
+    """Return the id of a reasoning, the number its next step would have, and a warning where it was concluded."""
     found = find(app, ref)
     numbers = [one["step_number"] for one in found["memory"]["steps"]]
-    return found["id"], max(numbers, default=0) + 1
+    return found["id"], max(numbers, default=0) + 1, reopened(found)
+
+
+def reopened(found: dict[str, Any]) -> list[str]:
+    """Return what to do about steps that come after a conclusion, which stays that of the steps before."""
+    if found["status"] != "concluded":
+        return []
+    name, anew = found["id"], "`baton handoff amend ID --reasoning"
+    told = (
+        f"{name} was concluded, and this reopens it: `baton reasoning conclude {name} --conclusion TEXT` concludes it"
+    )
+    return [f"{told} anew; a handoff keeps the version that it named ({anew} {name}` names this one)"]
 
 
 @reasoning.command()

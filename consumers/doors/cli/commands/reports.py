@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from consumers.doors.cli.app import App
+from consumers.doors.cli.app import App, with_contents
 from consumers.doors.cli.output import imported_by, page_options, print_table, show_page
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.session_choice import chosen_session
@@ -40,6 +40,7 @@ def report() -> None:
 @click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: from the session).")
 @click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: from the session).")
 @click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
+@click.option("--keep", is_flag=True, help="Keep the contents of artifacts that are files here.")
 def generate(app: App, /, session_id: str | None, **given: Any) -> None:
     """Make the report of a session; the acting agent must own it.
 
@@ -52,6 +53,7 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
         print_warnings,
     )
 
+    given["artifacts"] = with_contents(app, given["artifacts"]) if given.pop("keep") else given["artifacts"]
     report = make_report(app, chosen_session(app, session_id), inputs_from(given))
     if not app.as_json:
         print_warnings(report)

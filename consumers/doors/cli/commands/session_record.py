@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from consumers.doors.cli.app import App, kept, read_argument
-from consumers.doors.cli.commands.reasoning import print_warnings
+from consumers.doors.cli.commands.reasoning import print_warnings, reopened
 from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import chosen_session, find_session
@@ -37,8 +37,10 @@ def record(app: App, file: str, given: str | None) -> None:
     text = read_argument(file if file == "-" else f"@{file}", "the entries").decode("utf-8", "replace")
     entries = read_entries(text)
     session = str(find_session(app, chosen_session(app, given))["id"])
-    planned = _drafts(app, entries, session)
+    notices: list[str] = []
+    planned = _drafts(app, entries, session, notices)
     cited, warnings = cite([data for _, data in planned], app.query_with)
+    warnings = [*notices, *warnings]
     # The same content is the same events: who repeats a call whose answer was lost gets the first ones.
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     drafts = [
@@ -73,7 +75,7 @@ def _signed(entries: list[Entry]) -> list[Entry]:
     return [one for one in entries if one.data is not None]
 
 
-def _drafts(app: App, entries: list[Entry], session: str) -> list[tuple[str, EventData]]:
+def _drafts(app: App, entries: list[Entry], session: str, notices: list[str]) -> list[tuple[str, EventData]]:
     """Return what each entry signs, with the stream: steps numbered on, artifacts as what was kept of them."""
     numbers: dict[str, int] = {}
     drafts: list[tuple[str, Any]] = []
@@ -84,7 +86,7 @@ def _drafts(app: App, entries: list[Entry], session: str) -> list[tuple[str, Eve
             numbers[entry.of] = 1
             data = replace(data, session=session)
         elif isinstance(data, Step):
-            number = numbers[entry.of] = numbers.get(entry.of) or _following(app, entry.of, data)
+            number = numbers[entry.of] = numbers.get(entry.of) or _following(app, entry.of, data, notices)
             rests_on = {number: list(entry.rests_on)} if entry.rests_on else {}
             data = ReasoningExtended(steps=[replace(data, step_number=number)], dependencies=rests_on)
             numbers[entry.of] += 1
@@ -96,8 +98,10 @@ def _drafts(app: App, entries: list[Entry], session: str) -> list[tuple[str, Eve
     return drafts
 
 
-def _following(app: App, reasoning: str, first: Step) -> int:
+def _following(app: App, reasoning: str, first: Step, notices: list[str]) -> int:
     """Return the number that the first step of a file has: where it stands already, the one that it has there."""
-    steps = app.query("reasoning.show", id=reasoning)["memory"]["steps"]
+    found = app.query("reasoning.show", id=reasoning)
+    steps = found["memory"]["steps"]
     same = [one["step_number"] for one in steps if one["content"] == first.content]
+    notices += [] if same else reopened(found)
     return same[0] if same else max((one["step_number"] for one in steps), default=0) + 1

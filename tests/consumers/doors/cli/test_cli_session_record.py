@@ -137,3 +137,25 @@ def test_what_looks_like_an_option_in_a_text_is_text() -> None:
     (entry,) = read_entries("finding: a\n  http://x: y\n  Note: that goes on\n")
     assert entry.data is not None
     assert getattr(entry.data, "finding", "") == "a\nhttp://x: y\nNote: that goes on"
+
+
+def test_a_step_after_the_conclusion_says_that_it_reopens(baton: Baton, fresh: Fresh, session: str) -> None:
+    baton("reasoning", "start", "--id", name := fresh("r"), "--task", "t", "--session", session, "--as", "a")
+    assert baton("reasoning", "step", name, "--content", "one", "--as", "a").startswith(f"{name}: 1 step, open (entry ")
+    baton("reasoning", "conclude", name, "--conclusion", "so", "--as", "a")
+    (told,) = baton.data("reasoning", "step", name, "--content", "two", "--as", "a")["warnings"]
+    assert f"`baton reasoning conclude {name} --conclusion TEXT` concludes it anew" in told
+    assert f"`baton handoff amend ID --reasoning {name}`" in told
+
+
+def test_artifacts_of_a_result_are_kept_on_wish(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    (probe := tmp_path / "probe.py").write_text("print(2)\n", "utf-8")
+    options = ["--to", "b", "--reviewer", "rita", "--title", "t", "--as", "a", "--session", "none"]
+    baton("handoff", "create", "--id", name := fresh("h"), *options)
+    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
+    baton("handoff", "claim", name, "--as", "b")
+    baton("handoff", "complete", name, "--artifact", probe, "--artifact", "commit 1a2b", "--keep", "--as", "b")
+    artifact, commit = baton.data("handoff", "show", name)["artifacts"]
+    path, _, ref = artifact.rstrip(")").partition(" (kept: ")
+    assert (path, commit) == (str(probe), "commit 1a2b")
+    assert baton("blob", "get", ref) == "print(2)\n"
