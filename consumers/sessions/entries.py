@@ -2,17 +2,12 @@ r"""A file of what a session learned, many entries at once, in the words of the 
 
 An entry is a line ``KIND: TEXT``; what is indented below it is an option, ``NAME: VALUE``, or goes on with the text::
 
-    finding: Tokens never expire
-      evidence: src/auth.py:12
     dead-end: A cache of tokens
       why: it hides the fault
-    artifact: probe.py
     reasoning: expire-tokens
       task: Why do tokens never expire?
     step: check() reads no time
-      type: observation
       evidence: src/auth.py:12-15
-    conclude: Compare the age with TTL
 
 Text and not JSON, because code is full of quotes and line ends, and a fault in it has a line. ``step``, ``assume`` and
 ``conclude`` belong to the ``reasoning`` above them, which is started where it has a ``task``, else extended.

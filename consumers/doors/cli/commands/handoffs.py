@@ -216,26 +216,12 @@ def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
     return found
 
 
-class Numbers(click.ParamType[list[int]]):
-    """Numbers from 1, several joined by commas."""
-
-    name = "numbers"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return how help shows it."""
-        return "N,N…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
-        """Return the numbers of one word."""
-        numbers = [int(part) if part.strip().isdecimal() else 0 for part in str(value).split(",")]
-        if 0 in numbers:
-            self.fail(f"{value!r} is no list of numbers from 1, as 1,2,4", param, ctx)
-        return numbers
-
-
-def joined(_context: click.Context, _parameter: click.Parameter, given: tuple[list[int], ...]) -> tuple[int, ...]:
-    """Return the numbers of an option that was given several times."""
-    return tuple(number for part in given for number in part)
+def numbers(_context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the numbers from 1 of an option that may be given several times, several of them joined by commas."""
+    parts = [part.strip() for text in given for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise click.BadParameter(f"{','.join(parts)!r} is no list of numbers from 1, as 1,2,4", param=parameter)
+    return tuple(map(int, parts))
 
 
 def parameter(argument: Argument) -> click.Parameter:
@@ -246,13 +232,13 @@ def parameter(argument: Argument) -> click.Parameter:
     is_several = argument.form in ("texts", "numbers")
     return click.Option(
         [argument.option, argument.name],
-        type=Numbers() if argument.form == "numbers" else click.IntRange(1, argument.most) if is_number else None,
-        callback=joined if argument.form == "numbers" else None,
+        type=click.IntRange(1, argument.most) if is_number else None,
+        callback=numbers if argument.form == "numbers" else None,
         multiple=is_several,
         is_flag=is_flag,
         required=argument.is_needed,
         default=argument.default if argument.form == "text" and not argument.is_needed else None,
-        metavar=argument.metavar,
+        metavar="N,N…" if argument.form == "numbers" else argument.metavar,
         help=argument.words,
     )
 

@@ -19,6 +19,7 @@ from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.reasoning import ReasoningExtended, Step
 from ledger.events.session import ToolUsed
+from ledger.limits import batch_events_max
 
 if TYPE_CHECKING:
     from ledger.events import EventData
@@ -36,6 +37,9 @@ def record(app: App, file: str, given: str | None) -> None:
     """
     text = read_argument(file if file == "-" else f"@{file}", "the entries").decode("utf-8", "replace")
     entries = read_entries(text)
+    if len(entries) > batch_events_max:
+        message = f"{len(entries)} entries: one batch holds {batch_events_max}, so split before line"
+        raise Refused("TOO_LARGE", f"nothing was recorded: {message} {entries[batch_events_max].line}")
     session = str(find_session(app, chosen_session(app, given))["id"])
     notices: list[str] = []
     planned = _drafts(app, entries, session, notices)

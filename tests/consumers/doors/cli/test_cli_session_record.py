@@ -159,3 +159,9 @@ def test_artifacts_of_a_result_are_kept_on_wish(baton: Baton, fresh: Fresh, tmp_
     path, _, ref = artifact.rstrip(")").partition(" (kept: ")
     assert (path, commit) == (str(probe), "commit 1a2b")
     assert baton("blob", "get", ref) == "print(2)\n"
+
+
+def test_more_than_one_batch_is_refused_with_the_line_to_split_at(baton: Baton, session: str, tmp_path: Path) -> None:
+    (file := tmp_path / "e.txt").write_text("".join(f"finding: {number}\n" for number in range(300)))
+    error = baton.refuses("TOO_LARGE", "session", "record", file, "--session", session, "--as", "a")
+    assert error["message"].endswith("300 entries: one batch holds 256, so split before line 257")
