@@ -211,41 +211,34 @@ def query_handoffs(
 
 
 class DatabaseHandoffStorage:
-    """The reports of the ledger that the settings name: storing signs, and what is asked comes from the log."""
+    """The reports of the ledger that settings name: storing signs, and what is asked comes from the log."""
 
-    def __init__(self, **where: Unpack[Where]) -> None:
-        """Name the ledger."""
-        self._where = where
+    query_handoffs = staticmethod(query_handoffs)
 
-    def store_handoff(self, session_id: str, report: Mapping[str, Any]) -> str:
-        """Publish a report, of a session that is started for it where there is none; return the id of its event.
+    @staticmethod
+    def store_handoff(session_id: str, report: Mapping[str, Any]) -> str:
+        """Publish what an author gives of a report, of a session started for it if need be; return its event's id.
 
-        Signed is what the author says in it; what else stands in a report is derived from the session's events.
+        What else a report says is derived from the session's events.
         """
-        given = {name: report.get(name) for name in ReportInputs.__struct_fields__}
-        with Ledger(**self._where) as ledger:
+        given = inputs_of(*(report.get(name) for name in ReportInputs.__struct_fields__))
+        with Ledger() as ledger:
             author, ask = ledger.author(), ledger.client.view
             if _or_none(partial(ask, "sessions.show", {"id": session_id})) is None:
-                start_session(author, task=given["task_summary"] or "", ai_id=report["ai_id"], session_id=session_id)
-            return str(publish_report(author, ask, session_id, inputs_of(*given.values()))["report_id"])
+                start_session(author, task=given.task_summary or "", ai_id=report["ai_id"], session_id=session_id)
+            return str(publish_report(author, ask, session_id, given)["report_id"])
 
-    def load_handoff(self, session_id: str) -> dict[str, Any] | None:
+    @staticmethod
+    def load_handoff(session_id: str) -> dict[str, Any] | None:
         """Return a session's latest report with all its fields; None when it has none."""
-        with Ledger(**self._where) as ledger:
+        with Ledger() as ledger:
             return _report_of(ledger, session_id)
-
-    def query_handoffs(
-        self, ai_id: str | None = None, since: str | None = None, limit: int = 10
-    ) -> list[dict[str, Any]]:
-        """Return the latest report of each session, newest first."""
-        return query_handoffs(ai_id, since, limit, **self._where)
 
 
 class GitHandoffStorage:
     """Reports in the git notes of a repository, by default the one here: of whoever can write there, signed or not."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Find git."""
         self._notes = Notes(folder or present_folder())
 
     def store_handoff(self, session_id: str, report: dict[str, Any]) -> str:
@@ -256,7 +249,7 @@ class GitHandoffStorage:
         return self._notes.git.ask("rev-parse", JSON_NOTES + name)
 
     def load_handoff(self, session_id: str, format: Literal["json", "markdown"] = "json") -> dict[str, Any] | None:  # noqa: A002
-        """Return the latest note wherever HEAD is: the compressed JSON, or ``{"markdown": text}``; None for none."""
+        """Return the latest note wherever HEAD is, as ``load_handoff`` does of the ledger; None for none."""
         content = self._notes.read((MARKDOWN_NOTES if format == "markdown" else JSON_NOTES) + name_of(session_id))
         return None if content is None else {"markdown": content} if format == "markdown" else _object(content)
 
@@ -265,7 +258,6 @@ class MarkdownHandoffStorage:
     """Reports as files for people: ``AI_ID/SESSION_ID.md`` and ``.json`` below a folder."""
 
     def __init__(self, base_path: Path | str = FILES_FOLDER) -> None:
-        """Name the folder, which is made with the first report."""
         self.base_path = Path(base_path)
 
     def store_handoff(self, session_id: str, report: dict[str, Any]) -> list[Stored]:

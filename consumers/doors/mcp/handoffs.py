@@ -284,11 +284,11 @@ def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]
 
 def listed(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of ``handoffs.list`` as an item: what goes on with it is to read it."""
-    item = {name: row[name] for name in ("id", "status", "from", "to", "title")}
-    item |= {"kind": "handoff", "act": "show", "action": "show", "arguments": {}, "agent": row["to"]}
-    call, command = call_of(item), "baton handoff show " + quote(row["id"])
-    item |= {"author": row["importer"] or row["from"], "since_index": row["updated_index"], "command": command}
-    return waiting(item | {"since_ms": row["updated_ms"], "why": row["reason"]}, call)
+    item = {name: row[name] for name in ("id", "status", "from", "to", "title")} | {"agent": row["to"]}
+    item |= {"kind": "handoff", "action": "show", "command": f"baton handoff show {quote(row['id'])}"}
+    item |= {"author": row["importer"] or row["from"], "why": row["reason"]}
+    item |= {"since_index": row["updated_index"], "since_ms": row["updated_ms"]}
+    return waiting(item, call_of(item | {"act": "show", "arguments": {}}))
 
 
 def as_grounds(answer: dict[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,9 @@ from ledger import trust
 from ledger.config import environment_variable, find_home, home_in, present_folder, present_session
 from ledger.errors import Exit, Refused, Unavailable
 
-ACTIONS: Final = ("check", "remove")
+_TEAM_ADVICE: Final = (
+    "Commit these files. They work where `baton` is installed and a ledger is found, as who BATON_AGENT names, else as"
+)
 
 
 @click.command(cls=Command)
@@ -52,13 +54,10 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
     if action is None and home is not None:
         trust.demand(home, app.client())
     folder = Path.home() if scope == "user" else _project(home)
-    scope = scope or _scope_of(app, chosen, folder, action)
+    scope = _scope_of(app, chosen, folder, scope, action)
     launcher = _launcher(app, chosen, home, folder, scope, is_new=action is None)
     kept = None if home is None else home / "setup-kept"
     found = Installation(chosen, folder, launcher, scope=scope, kept=kept)
-    if scope == "team" and action is None and _has_own(chosen, folder):
-        message = "your own settings of this project call Baton's hooks, and both would run"
-        raise Refused("USAGE", f"{message}: `baton setup {harness} --remove` first")
     if action == "check":
         _check(app, chosen, found.check())
         return
@@ -68,25 +67,19 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
     _show(app, data | {"advice": "" if action else advice}, outcomes, lambda one: one.done)
 
 
-_TEAM_ADVICE: Final = (
-    "Commit these files. They work where `baton` is installed and a ledger is found, as who BATON_AGENT names, else as"
-)
-
-
-def _has_own(harness: Harness, folder: Path) -> bool:
-    """Whether settings of this user alone, which the team's are not, call our hooks."""
-    found = Installation(harness, folder, Launcher(None, None))
-    return harness.is_apart("local") and found.check()[0].state is not State.MISSING
-
-
-def _scope_of(app: App, harness: Harness, folder: Path, action: str | None) -> Scope:
-    """Return whose setup is meant where nobody said: where the team's calls our hooks already, a second would, too.
+def _scope_of(app: App, harness: Harness, folder: Path, given: Scope | None, action: str | None) -> Scope:
+    """Return whose setup is meant; of the team's and this user's own settings in a project one calls our hooks.
 
     Raises:
-        Refused: ``USAGE`` for what would change the team's files.
+        Refused: ``USAGE`` for what would change the team's files, or have both call them.
     """
-    if not harness.is_shared(folder) or (action == "remove" and _has_own(harness, folder)):
-        return "local"
+    found = Installation(harness, folder, Launcher(None, None)) if given != "user" else None
+    has_own = found is not None and harness.is_apart("local") and found.check()[0].state is not State.MISSING
+    if given == "team" and action is None and has_own:
+        message = "your own settings of this project call Baton's hooks, and both would run"
+        raise Refused("USAGE", f"{message}: `baton setup {harness.name} --remove` first")
+    if given is not None or not harness.is_shared(folder) or (action == "remove" and has_own):
+        return given or "local"
     if action == "remove" or (action is None and app.agent is not None):
         message = "the shared settings of this project call Baton's hooks: --team changes them, for everybody"
         raise Refused("USAGE", f"{message}; to act as another agent, set BATON_AGENT")
