@@ -31,6 +31,7 @@ from projections.query import (
 from projections.reports.corrections import with_corrections
 from projections.reports.markdown import with_texts
 from projections.reports.report import plain, read_report
+from projections.reports.trends import grounds_of
 from projections.sessions.queries import find_session
 
 pattern_max_chars: Final = 1_000
@@ -102,7 +103,7 @@ class SessionsWithReport(Arguments, frozen=True):
 
 
 def show_report(moment: Moment, asked: ReportName) -> Answer:
-    """Return ``{"report", "versions"}``: a version with its ``markdown`` and ``compressed_json``, and all in order.
+    """Return ``{"report", "versions", "grounds"}``: a version with ``markdown`` and ``compressed_json``, all in order.
 
     Without ``version`` the latest is shown, or the one that ``id`` names.
 
@@ -122,7 +123,11 @@ def show_report(moment: Moment, asked: ReportName) -> Answer:
         index = fitting[only_match(list(fitting), wanted, f"report of session {session}")]
     (row,) = moment.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
     (report,) = with_corrections(moment, [decoded(row)])
-    return {"report": with_texts(read_report(report)), "versions": versions}
+    return {
+        "report": with_texts(read_report(report)),
+        "versions": versions,
+        "grounds": grounds_of(moment, session)[session],
+    }
 
 
 def list_reports(moment: Moment, asked: ReportList) -> Answer:

@@ -6,6 +6,8 @@ own. A negative bias is overconfident (``projections.reports.calibration``).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 import msgspec
@@ -23,6 +25,25 @@ _DONE: Final = {
     "handoff.completed": ("completed", ""),
 }
 
+GROUNDS: Final = ("criteria", "verified", "findings", "retracted", "tests", "reasonings", "stand")
+_TEST: Final = re.compile(r"(?i)\btest|test\b|unittest|pytest|jest\b|mocha|rspec|\btox\b|\bnox\b")
+_TICKED: Final = (
+    "SELECT s.id AS session_id, l.event_index, l.handoff_id, l.kind, l.text, h.status FROM sessions s "
+    "JOIN handoff_log l ON l.author = s.author AND l.event_index > s.started_index "
+    "AND l.event_index < coalesce(s.ended_index, l.event_index + 1) AND l.kind = 'handoff.criterion_checked' "
+    "JOIN handoffs h ON h.id = l.handoff_id WHERE s.imported IS NULL AND s.id "
+)
+_STANDS: Final = (
+    "(SELECT v.passed FROM validations v WHERE v.reasoning_ref = r.ref AND v.author <> r.author "
+    "ORDER BY v.event_index DESC LIMIT 1)"
+)
+_COUNTED: Final = (
+    "SELECT s.id AS session_id, s.findings + s.dead_ends AS findings, "  # noqa: S608 - fixed texts
+    "(SELECT count(DISTINCT target) FROM corrections c WHERE c.session_id = s.id AND c.kind <> 'unknown.resolved') "
+    "AS retracted, (SELECT count(*) FROM reasonings r WHERE r.session = s.id) AS reasonings, "
+    f"(SELECT count(*) FROM reasonings r WHERE r.session = s.id AND {_STANDS}) AS stand FROM sessions s WHERE s.id "
+)
+
 
 class OfAgent(Arguments, frozen=True):
     """One agent, or all; the newest ``limit`` reports of each stand as points, all of them count."""
@@ -35,7 +56,8 @@ class OfAgent(Arguments, frozen=True):
 def calibration(moment: Moment, asked: OfAgent) -> Answer:
     """Return ``{"agents", "imported_left_out"}``: what agents reported, and how many imported reports do not count.
 
-    Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means.
+    Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means; and of each point and of all
+    points of an agent the ``grounds``: what others and later events say, beside what vectors say of themselves.
     """
     where = Where(asked, "ai_id")
     where.given("happened_ms >= ?", asked.since_ms)
@@ -48,10 +70,50 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
     agents: dict[str, list[dict[str, Any]]] = {}
     for row in moment.rows(sql, where.values):
         agents.setdefault(row["ai_id"], []).append(_point(row))
+    for points in agents.values():
+        grounds = grounds_of(moment, *(point["session_id"] for point in points[-asked.limit :]))
+        for point in points[-asked.limit :]:
+            point["grounds"] = grounds[point["session_id"]]
     return {
         "agents": [_agent(ai_id, points, asked.limit) for ai_id, points in agents.items()],
         "imported_left_out": left_out,
     }
+
+
+def grounds_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
+    """Return what stands behind sessions: the numbers of ``GROUNDS``, and ``text``, which says them.
+
+    A criterion counts as verified when the handoff in which the session's author ticked it was; a finding or dead end
+    as retracted; a tool when it is named as a test; a reasoning as standing when its newest validation by another
+    passed.
+    """
+    found: dict[str, dict[str, Any]] = {name: dict.fromkeys(GROUNDS, 0) for name in sessions}
+    among = f"IN ({', '.join('?' * len(sessions))})"
+    ticked: dict[str, list[dict[str, Any]]] = {}
+    for row in moment.rows(_TICKED + among + " ORDER BY l.event_index", sessions) if sessions else ():
+        ticked.setdefault(row["session_id"], []).append(row)
+    for name, rows in ticked.items():
+        statuses = [row["status"] for row in _finished(rows)]
+        found[name] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
+    for row in moment.rows(_COUNTED + among, sessions) if sessions else ():
+        found[row["session_id"]] |= {name: row[name] for name in ("findings", "retracted", "reasonings", "stand")}
+    for row in moment.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions) if sessions else ():  # noqa: S608
+        found[row["session_id"]]["tests"] += bool(_TEST.search(f"{row['tool']} {row['purpose']}"))
+    return {name: _told(grounds) for name, grounds in found.items()}
+
+
+def _told(grounds: Mapping[str, int]) -> dict[str, Any]:
+    words = [
+        text.format(**grounds)
+        for name, text in (
+            ("criteria", "{verified} of {criteria} criteria verified"),
+            ("findings", "{retracted} of {findings} findings and dead ends retracted"),
+            ("tests", "{tests} uses of tests"),
+            ("reasonings", "{stand} of {reasonings} reasonings stand"),
+        )
+        if grounds[name]
+    ]
+    return {**grounds, "text": f"grounded on {', '.join(words) or 'nothing that was recorded'}"}
 
 
 def accomplished(moment: Moment, asked: ById) -> Answer:
@@ -118,6 +180,7 @@ def _agent(ai_id: str, points: list[dict[str, Any]], limit: int) -> dict[str, An
         "assessed": len(biases),
         "bias": bias,
         "meaning": bias_text(bias),
+        "grounds": _told({name: sum(point["grounds"][name] for point in points[-limit:]) for name in GROUNDS}),
     }
 
 

@@ -7,6 +7,7 @@ from building import START_MS
 
 from ledger.errors import Refused
 from ledger.events import handoff, session
+from ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
 from ledger.events.session import Deltas
 
 TASKS = ["Test the login", "Validation of 登入", "Write the docs", "TESTING the pool", "Review"]
@@ -218,3 +219,39 @@ def test_what_was_finished_during_the_session_is_accomplished_and_nothing_else(l
         "completed: all of it (handoff h)",
     ]
     assert (found["total"], found["session_id"]) == (3, "s")
+
+
+def test_calibration_says_what_stands_behind_a_session_beside_what_it_says_of_itself(ledger, reader):
+    ledger.emit("bob", "session/s", session.SessionStarted(task="t"))
+    ledger.clock.advance(1)
+    (wrong, right) = (ledger.emit("bob", "session/s", session.FindingLogged(finding=text)).id for text in "fg")
+    for tool in ("pytest -q", "grep", "make test", "attestation"):
+        ledger.emit("bob", "session/s", session.ToolUsed(tool=tool))
+    for name in ("h", "open"):
+        work(ledger, name, tasks_done=[0])
+        ledger.emit("bob", f"handoff/{name}", handoff.HandoffCriterionChecked(position=0, evidence="make test"))
+    ledger.emit("bob", "handoff/h", handoff.HandoffCompleted(summary="all of it"))
+    row = reader.answer("handoffs.show", {"id": "h"})
+    ledger.emit("rita", "handoff/h", handoff.HandoffVerified(version=row["version"], completion=row["completion"]))
+    ledger.emit("bob", "reasoning/r", ReasoningStarted(task="why", session="s"))
+    ledger.emit("bob", "reasoning/q", ReasoningStarted(task="why not", session="s"))
+    ledger.emit("bob", "reasoning/q", ReasoningExtended(steps=[Step(step_number=1, type="observation", content="c")]))
+    ledger.validate("q", reader.answer("reasoning.show", {"id": "q"})["ref"])
+    ledger.report("s", ai_id="bob")
+    ledger.emit("bob", "session/s", session.FindingRetracted(target=wrong, reason="no"))
+    ledger.clock.advance(1)
+    ledger.emit("bob", "session/s", session.FindingRetracted(target=wrong, reason="once more"))
+    grounds = reader.answer("reports.show", {"id": "s"})["grounds"]
+    counts = {"criteria": 2, "verified": 1, "findings": 2, "retracted": 1, "tests": 2, "reasonings": 2, "stand": 1}
+    text = (
+        "grounded on 1 of 2 criteria verified, 1 of 2 findings and dead ends retracted, 2 uses of tests, "
+        "1 of 2 reasonings stand"
+    )
+    assert grounds == counts | {"text": text}
+    (agent,) = reader.answer("reports.calibration", {})["agents"]
+    assert (agent["grounds"], agent["points"][0]["grounds"]) == (grounds, grounds)
+    ledger.record_session("quiet")
+    ledger.report("quiet", ai_id="bob")
+    (agent,) = reader.answer("reports.calibration", {"limit": 1})["agents"]
+    assert agent["grounds"]["text"] == "grounded on 0 of 2 findings and dead ends retracted"
+    assert right != wrong

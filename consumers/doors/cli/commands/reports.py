@@ -201,8 +201,9 @@ def _print_reports(reports: Sequence[dict[str, Any]]) -> None:
 def _print_report(answer: dict[str, Any]) -> None:
     report, versions = answer["report"], answer["versions"]
     click.echo(clean(report["markdown"]).rstrip("\n"))
+    click.echo(f"\n-- {report['calibration_status']} by its vectors, {answer['grounds']['text']}")
     place = next(number for number, version in enumerate(versions, 1) if version["report_id"] == report["report_id"])
-    click.echo(f"\n-- version {place} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
+    click.echo(f"-- version {place} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
     for version in versions:
         if version["report_id"] != report["report_id"]:
             click.echo(f"   also {version['report_id']} {version['timestamp']}")
@@ -244,14 +245,15 @@ def _print_calibration(answer: dict[str, Any]) -> None:
             click.echo()
         click.secho(clean(agent["ai_id"]), bold=True)
         click.echo(f"  {agent['meaning']}")
+        click.echo(f"  {agent['grounds']['text']}")
         labels = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)
         click.echo(f"  {counted(agent['total'], 'report')}: {labels}")
         rows = [
             (f"  {point['timestamp']}", point["session_id"], _signed(point["dk"]), _signed(point["du"]),
-             _signed(point["bias"]), point["status"])
+             _signed(point["bias"]), point["status"], point["grounds"]["text"].removeprefix("grounded on "))
             for point in agent["points"]
         ]  # fmt: skip
-        print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label"), rows)
+        print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label", "grounded on"), rows)
 
 
 def _compared(answer: dict[str, Any]) -> None:
