@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,23 @@ def test_failed_delivery_is_tried_again_with_its_id_and_a_new_time(scripted: Not
     assert len({one.headers["webhook-timestamp"] for one in receiver.received}) == 3
     assert len({one.headers["webhook-signature"] for one in receiver.received}) == 3
     assert scripted.pending() == []
+
+
+def test_what_a_notifier_was_killed_at_is_tried_again_as_late_as_what_failed(
+    scripted: Notifying, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted.answer.items = [wait_for("bob", "claim", name) for name in ("h1", "h2")]
+    with monkeypatch.context() as patched:
+        patched.setattr("consumers.handoffs.notifier.delivery.attempt", lambda *_, **__: sys.exit())
+        for attempts in ([0, 1], [1, 1]):  # it holds up no other
+            with pytest.raises(SystemExit):
+                scripted.catch_up()
+            assert sorted(count for count, _ in scripted.pending()) == attempts
+    for seconds, count in ((0, 0), (4, 0), (1, 2)):
+        scripted.clock.advance(seconds)
+        scripted.catch_up()
+        assert len(receiver.received) == count
+    assert len(set(receiver.ids)) == 2
 
 
 def test_attempts_end_in_a_dead_letter_that_can_be_retried(scripted: Notifying, receiver: Receiver, hook: Hook) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from faults import times
+from faults import is_long_run, times
 from webhook_receiver import SECRET, VARIABLE, Receiver, Reply
 
 from consumers.handoffs.notifier.store import NotifierStore
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Start = Callable[..., subprocess.Popen[str]]
 
-wait_max_s = 60.0
+wait_max_s = 600.0 if is_long_run else 60.0  # the last of many sends hundreds
 day_s = 86_400.0
 
 
@@ -67,9 +67,8 @@ def test_kill_between_recording_and_delivery_loses_nothing(ledger: Ledger, recei
         time.sleep(0.01)
     child.kill()
     child.wait()
-    assert start(hook).wait(wait_max_s) == 0
-    assert set(Counter(receiver.ids).values()) == {1}  # what it was killed at waits, and holds up nothing
-    assert start(hook, day_s).wait(wait_max_s) == 0
+    for _ in range(2):
+        assert start(hook, day_s).wait(wait_max_s) == 0
     counts = Counter(receiver.ids)
     assert len(counts) == 5
     assert counts.pop(receiver.ids[0]) == 2
