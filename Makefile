@@ -29,11 +29,13 @@ demo: install
 test: install tools
 	$(BIN)/python -m pytest -n 3 -q
 
-# What tests call and no wheel brings: strace is installed where that is allowed; tests that lack it, or Node with npm
+# What tests call and no wheel brings: strace and tmux are installed where that is allowed; tests that lack one, or Node with npm
 # (whose packages they install from locks), are not run and name the command.
 tools:
-	@command -v strace >/dev/null || { test "$$(id -u)" = 0 && apt-get install --yes strace >/dev/null 2>&1; } || \
-	  echo "strace is missing (apt install strace): the tests of failing disks are not run"
+	@for tool in strace tmux; do \
+	  command -v $$tool >/dev/null || { test "$$(id -u)" = 0 && apt-get install --yes $$tool >/dev/null 2>&1; } || \
+	    echo "$$tool is missing (apt install $$tool): its tests are not run (failing disks by strace, a real terminal by tmux)"; \
+	done
 
 # The same tests, measured: apart, because counting lines and branches makes every test half as long again.
 cover: install tools

@@ -86,6 +86,18 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return callback
 
 
+class ListOption(click.Option):
+    """An option for names or numbers, given several times or joined by commas."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs | {"multiple": True})
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return the values, each of them checked."""
+        words = [word.strip() for one in value or () for word in str(one).split(",")]
+        return super().type_cast_value(ctx, words if value else value)
+
+
 class Command(click.Command):
     """A verb, with the common options; its function gets the ``App`` first.
 

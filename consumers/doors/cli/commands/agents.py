@@ -13,7 +13,7 @@ import msgspec
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_fields, print_line, print_table, short_key
-from consumers.doors.cli.program import Group
+from consumers.doors.cli.program import Group, ListOption
 from consumers.sdk.service import register_agent
 from consumers.sdk.text import counted
 from ledger.author import Draft
@@ -38,7 +38,14 @@ def agent() -> None:
 
 @agent.command()
 @click.argument("name")
-@click.option("--role", "roles", multiple=True, type=click.Choice(get_args(Role)), help="May be given more than once.")
+@click.option(
+    "--role",
+    "roles",
+    cls=ListOption,
+    multiple=True,
+    type=click.Choice(get_args(Role)),
+    help="May be given more than once.",
+)
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:

@@ -21,7 +21,7 @@ from consumers.doors.cli.output import (
     suspect_cell,
     when,
 )
-from consumers.doors.cli.program import Command
+from consumers.doors.cli.program import Command, ListOption
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.text import clean
 from ledger.author import Draft
@@ -44,7 +44,7 @@ hits_max: Final = 200
 @click.argument("kind", metavar="KIND|-")
 @click.option("--stream", help="The stream, as session/s1 or handoff/ID.")
 @click.option("--data", metavar="JSON|@FILE|-", help="The event's data.")
-@click.option("--cause", "causes", multiple=True, metavar="REF", help="An event this one follows from.")
+@click.option("--cause", "causes", cls=ListOption, metavar="REF", help="An event this one follows from.")
 @click.option("--corr", help="What it belongs to: a label that events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
 @click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
@@ -319,7 +319,14 @@ def print_event(event: Event, mark: str = "") -> None:
 
 @click.command(cls=Command)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
-@click.option("--sort", "sorts", multiple=True, type=click.Choice(SORTS), help="Only these; may be given repeatedly.")
+@click.option(
+    "--sort",
+    "sorts",
+    cls=ListOption,
+    multiple=True,
+    type=click.Choice(SORTS),
+    help="Only these; may be given repeatedly.",
+)
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")

@@ -11,7 +11,7 @@ import click
 
 from consumers.doors.cli.app import App, read_text, with_contents
 from consumers.doors.cli.output import fields_of, print_command
-from consumers.doors.cli.program import Command, Group, Lazy
+from consumers.doors.cli.program import Command, Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs.acts import (
     ACTS,
@@ -95,7 +95,7 @@ def note_options(command: Callable[..., Any]) -> Callable[..., Any]:
               "one; `none`).")  # fmt: skip
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
-@click.option("--reasoning", multiple=True, metavar="ID|REF", help=REASONING)
+@click.option("--reasoning", cls=ListOption, metavar="ID|REF", help=REASONING)
 def create(app: App, /, id_: str | None, **given: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
 
@@ -144,14 +144,20 @@ def why(app: App, id_: str) -> None:
 @click.option("--add-task", multiple=True, help="A further step.")
 @click.option("--criterion", "criteria", multiple=True, help="All acceptance criteria, anew.")
 @click.option("--add-criterion", multiple=True, help="A further acceptance criterion.")
-@click.option("--depends-on", multiple=True, metavar="ID", help="All dependencies, anew; `(none)` for none.")
+@click.option("--depends-on", multiple=True, metavar="ID", help="All dependencies, anew; `none` for none.")
 @click.option("--unlock-at", type=click.Choice(["completed", "verified"]), help="When its dependencies let it start.")
 @click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
 @note_options
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
-@click.option("--reasoning", multiple=True, metavar="ID|REF", help="All reasonings behind it, anew; `none` for none.")
+@click.option(
+    "--reasoning",
+    cls=ListOption,
+    multiple=True,
+    metavar="ID|REF",
+    help="All reasonings behind it, anew; `none` for none.",
+)
 @click.option("--reason", default="", help="Why it changes.")
 def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
     """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back.
@@ -165,8 +171,7 @@ def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
             changes[name] = [*changes.get(name, [one["text"] for one in found[name]]), *added]
     if changes.get("reviewer") == "none":
         changes["reviewer"] = None
-    if changes.get("reasoning") == ["none"]:
-        changes["reasoning"] = []
+    changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
     (data,) = events_of("amend", found, changes | {"reason": reason}, app.author())
     assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
     emit(app, found["id"], data, changes=changes_between(content_from(found), content_of(data)))
@@ -216,24 +221,15 @@ def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
     return found
 
 
-def numbers(_context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers from 1 of an option that may be given several times, several of them joined by commas."""
-    parts = [part.strip() for text in given for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise click.BadParameter(f"{','.join(parts)!r} is no list of numbers from 1, as 1,2,4", param=parameter)
-    return tuple(map(int, parts))
-
-
 def parameter(argument: Argument) -> click.Parameter:
     """Return how the command line takes an argument of an act."""
     if not argument.option.startswith("-"):
         return click.Argument([argument.name], metavar=argument.option)
-    is_number, is_flag = argument.form == "number", argument.form == "flag"
+    is_number, is_flag = argument.form in ("number", "numbers"), argument.form == "flag"
     is_several = argument.form in ("texts", "numbers")
-    return click.Option(
+    return (ListOption if argument.form == "numbers" else click.Option)(
         [argument.option, argument.name],
         type=click.IntRange(1, argument.most) if is_number else None,
-        callback=numbers if argument.form == "numbers" else None,
         multiple=is_several,
         is_flag=is_flag,
         required=argument.is_needed,

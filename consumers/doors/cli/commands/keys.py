@@ -11,7 +11,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.agents import new_passphrase, wait_until_let_in
 from consumers.doors.cli.output import print_table, short_key
-from consumers.doors.cli.program import Group
+from consumers.doors.cli.program import Group, ListOption
 from ledger.author import Draft
 from ledger.client import open_client, read_event
 from ledger.errors import Refused
@@ -34,8 +34,14 @@ def key() -> None:
 
 @key.command()
 @click.option("--ttl", default="12h", show_default=True, help="How long it is valid: 30m, 12h, 7d.")
-@click.option("--kind", "kinds", multiple=True, help="A kind it may sign, or a prefix as session.* (default: any).")
-@click.option("--stream", "streams", multiple=True, help="A stream it may write, or a prefix (default: any).")
+@click.option(
+    "--kind",
+    "kinds",
+    cls=ListOption,
+    multiple=True,
+    help="A kind it may sign, or a prefix as session.* (default: any).",
+)
+@click.option("--stream", "streams", cls=ListOption, help="A stream it may write, or a prefix (default: any).")
 @click.option("--max-events", type=click.IntRange(1), help="How many events it may sign.")
 def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...], max_events: int | None) -> None:
     """Make a session key for the acting agent (--as) and write it to keys/NAME.session.

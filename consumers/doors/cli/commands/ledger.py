@@ -23,7 +23,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.clock import compare_clocks
 from consumers.doors.cli.installation import DISTRIBUTION, PACKAGES, folder_of, problem_of
 from consumers.doors.cli.output import print_table, progress, when
-from consumers.doors.cli.program import Command
+from consumers.doors.cli.program import Command, ListOption
 from consumers.sdk.git import Git
 from consumers.sdk.quotation import gate
 from consumers.sdk.text import visible
@@ -373,7 +373,7 @@ def _server_check(home: Path | None) -> Check:
 
 
 @click.command(cls=Command)
-@click.option("--view", "views", multiple=True, help="Only this view; may be given more than once.")
+@click.option("--view", "views", cls=ListOption, help="Only this view; may be given more than once.")
 @click.option("--rebuild", is_flag=True, help="Fold the whole log again into fresh tables.")
 def project(app: App, views: tuple[str, ...], *, rebuild: bool) -> None:
     """Bring the views up to date with the log, or rebuild them from it; prints each view's position and digest."""

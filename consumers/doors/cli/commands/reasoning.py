@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from consumers.doors.cli.app import App, read_argument
 from consumers.doors.cli.output import fields_of, page_options, print_fields, print_table, progress, show_page
-from consumers.doors.cli.program import Group, Lazy
+from consumers.doors.cli.program import Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree, print_verdict
 from consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
 from consumers.reasoning.compressor.transfer import GraphCache, find_base
@@ -76,7 +76,14 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
 @click.option("--reasoning-type", type=click.Choice(get_args(ReasoningType)[1:]), help="How an inference infers.")
 @click.option("--evidence", multiple=True, metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
               help="What it rests on, as src/auth.py:5-9; may be given more than once.")  # fmt: skip
-@click.option("--rests-on", multiple=True, type=click.IntRange(1), metavar="N", help="A step this one follows from.")
+@click.option(
+    "--rests-on",
+    cls=ListOption,
+    multiple=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="A step this one follows from.",
+)
 @click.option("--premise", "premises", multiple=True, help="A premise in words.")
 @click.option("--alternative", "alternatives_considered", multiple=True, help="An alternative that was considered.")
 @click.option("--assuming", "assumptions", multiple=True, help="What the step takes for granted.")
@@ -205,7 +212,7 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
         click.echo(f"{said} (whole: {found.sent.full.tokens}), hash recomputed: {found.ref}", err=True)
         print_verdict(verdict, err=True)
 
-    app.show("graph", data, text)
+    app.show("reasoning_graph", data, text)
 
 
 @reasoning.command()

@@ -14,7 +14,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.events import describe, print_event
 from consumers.doors.cli.output import configure_logging, print_table, stopped_by_signals
-from consumers.doors.cli.program import Command
+from consumers.doors.cli.program import Command, ListOption
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.command import run_command
 from consumers.sdk.reactor import Reactor
@@ -33,7 +33,14 @@ server_wait_s = 1.0
 
 
 @click.command(cls=Command)
-@click.option("--kind", "kinds", multiple=True, required=True, help="A kind to react to; may be given more than once.")
+@click.option(
+    "--kind",
+    "kinds",
+    cls=ListOption,
+    multiple=True,
+    required=True,
+    help="A kind to react to; may be given more than once.",
+)
 @click.option("--exec", "command", metavar="CMD", help="Run CMD by sh, with the event as JSON on its standard input.")
 @click.option("--from-start", is_flag=True, help="A new watcher begins at entry 0, not at the head.")
 @click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
