@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -69,7 +70,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
             cells[at] = coloured(row[at] if name in ("status", "state") else "", cells[at])
         click.echo(gap.join(cells).rstrip())
     if unseen:
-        print_line(f"not shown, as there is no room: {', '.join(unseen)}")
+        print_lines(f"not shown, as there is no room: {', '.join(unseen)}")
 
 
 def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[str]]:
@@ -94,23 +95,14 @@ def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[s
 
 def terminal_cells() -> int | None:
     """Return how wide the terminal is that this prints to; None where it prints to none."""
-    if not sys.stdout.isatty():
-        return None
-    import shutil  # noqa: PLC0415 - loads the archivers, which a pipe does not need
-
-    return shutil.get_terminal_size().columns
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def print_line(line: str) -> None:
-    """Print a line of a list, cut to the terminal's width."""
+def print_lines(*lines: str) -> None:
+    """Print lines of a list, cut to the terminal's width."""
     cells = terminal_cells()
-    click.echo(_coloured(line if cells is None else cut(line, cells)))
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines of a list."""
     for line in lines:
-        print_line(line)
+        click.echo(_coloured(line if cells is None else cut(line, cells)))
 
 
 def print_command(command: str, before: str = "") -> None:

@@ -284,6 +284,10 @@ ALIASES: Final = {
 def baton(context: click.Context) -> None:
     """Baton: a signed, append-only ledger for AI agents that hand work to each other."""
     context.ensure_object(App)
+    if sys.stdout.isatty():
+        from ledger.config import wants_colour  # noqa: PLC0415 - a pipe has no colour anyway
+
+        context.color = None if wants_colour() else False
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -310,7 +314,7 @@ def run(arguments: list[str], app: App) -> int:
     as_json = "--json" in arguments
     try:
         # click returns, and does not raise, the exit code that a command ends with.
-        code = baton.main(arguments, prog_name="baton", standalone_mode=False, obj=app, color=_wants_colour())
+        code = baton.main(arguments, prog_name="baton", standalone_mode=False, obj=app)
     except click.Abort:
         click.echo("stopped", err=True)
         return stopped_by_user
@@ -333,15 +337,6 @@ def run(arguments: list[str], app: App) -> int:
         message = f"{type(error).__name__}: {error} (run again with BATON_TRACEBACK=1, and please report it)"
         return _print_error(BatonError("UNEXPECTED", message), as_json=as_json)
     return code if isinstance(code, int) else Exit.OK
-
-
-def _wants_colour() -> bool | None:
-    """Return whether there is colour: None leaves that to what is printed to."""
-    if not sys.stdout.isatty():
-        return None
-    from ledger.config import wants_colour  # noqa: PLC0415 - a pipe has no colour anyway
-
-    return None if wants_colour() else False
 
 
 def _give_up_output(error: OSError) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_fields, print_lines, print_table, when
+from consumers.doors.cli.output import print_fields, print_table, when
 from consumers.sdk.mermaid import Flowchart, Style
 from consumers.sdk.text import cut, one_line
 from consumers.thoughts.logs import derived_line, ends
@@ -158,7 +158,7 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
         if events:
             show_progress(app, task_id, events, drawn)
     if not app.as_json and not sys.stdout.isatty():
-        print_lines(drawn(app.query("tot.tree", id=task_id)))
+        click.echo("\n".join(drawn(app.query("tot.tree", id=task_id))))
 
 
 def show_progress(app: App, task_id: str, events: list[Event], drawn: Draw) -> None:
@@ -171,7 +171,7 @@ def show_progress(app: App, task_id: str, events: list[Event], drawn: Draw) -> N
     tree = app.query("tot.tree", id=task_id)
     if not app.as_json:
         click.clear()
-    app.show("thought_tree", tree, lambda: print_lines(drawn(tree)))
+    app.show("thought_tree", tree, lambda: click.echo("\n".join(drawn(tree))))
 
 
 def entries_of(event: Event) -> list[kinds.LogEntry]:

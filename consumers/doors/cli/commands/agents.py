@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_fields, print_line, print_table, short_key
+from consumers.doors.cli.output import print_fields, print_lines, print_table, short_key
 from consumers.doors.cli.program import Group, ListOption
 from consumers.sdk.service import register_agent
 from consumers.sdk.text import counted
@@ -98,7 +98,7 @@ def list_(app: App, *, is_all: bool) -> None:
     def text() -> None:
         print_table(("name", "roles", "key", "ai_id"), rows)
         if services := len(every) - len(found):
-            print_line(f"not shown: {counted(services, 'service')} (--all)")
+            print_lines(f"not shown: {counted(services, 'service')} (--all)")
 
     app.show("agents", {"agents": agents}, text)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_lines, progress, when
+from consumers.doors.cli.output import progress, when
 from consumers.doors.cli.program import Command
 from ledger import trust
 from ledger.config import CHAINS_FILE, new_home, present_folder, read_file, read_settings
@@ -292,4 +292,4 @@ def _root_key(app: App) -> Any:
 def _show(app: App, data: dict[str, Any], head: Head, text: str, following: str | None) -> None:
     following = following and app.here(following)
     lines = [text] if following is None else [text, f"Next: {following}"]
-    app.show("recovery", data | head._asdict(), lambda: print_lines(lines), following=following)
+    app.show("recovery", data | head._asdict(), lambda: click.echo("\n".join(lines)), following=following)

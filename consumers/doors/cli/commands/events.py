@@ -15,7 +15,7 @@ from consumers.doors.cli.output import (
     fields_of,
     print_accepted,
     print_fields,
-    print_line,
+    print_lines,
     print_table,
     show_page,
     suspect_cell,
@@ -223,14 +223,14 @@ def why(
 
 
 def _print_walk(answer: dict[str, Any]) -> None:
-    print_line(_step_line(answer["event"]))
+    print_lines(_step_line(answer["event"]))
     for name, heading, flag in (("causes", "rests on", "--back"), ("effects", "led to", "--forward")):
         if answer[name]:
             total = answer[f"{name}_total"]
             more = f", of which these are {len(answer[name])}; {flag} goes on" if total > len(answer[name]) else ""
             click.echo(f"{heading} ({total}{more}):")
         for step in answer[name]:
-            print_line(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
+            print_lines(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
     for step in answer["unresolved"]:
         what = "not in this ledger" if step["blob_bytes"] is None else f"a blob of {step['blob_bytes']} bytes"
         click.echo(f"{clean(step['ref'])}: {what}  [{step['via']} of {step['of']}]")
@@ -314,7 +314,7 @@ def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | 
 def print_event(event: Event, mark: str = "") -> None:
     """Print one event on a line, as it comes."""
     words = (event.index, when(event.accepted_ms), event.author, event.kind, clean(event.stream), mark)
-    print_line("  ".join(map(str, words)).rstrip())
+    print_lines("  ".join(map(str, words)).rstrip())
 
 
 @click.command(cls=Command)

@@ -183,4 +183,9 @@ def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: 
         raise click.UsageError("--dependents needs an ID")
     asked = {"id": id_, "dependents": dependents or None, "all": is_all or None}
     answer = app.query("handoffs.graph", **asked, limit=given["limit"], after=given["cursor"])
-    app.show("graph", answer, lambda: print_lines(FORMATS[form](answer)), following=next_page(answer["next"]))
+
+    def text() -> None:
+        lines = FORMATS[form](answer)
+        print_lines(*lines) if form == "tree" else click.echo("\n".join(lines))
+
+    app.show("graph", answer, text, following=next_page(answer["next"]))

@@ -6,6 +6,7 @@ characters: Chinese takes two. What does not fit is cut with an ellipsis; `--jso
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Final, get_args
@@ -17,7 +18,6 @@ from consumers.doors.cli.output import (
     cut,
     gap,
     print_command,
-    print_line,
     print_lines,
     print_table,
     show_page,
@@ -128,12 +128,10 @@ def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -
     for option in ("status", "ready", "cursor"):
         if given.pop(option):
             raise click.UsageError(f"--{option} goes with a list: the board shows every state at once")
-    import shutil  # noqa: PLC0415 - loads the archivers, which a list does not need
-
     limit = given.pop("limit") or cards_default
     answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
     cells = shutil.get_terminal_size().columns
-    app.show("board", answer, lambda: print_lines(board_text(answer["columns"], cells)))
+    app.show("board", answer, lambda: print_lines(*board_text(answer["columns"], cells)))
 
 
 def print_handoff(found: dict[str, Any]) -> None:
@@ -322,7 +320,7 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             shown = item["agent"]
             click.secho(shown, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
-        print_line(f"{item['action']:8}  {where} {one_line(item['title'])}  (since {when(item['since_ms'])})")
-        print_line(f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{suspect_cell(item)}")
+        print_lines(f"{item['action']:8}  {where} {one_line(item['title'])}  (since {when(item['since_ms'])})")
+        print_lines(f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{suspect_cell(item)}")
         print_command(one_line(item["command"]), " " * 10)
         print_grounds(item.get("reasoning", ()), "reasoning", " " * 10)

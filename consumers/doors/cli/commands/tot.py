@@ -94,7 +94,7 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int |
         tot_text.follow_task(app, find(app, task), drawn)
         return
     tree = app.query("tot.tree", id=task) if as_of is None else _tree_as_of(app, task, as_of)
-    app.show("thought_tree", tree, lambda: print_lines(drawn(tree)))
+    app.show("thought_tree", tree, lambda: click.echo("\n".join(drawn(tree))))
 
 
 @tot.command()
@@ -104,7 +104,9 @@ def logs(app: App, task: str, out: Path | None) -> None:
     """Write the log folder of a task, from its events alone: one file an agent and round, and the timeline."""
     folder = write_logs(read_task(app.client(), find(app, task)), out or default_logs(app))
     files = sorted(path.name for path in folder.iterdir())
-    app.show("thought_logs", {"folder": str(folder), "files": files}, lambda: print_lines([str(folder), *files]))
+    app.show(
+        "thought_logs", {"folder": str(folder), "files": files}, lambda: click.echo("\n".join([str(folder), *files]))
+    )
 
 
 @tot.command()
@@ -146,7 +148,7 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
 
     def run_text() -> None:
         tot_text.print_run(found)
-        print_lines(tot_text.tree_text(app.query("tot.tree", id=task_id)))
+        print_lines(*tot_text.tree_text(app.query("tot.tree", id=task_id)))
 
     if failure is not None or ran["answer"] is None:
         if not app.as_json:
