@@ -33,8 +33,6 @@ _OFFLINE: Final = (
     "Network is unreachable", "No route to host", "Failed to connect", "Couldn't connect to server",
     "Name or service not known", "Temporary failure in name resolution",
 )  # fmt: skip
-
-
 _RUNS: Final = (
     r"^(core\.(sshcommand|gitproxy|askpass|alternaterefscommand)|credential\..*helper|protocol\..*allow"
     r"|remote\..*\.(uploadpack|receivepack|vcs))$"

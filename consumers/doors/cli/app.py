@@ -251,11 +251,8 @@ def read_argument(text: str, what: str) -> bytes:
 
 
 def kept(app: App, path: str) -> str:
-    """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder.
-
-    A link is not followed: in a stranger's tree it may lead to a file that is nobody else's to read.
-    """
-    if (file := Path(path)).is_symlink():
+    """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder."""
+    if (file := Path(path)).is_symlink():  # in a stranger's tree it may lead to what is nobody else's to read
         raise Refused("INVALID_FORMAT", f"the artifact: {path} is a link: name the file that it leads to", path=path)
     if (content := read_regular(file, size_max_bytes=argument_max_bytes)) is None:
         raise Refused("NOT_FOUND", f"the artifact: {path} is not there", path=path)

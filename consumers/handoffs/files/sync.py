@@ -68,8 +68,7 @@ class Agreed(NamedTuple):
 
     ``base`` are the bytes on which file and ledger last agreed (none yet: empty), ``position`` the index of the
     handoff's last event then. ``seen`` is the digest of what was looked at and left alone, ``said`` of what was told.
-    ``asking`` are the bytes for which the events up to ``event_id`` are being signed; once these are in the log, it is
-    the base: on the older one, whoever takes back what was signed would have changed nothing.
+    ``asking`` are the bytes for which the events up to ``event_id`` are signed, and the base once these are in the log.
     """
 
     base: bytes = b""

@@ -85,7 +85,7 @@ def signed_headers(message_id: str, timestamp_s: int, body: bytes, secret: Secre
     'v1,lDWGVlZTeqQGMF43uU3L8N9eRhV8SelSktCJ0NU6qKI='
     """
     signed = f"{message_id}.{timestamp_s}.".encode() + body
-    signature = base64.b64encode(hmac.digest(secret.reveal(), signed, "sha256")).decode()
+    signature = base64.b64encode(hmac.digest(secret.key, signed, "sha256")).decode()
     return {"webhook-id": message_id, "webhook-timestamp": str(timestamp_s), "webhook-signature": f"v1,{signature}"}
 
 
@@ -103,13 +103,9 @@ def attempt(
     command = channel.settings.command
     if command is None:
         return post_notification(channel, notification, now_ms)
-    environment = {
-        "BATON_NOTIFICATION_ID": notification.id,
-        "BATON_TITLE": notification.title,
-        "BATON_TEXT": notification.text,
-    }
-    document = notification.document + b"\n"
-    limit_s = channel.settings.timeout_s
+    words = {"BATON_TITLE": notification.title, "BATON_TEXT": notification.text}
+    environment = {"BATON_NOTIFICATION_ID": notification.id} | words
+    document, limit_s = notification.document + b"\n", channel.settings.timeout_s
     ended = run_command(command, document, environment, limit_s=limit_s, stop=stop, drops_output=True)
     if ended.problem is not None:
         return Outcome("passing", ended.problem)

@@ -12,6 +12,7 @@ import binascii
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -169,21 +170,11 @@ secret_max_bytes: Final = 256
 _PREFIX: Final = "whsec_"
 
 
+@dataclass(frozen=True, slots=True)
 class Secret:
-    """A shared secret that does not show itself: only ``reveal`` returns its bytes."""
+    """A shared secret that does not show itself: ``key`` is for the one place that signs."""
 
-    __slots__ = ("_key",)
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def __repr__(self) -> str:
-        """Show that there is a secret, not which."""
-        return "Secret(…)"
-
-    def reveal(self) -> bytes:
-        """Return the bytes, for the one place that signs."""
-        return self._key
+    key: bytes = field(repr=False)
 
 
 def read_secret(text: str, variable: str, path: str) -> Secret:
