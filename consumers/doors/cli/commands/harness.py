@@ -33,6 +33,7 @@ from ledger.errors import Exit, Refused, Unavailable
 _TEAM_ADVICE: Final = (
     "Commit these files. They work where `baton` is installed and a ledger is found, as who BATON_AGENT names, else as"
 )
+_MIXED_ADVICE: Final = " The commands name paths of this machine: for files that are committed, use --team."
 
 
 @click.command(cls=Command)
@@ -63,7 +64,8 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
         return
     outcomes = found.remove(force=force) if action == "remove" else found.install(force=force)
     data = {"harness": harness, "scope": scope, "agent": launcher.agent}
-    advice = f"{_TEAM_ADVICE} {harness}." if scope == "team" else chosen.advice
+    is_mixed = scope == "local" and not chosen.is_apart(scope)
+    advice = f"{_TEAM_ADVICE} {harness}." if scope == "team" else f"{chosen.advice}{is_mixed * _MIXED_ADVICE}"
     _show(app, data | {"advice": "" if action else advice}, outcomes, lambda one: one.done)
 
 

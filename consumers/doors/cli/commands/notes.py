@@ -85,7 +85,9 @@ def list_(app: App) -> None:
     with progress("checking notes", shown=has_ledger and not app.as_json) as step:
         for number, row in enumerate(rows := kept.listed(), 1):
             content = kept.read(row.ref) if has_ledger else None
-            listed.append(row._asdict() | _signed(app, row.session_id, content, has_ledger=has_ledger))
+            signed = _signed(app, row.session_id, content, has_ledger=has_ledger)
+            has_ledger = signed["signed"] is not None  # one that does not answer is not asked for every note
+            listed.append(row._asdict() | signed)
             step(number, len(rows))
 
     def text() -> None:
@@ -158,6 +160,8 @@ def _signed(app: App, session: str | None, content: str | None, *, has_ledger: b
     except Refused as refusal:
         if refusal.code not in {"NOT_FOUND", "REF_AMBIGUOUS"}:
             raise
+    except Unavailable as error:
+        return {"signed": None, "signed_as": f"not held against the ledger, which does not answer: {error.message}"}
     return {"signed": False, "signed_as": "NOT SIGNED: no event of the ledger here says what this note says"}
 
 

@@ -279,3 +279,12 @@ def test_help_lists_the_verbs(project: Baton) -> None:
         assert verb in said
     if "notes" in call("--help").out:  # as a process, the table is the program's own
         assert "sync" in call("notes", "--help").out
+
+
+def test_notes_are_read_while_the_server_does_not_answer(project: Baton) -> None:
+    make_repository(project.home.parent)
+    project("notes", "sync")
+    away = Baton(project._capsys, Place(project.home, "nats://127.0.0.1:1"))
+    assert [one["signed"] for one in away.data("notes", "list", "--as", "a")["notes"]] == [None]
+    shown = away.data("notes", "show", "s1", "--as", "a")
+    assert (shown["signed"], "does not answer" in shown["signed_as"]) == (None, True)
