@@ -32,6 +32,13 @@ def started(home: Path, *options: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)["error"] if done.stdout else {}
 
 
+def test_server_refuses_to_start_as_an_agent_that_is_not_registered(shared_home: Path) -> None:
+    for options in (("--as", "nobody"), ("--harness", "nobody")):
+        code, error = started(shared_home, *options)
+        assert (code, error["code"]) == (3, "AGENT_UNKNOWN")
+        assert "`baton agent add nobody --role agent`" in error["message"]
+
+
 @pytest.mark.parametrize("name", ["rita", "ada", "root", "node"])
 def test_server_refuses_to_start_as_who_decides(shared_home: Path, name: str) -> None:
     code, error = started(shared_home, "--as", name)
