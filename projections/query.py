@@ -125,6 +125,11 @@ class Where:
         """The WHERE clause, empty without conditions."""
         return " WHERE " + " AND ".join(self._texts) if self._texts else ""
 
+    @property
+    def more(self) -> str:
+        """The same behind a WHERE that has a condition."""
+        return "".join(f" AND {text}" for text in self._texts)
+
 
 class Listing(NamedTuple):
     """How a list is read: its SELECT, the table (with alias) it counts in, and the column its pages go by.

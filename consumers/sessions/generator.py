@@ -2,7 +2,8 @@
 
 What its author gives wins; what was left out (None) is derived from the session's events:
 
-- the task from the words at POSTFLIGHT, else the session's summary or task, else the words at PREFLIGHT;
+- the task is the one that the session was started with, whatever was said later: it never changes;
+- what came of it from the words at POSTFLIGHT, else the session's summary or task, else the words at PREFLIGHT;
 - findings and unknowns from what was logged, the weightiest first, then the newest;
 - tools from what was used; the context from the last CHECK, dead ends and open unknowns, and it says so;
 - accomplishments from completed tasks and met criteria, then artifacts, else the task summary.
@@ -93,7 +94,7 @@ def unreported(session: Mapping[str, Any]) -> ReportGenerated:
 def _derived(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
     """Return the report; its task or findings are empty when neither what was given nor the session says any."""
     session = believed(session)
-    task = derived_task(session) if given.task_summary is None else given.task_summary.strip()
+    outcome = derived_outcome(session) if given.task_summary is None else given.task_summary.strip()
     findings, unknowns = (
         _stripped(weighty(session[f"{name}s"], name) if texts is None else texts)
         for name, texts in (("finding", given.key_findings), ("unknown", given.remaining_unknowns))
@@ -106,11 +107,12 @@ def _derived(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequ
     return ReportGenerated(
         report_type=ends.report_type,
         ai_id=session["ai_id"] or session["author"],
-        task_summary=task,
+        task=session["task"].strip(),
+        task_summary=outcome,
         key_findings=findings,
         recommended_next_steps=recommend(_latest_vectors(session, ends), unknowns, compared.status),
         calibration_status=compared.status,
-        accomplished=done or _stripped([task]),
+        accomplished=done or _stripped([outcome]),
         knowledge_gaps_filled=identify_filled_gaps(before or {}, after or {}, findings),
         remaining_unknowns=unknowns,
         investigation_tools=sorted({event["tool"] for event in session["tools"]})[:derived_tools_max],
@@ -191,8 +193,8 @@ def warnings_of(session: Mapping[str, Any], given: ReportInputs, count: int) -> 
     return warnings
 
 
-def derived_task(session: Mapping[str, Any]) -> str:
-    """Return what a session was about, from the latest word on it; empty when nobody said."""
+def derived_outcome(session: Mapping[str, Any]) -> str:
+    """Return what came of a session, from the latest word on it; empty when nobody said."""
     with_words = [assessment for assessment in session["assessments"] if assessment["reasoning"].strip()]
     last = [assessment for assessment in with_words if assessment["phase"] == "POSTFLIGHT"]
     # The words that opened POSTFLIGHT, without vectors, say what was done; those beside vectors say why they changed.

@@ -31,6 +31,7 @@ LEVELS: Final = {"summary": 400, "detailed": 800, "full": 1250}
 
 ORDER: Final = (
     "task",
+    "outcome",
     "key_findings",
     "remaining_unknowns",
     "next_steps",
@@ -54,12 +55,18 @@ SHORT_NAMES: Final = {
 }
 """The names of fields under ``left_out``, where they differ."""
 
-_FIELDS_OF_LEVEL: Final = {"summary": 7, "detailed": 10, "full": 11}
-_TEXTS: Final = frozenset({"task", "next_session_context"})
+_FIELDS_OF_LEVEL: Final = {"summary": 8, "detailed": 11, "full": 12}
+_TEXTS: Final = frozenset({"task", "outcome", "next_session_context"})
 _MAPS: Final = frozenset({"epistemic_deltas"})
 _FIRST_COUNTS: Final = {"key_findings": 5, "remaining_unknowns": 5, "next_steps": 3, "knowledge_gaps_filled": 3}
 _first_count_otherwise: Final = 8
-_share_tokens: Final = {"task": 40, "key_findings": 32, "next_session_context": 32, "knowledge_gaps_filled": 8}
+_share_tokens: Final = {
+    "task": 40,
+    "outcome": 32,
+    "key_findings": 32,
+    "next_session_context": 32,
+    "knowledge_gaps_filled": 8,
+}
 _other_share_tokens: Final = 20
 _item_tokens: Final = {"summary": 32, "detailed": 96, "full": 128}
 _gap_tokens: Final = 24
@@ -186,6 +193,8 @@ class _Packer:
         for name in self.names:
             taken = [self.taken[name][place] for place in sorted(self.taken[name])]
             session[name] = (taken or [""])[0] if name in _TEXTS else dict(taken) if name in _MAPS else taken
+        if not session["outcome"]:
+            del session["outcome"]
         if self.level == "full":
             session["full_markdown"] = self.markdown
         return session | ({"left_out": left_out} if (left_out := self._left_out(session)) else {})

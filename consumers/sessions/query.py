@@ -35,7 +35,7 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
     limit: int = 10,
     cursor: int | None = None,
 ) -> dict[str, Any]:
-    """Return ``{"reports": [{session_id, ai_id, author, timestamp, task, …, epistemic_growth}], "total_found", …}``.
+    """Return ``{"reports": [{session_id, ai_id, author, timestamp, task, outcome, …}], "total_found", "next"}``.
 
     ``epistemic_growth`` is the change of overall confidence: 0.0 where nothing was assessed on both sides, and then
     ``is_assessed`` is false. ``imported`` of a report is None, or says where another tool's came from. ``next`` is None
@@ -65,7 +65,8 @@ def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
 def _row(report: dict[str, Any]) -> dict[str, Any]:
     growth = report["overall_confidence_delta"]
     return {name: report[name] for name in ("session_id", "ai_id", "author", "timestamp")} | {
-        "task": report["task_summary"],
+        "task": report["task"] or report["task_summary"],
+        "outcome": report["outcome"],
         "key_findings": standing(read_report(report)).key_findings,
         "epistemic_growth": 0.0 if growth is None else growth,
         "is_assessed": growth is not None,

@@ -50,7 +50,7 @@ _LISTS: Final = {
     "artifacts_created": 2_000,
     "investigation_tools": 200,
 }
-_TEXTS: Final = {"task_summary": 40_000, "next_session_context": 40_000, "ai_id": 200}
+_TEXTS: Final = {"task": 40_000, "task_summary": 40_000, "next_session_context": 40_000, "ai_id": 200}
 _whole_chars: Final = 40_000
 
 

@@ -40,7 +40,7 @@ dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}
 restored_below_tokens: Final = 160
 """A text that its report holds with fewer tokens than this is read whole from its blob, before it is packed."""
 
-_RESUMED_AS: Final = {"task_summary": "task", "recommended_next_steps": "next_steps"}
+_RESUMED_AS: Final = {"recommended_next_steps": "next_steps"}
 _similar_max: Final = 10
 _short_id_chars: Final = (8, 13, 18, 24)
 
@@ -158,7 +158,7 @@ def _selected(  # noqa: PLR0917 - as of ``resume``
 def _task_of(session: dict[str, Any], row: dict[str, Any]) -> str:
     """Return what a session was about: the task it was started with, else that of its report."""
     started: str = session["task"].strip()
-    return started or ("" if row["report"] is None else row["report"]["task_summary"].strip())
+    return started or ("" if row["report"] is None else read_report(row["report"]).title.strip())
 
 
 def _dead_ends(ask: Ask, sessions: list[dict[str, Any]], task: str) -> Iterator[dict[str, str]]:
@@ -170,7 +170,7 @@ def _dead_ends(ask: Ask, sessions: list[dict[str, Any]], task: str) -> Iterator[
         for event in session["dead_ends"]
         if event["correction"] is None
     ]
-    similar = ask("reports.dead_ends", {"task": task, "limit": _similar_max})["dead_ends"] if task else []
+    similar = ask("search.related", {"task": task, "limit": _similar_max})["dead_ends"] if task else []
     for event in [*own[:_similar_max], *similar]:
         if (event["approach"], event["why_failed"]) in seen:
             continue
@@ -220,13 +220,14 @@ def source_of(
     steps, are_own = own_steps(report.recommended_next_steps, report.remaining_unknowns)
     last = {"epistemic_deltas", "knowledge_gaps_filled", *(() if are_own else ["next_steps"])}
     last |= {"next_session_context"} if report.next_session_context.startswith(DERIVED) else set()
+    resumed_as = _RESUMED_AS | {"task_summary": "outcome" if report.outcome else "task"}
     return Source(
         head=_head(report, level) | ({"no_report": True} if fields is None else {}),
         fields=_fields(report) | {"next_steps": steps, "assessments": _assessments(session)},
         short_id=short_id,
         markdown=markdown_of(report) if is_full else "",
         sections=[("Head", head(report)), *((part.title, str(part)) for part in sections(report))] if is_full else [],
-        shortened=frozenset(_RESUMED_AS.get(field := long.path.split("/")[1], field) for long in report.long_texts),
+        shortened=frozenset(resumed_as.get(field := long.path.split("/")[1], field) for long in report.long_texts),
         last=frozenset(last),
     )
 
@@ -275,7 +276,8 @@ def _fields(report: Report) -> dict[str, Any]:
     elsewhere = {report.task_summary, *(f"Created {artifact}" for artifact in report.artifacts_created)}
     gaps = plain(report)["knowledge_gaps_filled"]
     return {
-        "task": _texts(report.task_summary),
+        "task": _texts(report.title),
+        "outcome": _texts(report.outcome),
         "key_findings": report.key_findings,
         "remaining_unknowns": report.remaining_unknowns,
         "next_session_context": _texts(report.next_session_context),

@@ -9,6 +9,7 @@ from consumers.sdk.text import clean, dead_end_text
 
 _TITLES: Final = {
     "task": "Task",
+    "outcome": "Outcome",
     "key_findings": "Learned",
     "remaining_unknowns": "Still unknown",
     "next_steps": "Next steps",

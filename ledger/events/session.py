@@ -159,6 +159,7 @@ class ReportGenerated(EventData, frozen=True):
 
     ``preflight`` and ``postflight`` are the assessments that the deltas are taken from, ``overall_confidence_before``
     and ``_after`` the means over vectors assessed on both sides (``is_overall_given``: the author's own values).
+    ``task`` is what the session set out to do, ``task_summary`` what came of it.
     """
 
     report_type: ReportType
@@ -167,6 +168,7 @@ class ReportGenerated(EventData, frozen=True):
     key_findings: Annotated[list[Text], msgspec.Meta(min_length=1)]
     calibration_status: Calibration
     recommended_next_steps: list[Text] = []
+    task: OptionalText = ""
     accomplished: list[Text] = []
     knowledge_gaps_filled: list[FilledGap] = []
     remaining_unknowns: list[Text] = []

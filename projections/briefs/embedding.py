@@ -25,7 +25,7 @@ import binascii
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -46,7 +46,7 @@ _person: Final = b"baton-hash-v1"
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
 _TOKEN: Final = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _FIRST_CJK: Final = re.compile(rf"[{_CJK}]")
-_STOP_WORDS: Final = frozenset(
+STOP_WORDS: Final = frozenset(
     re.findall(
         r"\w+",
         "a an the this that these those it its is are was were be been being am do does did has have had having of in"
@@ -89,7 +89,7 @@ class Embedding(tuple[float, ...]):  # noqa: SLOT001 - a tuple's subclass can ha
 
 
 @cache
-def _semantic() -> tuple[Embedder, Callable[[str], Iterable[float]]] | None:
+def _semantic() -> tuple[Embedder, Callable[[list[str]], list[list[float]]]] | None:
     """Return the embedder of the extra ``semantic`` and what embeds with it; None where it is not installed."""
     try:
         module = import_module("wordllama")
@@ -97,9 +97,18 @@ def _semantic() -> tuple[Embedder, Callable[[str], Iterable[float]]] | None:
         return None
     # Without this folder it looks for its tokenizer in the user's cache, and offers to download it.
     model = module.WordLlama.load(cache_dir=Path(str(module.__file__)).parent, disable_download=True)
-    return Embedder("wordllama", version("wordllama"), 256, 0.40), lambda text: model.embed([text], norm=True)[
-        0
-    ].tolist()
+    embedder = Embedder("wordllama", version("wordllama"), 256, 0.40)
+    return embedder, lambda texts: model.embed(texts, norm=True).tolist()
+
+
+def similarities(text: str, others: Sequence[str]) -> list[float]:
+    """Return the cosine of a text to each of others, by the best embedder here."""
+    found = _semantic()
+    if found is None:
+        wanted = embed_text(text)
+        return [cosine_similarity(wanted, embed_text(other)) for other in others]
+    first, *rest = found[1]([text, *others])
+    return [math.fsum(map(float.__mul__, first, vector)) for vector in rest]
 
 
 def best_embedder() -> Embedder:
@@ -118,7 +127,7 @@ def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
         if found is None or not embedder.is_same(found[0]):
             message = f"there is no {embedder} here to compare with: `pip install baton-ledger[semantic]` brings one"
             raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(embedder), str(best_embedder())])
-        return Embedding(found[1](text) if text.strip() else [0.0] * embedder.dim, found[0])
+        return Embedding(found[1]([text])[0] if text.strip() else [0.0] * embedder.dim, found[0])
     weights: dict[str, float] = {}
     for feature, weight in _features(text):
         weights[feature] = weights.get(feature, 0.0) + weight
@@ -186,7 +195,7 @@ def _features(text: str) -> Iterator[tuple[str, float]]:
         if _FIRST_CJK.match(token):
             for start in range(max(1, len(token) - 1)):
                 yield f"c:{token[start : start + 2]}", 1.0
-        elif token not in _STOP_WORDS:
+        elif token not in STOP_WORDS:
             yield f"w:{token}", 1.0
             padded = f"<{token}>"
             grams = [padded[start : start + size] for size in _gram_sizes for start in range(len(padded) - size + 1)]

@@ -54,7 +54,8 @@ def compressed_fields(report: Report) -> dict[str, Any]:
         "s": report.session_id[:short_id_chars],
         "ai": report.ai_id,
         "ts": report.timestamp,
-        "task": shorten(report.task_summary, task_max_chars),
+        "task": shorten(report.title, task_max_chars),
+        **({"outcome": shorten(report.outcome, task_max_chars)} if report.outcome else {}),
         "deltas": kept,
         "findings": _top(report.key_findings, findings_max, finding_max_chars),
         "unknowns": _top(report.remaining_unknowns, unknowns_max, unknown_max_chars),
@@ -132,13 +133,15 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
     """Return, by key, how many entries are left out and how many of those kept are shortened; and what has no key."""
     more: dict[str, Any] = {}
     for key, texts in (
-        ("task", [report.task_summary]),
+        ("task", [report.title]),
+        ("outcome", [report.outcome]),
         ("findings", report.key_findings),
         ("unknowns", report.remaining_unknowns),
         ("next", [report.next_session_context]),
         ("recommend", report.recommended_next_steps),
     ):
-        kept = fields[key] if isinstance(fields[key], list) else [fields[key]]
+        kept = fields.get(key, "")
+        kept = kept if isinstance(kept, list) else [kept]
         shortened = sum(text.strip() != whole for text, whole in zip(texts, kept, strict=False))
         counts = {"left_out": len(texts) - len(kept), "shortened": shortened}
         if any(counts.values()):

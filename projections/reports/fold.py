@@ -13,7 +13,6 @@ import msgspec
 
 from ledger.events.body import Event, read_as
 from ledger.events.imported import RecordImported
-from projections.briefs.embedding import embed_text, pack
 from projections.projection import Logged, Projection, Row, Rows, Table, json_text, row_of
 from projections.records.marks import encoded, happened_ms, imported_of
 from projections.reports.compressed import compressed_of
@@ -25,7 +24,7 @@ from projections.views import VIEW_VERSIONS
 class ReportRow(Row, frozen=True):
     """The latest report of a session: up to ``created_at`` the columns of a table that other tools read.
 
-    Lists, deltas, embeddings and ``imported`` are JSON; the columns behind those are what the queries go by.
+    Lists, deltas and ``imported`` are JSON; the columns behind those are what the queries go by.
     """
 
     session_id: str
@@ -47,8 +46,7 @@ class ReportRow(Row, frozen=True):
     accepted_ms: int
     report_type: str
     versions: int
-    task_embedding: str
-    findings_embedding: str
+    task: str
     happened_ms: int
     imported: str | None
 
@@ -119,8 +117,6 @@ def rows(state: ReportRecord) -> Rows:
         compressed_json=compressed_of(report),
         markdown_report=markdown_of(report),
         created_at=state.accepted_ms / 1000,
-        task_embedding=json_text(pack(embed_text(report.task_summary))),
-        findings_embedding=json_text(pack(embed_text("\n".join(report.key_findings)))),
         imported=encoded(report.imported),
     )
     return (row,)

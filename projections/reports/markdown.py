@@ -69,13 +69,17 @@ def with_texts(report: Report) -> dict[str, Any]:
 
 
 def head(report: Report) -> str:
-    """Return the title and the five lines below it; one more of what was imported, or corrected since."""
+    """Return the title and the five lines below it; more of an outcome, of what was imported, or corrected since."""
+    refs = _refs(report)
+    task_at = "/task" if report.task else "/task_summary"
+    outcome = f"**Outcome:** {inline(report.outcome)}{_whole(refs, '/task_summary')}\n" if report.outcome else ""
     return (
         f"{TITLE}\n\n"
         f"**Session:** {inline(report.session_id)}\n"
         f"**AI Agent:** {inline(report.ai_id)}\n"
         f"**Date:** {report.timestamp}\n"
-        f"**Task:** {inline(report.task_summary)}{_whole(_refs(report), '/task_summary')}\n"
+        f"**Task:** {inline(report.title)}{_whole(refs, task_at)}\n"
+        f"{outcome}"
         f"**Duration:** {duration_text(report.duration_seconds) or 'not recorded'}"
         f"{_imported(report)}" + (f"\n**Corrected:** {words}" if (words := counted(report)) else "")
     )

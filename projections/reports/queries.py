@@ -72,7 +72,7 @@ class ReportName(Arguments, frozen=True):
 
 
 class ReportList(Arguments, frozen=True):
-    """Filters of a list; ``task_pattern`` is looked for in the task, ignoring case.
+    """Filters of a list; ``task_pattern`` is looked for in the task and in what came of it, ignoring case.
 
     ``imported``: only reports of other tools, or (false) none of them. ``since_ms`` is when they happened.
     """
@@ -179,13 +179,17 @@ def _by_origin(where: Where, table: str, imported: bool | None) -> None:  # noqa
 
 def _matching(moment: Moment, where: Where, asked: ReportList, pattern: str) -> Answer:
     matches = matcher(pattern)
-    columns = "SELECT r.event_index, r.task_summary FROM handoff_reports r"
+    columns = "SELECT r.event_index, r.task, r.task_summary FROM handoff_reports r"
     order = f"ORDER BY {LISTING.order()}"
-    total = sum(matches(row["task_summary"]) for row in moment.rows(f"{columns}{where.sql}", where.values))
+
+    def fits(row: dict[str, Any]) -> bool:
+        return any(matches(text) for text in {row["task"] or row["task_summary"], row["task_summary"]})
+
+    total = sum(map(fits, moment.rows(f"{columns}{where.sql}", where.values)))
     if asked.cursor is not None:
         where.add(LISTING.beyond(), asked.cursor)
     rows = moment.rows(f"{columns}{where.sql} {order}", where.values)
-    left = [row["event_index"] for row in rows if matches(row["task_summary"])]
+    left = [row["event_index"] for row in rows if fits(row)]
     page = left[: asked.limit]
     following = page[-1] if len(left) > len(page) else None
     return {"reports": _reports_at(moment, page), "total_found": total, "next": following}

@@ -31,7 +31,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     ``report_id`` is the id of that event and ``timestamp`` the ledger's clock when it was accepted, or the time that
     an ``imported`` one claims. The deltas are POSTFLIGHT minus PREFLIGHT. ``long_texts`` name the blobs of texts that
-    stand shortened here. ``corrections`` are no part of it: they are laid over it when it is read.
+    stand shortened here. ``task`` is what was to be done, empty where nobody said; ``task_summary`` what was done.
+    ``corrections`` are no part of it: they are laid over it when it is read.
     """
 
     session_id: str
@@ -42,6 +43,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: str
     duration_seconds: int | None
     report_type: ReportType
+    task: str
     task_summary: str
     epistemic_deltas: dict[str, float]
     key_findings: list[str]
@@ -63,6 +65,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     generator: str
     imported: Imported | None = None
     corrections: list[Correction] = []
+
+    @property
+    def title(self) -> str:
+        """What the work was about: its task, and where nobody said one, what came of it."""
+        return self.task or self.task_summary
+
+    @property
+    def outcome(self) -> str:
+        """What came of the task; empty where that is all that was said of it."""
+        return "" if self.task_summary == self.title else self.task_summary
 
 
 def report_of(  # noqa: PLR0917 - the order is that of an event's parts
@@ -97,7 +109,7 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
 
 def plain(report: Report) -> dict[str, Any]:
     """Return a report as plain JSON values, every field present (None where there is nothing)."""
-    made: dict[str, Any] = msgspec.to_builtins(report)
+    made: dict[str, Any] = msgspec.to_builtins(report) | {"outcome": report.outcome}
     made["knowledge_gaps_filled"] = [
         {"gap": gap.gap, "before": gap.before, "after": gap.after, "confidence_change": gap.confidence_change}
         for gap in report.knowledge_gaps_filled
@@ -106,7 +118,7 @@ def plain(report: Report) -> dict[str, Any]:
 
 
 def read_report(fields: Mapping[str, Any]) -> Report:
-    """Return the report that ``plain`` made plain; what stands beside its fields (``markdown``) is left out.
+    """Return the report that ``plain`` made plain; what stands beside its fields (``outcome``) is left out.
 
     Raises:
         msgspec.ValidationError: the fields are not those of a report.

@@ -4,10 +4,11 @@ Hits are ranked by bm25, the newest first among equals. A page's cursor holds ho
 and how many hits were shown: events appended between two pages shift nothing and are counted by none. (Only their
 weight in bm25's averages is not undone: it may change who is first of two hits of nearly the same rank.)
 
-A question's words must all be found, phrases stand in quotation marks, beginnings end in ``*``. Its text is never
-syntax of the index: the expression is put together here from words alone, which hold letters, digits and marks. A word
-that is several in the index (``JWT_SECRET``, 登录) is looked for as a phrase. A dozen or more hex digits are the
-beginning of a reference, as everywhere in Baton, and need no ``*``.
+A question's words must all be found, each in any of its forms; phrases stand in quotation marks and are exact,
+beginnings end in ``*``. Where nothing holds all of them, the nearest is the answer (``search.nearness``), and says so.
+Its text is never syntax of the index: the expression is put together here from words alone, which hold letters, digits
+and marks. A word that is several in the index (``JWT_SECRET``, 登录) is looked for as a phrase. A dozen or more hex
+digits are the beginning of a reference, as everywhere in Baton, and need no ``*``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import msgspec
 from ledger.errors import Refused
 from ledger.limits import json_integer_max
 from projections.query import Answer, Arguments, Moment, Where, prefix_digits_min
-from projections.search.words import Word, chunks_of, placed_words, words_of
+from projections.search.nearness import near_word, nearest, related_min
+from projections.search.words import Word, beginning_min, chunks_of, form_of, placed_words, stem_of, words_of
 
 text_max_chars: Final = 10_240
 hits_max: Final = 200
@@ -29,11 +31,13 @@ hits_reached_max: Final = 1_000_000
 excerpt_max_chars: Final = 200
 lead_max_chars: Final = 60
 terms_shown_max: Final = 32
+far_max: Final = 3  # where nothing is near, so many are enough to see it
 _CUT: Final = "…"
 
 # The sorts of streams on which events carry human text.
 SORTS: Final = ("handoff", "reasoning", "record", "review", "session", "snapshot", "tot")
-words_asked_max: Final = 512  # a phrase of n words costs the index n looks at each of its places
+words_asked_max: Final = 512
+"""Beyond that nothing is asked to hold them all: a phrase of n words costs the index n looks at each of its places."""
 
 _ASKED: Final = re.compile(r'["“”]([^"“”]*)["“”](\*?)|([^\s"“”]+)')
 _DIGITS: Final = re.compile(rf"[0-9a-f]{{{prefix_digits_min},63}}")
@@ -41,24 +45,33 @@ _DIGITS: Final = re.compile(rf"[0-9a-f]{{{prefix_digits_min},63}}")
 Asked: TypeAlias = Annotated[str, msgspec.Meta(max_length=text_max_chars, description="Words, phrases, beginnings*.")]
 Hits: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=hits_max, description="Hits of a page.")]
 Sorts: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=len(SORTS), description="Only these streams.")]
+Kinds: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=32, description="Only events of these kinds.")]
 Cursor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max, description="The next of a page.")]
 
 
 class SearchText(Arguments, frozen=True):
-    """What to look for, on which sorts of streams, by whom; ``after`` is the ``next`` of the page before."""
+    """What to look for, on which sorts of streams, of which kinds, by whom; ``after`` is the ``next`` of a page.
+
+    An imported record is also of the kind that it stands for; ``since_ms`` is when the ledger took an event in.
+    """
 
     text: Asked
     sort: Sorts | None = None
+    kinds: Kinds | None = None
     author: str | None = None
+    since_ms: int | None = None
     limit: Hits = 20
     after: Cursor | None = None
 
 
 def find_text(moment: Moment, asked: SearchText) -> Answer:
-    """Return ``{"hits", "total", "next"}``: each hit an event, and at most 200 characters of it around the first match.
+    """Return ``{"hits", "total", "next", "holds"}``: events, and at most 200 characters of each around the first match.
+
+    ``holds`` is ``all`` where each hit holds all words of the question, else ``some``: the nearest, with ``score``
+    and what it means (``near``), those that are far only where none is nearer.
 
     Raises:
-        Refused: ``INVALID_FIELD`` for a text without any word, or a sort that no stream with text has; ``TOO_LARGE``.
+        Refused: ``INVALID_FIELD`` for a text without any word, or a sort that no stream with text has.
     """
     terms = terms_of(asked.text)
     # Another process may be a few events ahead with one of the two views.
@@ -66,28 +79,60 @@ def find_text(moment: Moment, asked: SearchText) -> Answer:
     offset = 0
     if asked.after is not None:
         size, offset = divmod(asked.after, hits_reached_max)
-    where = _conditions(asked, expression_of(terms), size)
-    source = "search_words JOIN events e ON e.event_index = search_words.rowid"
-    total = moment.count(f"SELECT count(*) FROM {source}{where.sql}", where.values)  # noqa: S608 - fixed texts
-    # Texts are joined to the page alone: sorted with all that matches, they would be carried along.
-    sql = (
-        "SELECT e.event_index, e.id AS event_id, e.kind, e.stream, e.author, e.accepted_ms, t.text FROM ("  # noqa: S608
-        f"SELECT search_words.rowid AS found, search_words.rank AS score FROM {source}{where.sql} "
-        "ORDER BY score, found DESC LIMIT ? OFFSET ?) JOIN events e ON e.event_index = found "
-        "JOIN search_texts t ON t.event_index = found ORDER BY score, found DESC"
-    )
-    rows = moment.rows(sql, (*where.values, asked.limit, offset))
+    where = _conditions(asked, size)
+    rows, total = _holding_all(moment, terms, where, asked.limit, offset)
+    holds = "all"
+    if not total:
+        events = nearest(moment, asked.text, where)
+        events = [near for near in events if near.score >= related_min] or events[:far_max]
+        page = {near.event_index: near.score for near in events[offset : offset + asked.limit]}
+        marks = ", ".join("?" * len(page))
+        found = {row["event_index"]: row for row in moment.rows(f"{_HIT} WHERE e.event_index IN ({marks})", [*page])}
+        rows = [found[index] | {"score": score, "near": near_word(score)} for index, score in page.items()]
+        total, holds = len(events), "some"
     hits = [row | {"excerpt": excerpt_of(row.pop("text"), terms)} for row in rows]
     reached = offset + len(hits)
     goes_on = bool(hits) and reached < min(total, hits_reached_max)
-    return {"hits": hits, "total": total, "next": size * hits_reached_max + reached if goes_on else None}
+    return {
+        "hits": hits,
+        "total": total,
+        "next": size * hits_reached_max + reached if goes_on else None,
+        "holds": holds,
+    }
 
 
-def _conditions(asked: SearchText, expression: str, size: int) -> Where:
+_HIT: Final = (
+    "SELECT e.event_index, e.id AS event_id, e.kind, e.stream, e.author, e.accepted_ms, t.text "
+    "FROM events e JOIN search_texts t USING (event_index)"
+)
+
+
+def _holding_all(
+    moment: Moment, terms: Sequence[Term], where: Where, limit: int, offset: int
+) -> tuple[list[Answer], int]:
+    """Return a page of the events that hold all terms, and how many there are."""
+    if sum(len(term.words) for term in terms) > words_asked_max:
+        return [], 0
+    source = f"search_words JOIN events e ON e.event_index = search_words.rowid WHERE search_words MATCH ?{where.more}"
+    values = (expression_of(terms), *where.values)
+    total = moment.count(f"SELECT count(*) FROM {source}", values)  # noqa: S608 - fixed texts
+    # Texts are joined to the page alone: sorted with all that matches, they would be carried along.
+    sql = (
+        f"{_HIT} JOIN (SELECT search_words.rowid AS found, search_words.rank AS score FROM {source} "  # noqa: S608
+        "ORDER BY score, found DESC LIMIT ? OFFSET ?) ON e.event_index = found ORDER BY score, found DESC"
+    )
+    return (moment.rows(sql, (*values, limit, offset)), total) if total else ([], 0)
+
+
+def _conditions(asked: SearchText, size: int) -> Where:
     where = Where()
-    where.add("search_words MATCH ?", expression)
-    where.add("search_words.rowid < ?", size)
+    where.add("e.event_index < ?", size)
     where.equal("e.author", asked.author)
+    where.given("e.accepted_ms >= ?", asked.since_ms)
+    if asked.kinds:
+        marks = ", ".join("?" * len(asked.kinds))
+        imported = f"SELECT event_index FROM records WHERE mapped_kind IN ({marks})"  # noqa: S608
+        where.add(f"(e.kind IN ({marks}) OR e.event_index IN ({imported}))", *asked.kinds, *asked.kinds)
     if asked.sort:
         for sort in asked.sort:
             if sort not in SORTS:
@@ -100,17 +145,26 @@ def _conditions(asked: SearchText, expression: str, size: int) -> Where:
 
 
 class Term(NamedTuple):
-    """Words to be found side by side; ``is_beginning``: the last of them may go on."""
+    """Words to be found side by side; ``is_beginning``: the last of them may go on.
+
+    A single word is asked for in any of its forms: as it is (``whole``), or what they begin with.
+    """
 
     words: tuple[str, ...]
     is_beginning: bool
+    whole: str = ""
+
+    @property
+    def sql(self) -> str:
+        """The FTS5 expression: a phrase, or the forms of a word (which holds no quotation mark)."""
+        return form_of(self.whole).sql if self.whole else f'"{" ".join(self.words)}"{" *" if self.is_beginning else ""}'
 
 
 def terms_of(text: str) -> list[Term]:
     """Return what a text asks for, each once; a part of it that holds no word asks for nothing.
 
     Raises:
-        Refused: ``INVALID_FIELD`` when nothing is left to be looked for, ``TOO_LARGE`` beyond 512 different words.
+        Refused: ``INVALID_FIELD`` when nothing is left to be looked for.
     """
     terms: dict[Term, None] = {}
     for part in _ASKED.finditer(text):
@@ -118,19 +172,19 @@ def terms_of(text: str) -> list[Term]:
         words = tuple(words_of(word if phrase is None else phrase))
         if words:
             is_beginning = bool(star) if phrase is not None else word.endswith("*")
-            terms[Term(words, is_beginning or _DIGITS.fullmatch(words[-1]) is not None)] = None
+            is_beginning = is_beginning or _DIGITS.fullmatch(words[-1]) is not None
+            term = Term(words, is_beginning)
+            if phrase is None and len(words) == 1 and not is_beginning and form_of(words[0]).sql != term.sql:
+                term = Term((stem_of(words[0]),), len(stem_of(words[0])) >= beginning_min, words[0])
+            terms[term] = None
     if not terms:
         raise Refused("INVALID_FIELD", "there is no word to look for: give letters or digits", path="$.text")
-    words_count = sum(len(term.words) for term in terms)
-    if words_count > words_asked_max:
-        message = f"{words_count} words are asked for: at most {words_asked_max} can be"
-        raise Refused("TOO_LARGE", message, path="$.text", limit=words_asked_max)
     return list(terms)
 
 
 def expression_of(terms: Sequence[Term]) -> str:
-    """Return the FTS5 expression: all terms, each a phrase (a word holds no quotation mark)."""
-    return " AND ".join(f'"{" ".join(term.words)}"{" *" if term.is_beginning else ""}' for term in terms)
+    """Return the FTS5 expression: all terms."""
+    return " AND ".join(term.sql for term in terms)
 
 
 def excerpt_of(text: str, terms: Sequence[Term]) -> str:
@@ -175,4 +229,5 @@ def _length(words: Sequence[Word], position: int, term: Term) -> int:
     if len(here) < len(term.words) or here[:-1] != list(term.words[:-1]):
         return 0
     is_found = here[-1].startswith(term.words[-1]) if term.is_beginning else here[-1] == term.words[-1]
+    is_found = is_found or (bool(term.whole) and here[-1].startswith(term.whole))
     return len(here) if is_found else 0

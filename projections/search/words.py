@@ -5,17 +5,27 @@ So ``JWT_SECRET`` and ``auth.py:42`` are a few words each: found whole, as a phr
 written without spaces (Chinese, Japanese, Thai …) and Korean, whose words carry their particles, are cut into single
 characters, of which a phrase of two or more finds what a tokenizer for spaced scripts would miss. Accents are kept: the
 fold must not guess which language it reads.
+
+The index holds words as they were written. Other forms of a word are a matter of the question (``form_of``): an English
+ending is taken off, and what is left, of four letters or more, is looked for as a beginning. Which forms belong
+together need not be decided for good then, and what is shown as found is what was found.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
+from projections.briefs.embedding import STOP_WORDS
+
 clusters_cached_max: Final = 8_192
+stems_cached_max: Final = 65_536
+beginning_min: Final = 4
+loosened_chars: Final = 3
 
 _RANGES: Final = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0edf"  # Thai, Lao
@@ -33,6 +43,11 @@ _FOLLOWING: Final = (
 )
 _ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
 _ASCII_CHUNK: Final = re.compile(r"\S+")
+# English endings, the longest first: what is left has three letters or more.
+_ENDING: Final = re.compile(
+    r"(?<=...)(?:ational|ations?|ingly|ings?|edly|ied|ies|iness|ed|ers?|es|ly|ments?|ness|ions?|y|s|e)$"
+)
+_DOUBLED: Final = re.compile(r"(?<=..)([bdfgkmnprtv])\1$")
 
 
 class _Patterns(NamedTuple):
@@ -55,6 +70,13 @@ def _patterns() -> _Patterns:
         cluster=re.compile(rf".(?:{_FOLLOWING})*", re.DOTALL),
         chunk=re.compile(rf"[{_RANGES}]|[^\s{_RANGES}]+"),
     )
+
+
+class Form(NamedTuple):
+    """A word that is asked for: what all its forms have in common, and the FTS5 expression that finds them."""
+
+    key: str
+    sql: str
 
 
 class Word(NamedTuple):
@@ -86,6 +108,71 @@ def placed_words(text: str) -> Iterator[Word]:
         places += [cluster.span()] * len(piece)
     for match in patterns.word.finditer("".join(pieces)):
         yield Word(match[0], places[match.start()][0], places[match.end() - 1][1])
+
+
+@lru_cache(stems_cached_max)
+def stem_of(word: str) -> str:
+    """Return what the forms of an English word have in common.
+
+    >>> [stem_of(word) for word in ("expiry", "expires", "expiration", "running", "log", "登")]
+    ['expir', 'expir', 'expir', 'run', 'log', '登']
+    """
+    if not word.isascii() or not word.isalpha():
+        return word
+    left = _ENDING.sub("", word, count=1)
+    return word if left == word else _DOUBLED.sub(r"\1", left)
+
+
+def form_of(word: str) -> Form:
+    """Return a word as it is asked for: itself, its stem, and what begins with either, from four letters on."""
+    stem = stem_of(word)
+    if len(word) < beginning_min or not word.isalpha() or is_apart(word):
+        return Form(word, f'"{word}"')
+    # What was asked for counts twice, so that it ranks before its other forms.
+    return Form(stem, f'("{word}" OR "{stem}" *)' if len(stem) >= beginning_min else f'("{word}" * OR "{stem}")')
+
+
+def forms_of(text: str) -> list[Form]:
+    """Return what a text asks for, each once, without the words that stand everywhere unless it has no others.
+
+    Characters that stand apart are asked for in pairs: one alone stands in too many words.
+    """
+    forms: dict[str, Form] = {}
+    common: dict[str, Form] = {}
+    for run in _runs(text):
+        if len(run) > 1:
+            forms |= {pair: Form(pair, f'"{pair}"') for pair in map(" ".join, pairwise(run))}
+        else:
+            form = form_of(run[0])
+            (common if run[0] in STOP_WORDS else forms).setdefault(form.key, form)
+    return list((forms or common).values())
+
+
+def loosened(forms: Sequence[Form]) -> list[Form]:
+    """Return beginnings and single characters of what was asked for: for where none of it is found."""
+    parts = dict.fromkeys(part for form in forms for part in form.key.split())
+    return [Form(part, f'"{part[:loosened_chars]}" *') for part in parts]
+
+
+def features_of(text: str) -> set[str]:
+    """Return the keys of all that a text can be asked for."""
+    found: set[str] = set()
+    for run in _runs(text):
+        found.update(map(stem_of, run), map(" ".join, pairwise(run)))
+    return found
+
+
+def is_apart(word: str) -> bool:
+    """Tell whether a word is a character of a script without spaces."""
+    return not word.isascii() and _patterns().apart.match(word) is not None
+
+
+def _runs(text: str) -> Iterator[list[str]]:
+    """Yield words one by one, and characters that stand apart as long as nothing stands between them."""
+    for chunk in text.split():
+        for is_run, words in groupby(words_of(chunk), is_apart):
+            run = list(words)
+            yield from [run] if is_run else ([word] for word in run)
 
 
 def chunks_of(text: str) -> Iterator[tuple[int, int]]:

@@ -17,9 +17,8 @@ from projections.search.queries import (
     expression_of,
     matches_in,
     terms_of,
-    words_asked_max,
 )
-from projections.search.words import placed_words, words_of
+from projections.search.words import features_of, forms_of, placed_words, stem_of, words_of
 
 # Letters that fold to two, marks in and out of order, half-width kana, single jamo, an ideograph newer than Python's
 # tables, what joins and what parts, and what is no word at all.
@@ -72,11 +71,11 @@ def test_words_are_their_own_words(text):
 @pytest.mark.parametrize(
     ("text", "terms"),
     [
-        ("pool leaks", [Term(("pool",), False), Term(("leaks",), False)]),
+        ("pool leaks", [Term(("pool",), True, "pool"), Term(("leak",), True, "leaks")]),
         ('"pool leaks" hand*', [Term(("pool", "leaks"), False), Term(("hand",), True)]),
         ("“登录 页”*", [Term(("登", "录", "页"), True)]),
         ("登录 登录", [Term(("登", "录"), False)]),
-        ('an open "quote', [Term(("an",), False), Term(("open",), False), Term(("quote",), False)]),
+        ('an open "quote', [Term(("an",), False), Term(("open",), True, "open"), Term(("quot",), True, "quote")]),
         ("a OR -- b NOT", [Term((word,), False) for word in ("a", "or", "b", "not")]),
         ("words:x* *y", [Term(("words", "x"), True), Term(("y",), False)]),
         ("sha256:" + "0a" * 6, [Term(("sha256", "0a" * 6), True)]),
@@ -95,12 +94,25 @@ def test_a_question_without_a_word_is_refused(text):
     assert refused.value.code == "INVALID_FIELD"
 
 
-def test_a_question_of_more_words_than_can_be_asked_is_refused():
-    assert len(terms_of(" ".join(f"w{number}" for number in range(words_asked_max)))) == words_asked_max
-    for text in (" ".join(f"w{number}" for number in range(words_asked_max + 1)), "登" * (words_asked_max + 1)):
-        with pytest.raises(Refused) as refused:
-            terms_of(text)
-        assert refused.value.code == "TOO_LARGE"
+@pytest.mark.parametrize(
+    ("stem", "forms"),
+    [
+        ("expir", ["expire", "expires", "expired", "expiry", "expiration", "expiring"]),
+        ("run", ["run", "runs", "running"]),
+        ("organiz", ["organiz", "organize", "organization", "organizations"]),
+        ("test", ["test", "tests", "testing", "tested"]),
+    ],
+)
+def test_the_forms_of_a_word_have_one_stem_that_they_begin_with(stem, forms):
+    assert {stem_of(form) for form in forms} == {stem}
+    assert all(form.startswith(stem) for form in forms)
+
+
+def test_a_question_is_asked_in_forms_and_pairs_and_without_the_words_of_every_text():
+    keys = [form.key for form in forms_of("Why do tokens never expire? 登录页, JWT_SECRET v2")]
+    assert keys == ["token", "nev", "expir", "登 录", "录 页", "jwt", "secret", "v2"]
+    assert [form.key for form in forms_of("what is that")] == ["what", "is", "that"]
+    assert features_of("The tokens expired: 登录页") >= {"token", "expir", "登 录", "登", "录 页"}
 
 
 @given(texts, texts)

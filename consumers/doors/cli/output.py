@@ -266,6 +266,20 @@ def progress(what: str, *, shown: bool = True) -> Iterator[Callable[[int, int], 
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+def since_option(what: str) -> Callable[[VerbT], VerbT]:
+    """Return the option ``--since``, which is ``since_ms`` to the command (Unix milliseconds)."""
+    help_ = f'{what}: a date or time (UTC), or as "7 days ago".'
+    return click.option("--since", "since_ms", metavar="TIME", callback=_since_ms, help=help_)
+
+
+def _since_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    from consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser
+
+    return parse_since(text, datetime.now(UTC))
+
+
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
     """Return what adds ``--limit`` and ``--cursor`` to a verb that lists."""
 

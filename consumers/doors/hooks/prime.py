@@ -1,10 +1,10 @@
 """What an agent reads first: `baton prime`, and the brief that a hook puts into a new session.
 
-In this order, within one budget of tokens: who acts and in which session, dead ends of similar tasks, what waits, the
-last session. A section has only whole items, and no item is cut; what found no room is counted under "Left out", with
-the command that shows it. A ledger with nothing in it says what to do first. What another page tells is named with the
-command that prints it, and not told: the page for agents stands in the harness's file, the last session in `report
-resume`, a handoff with its reasoning in `handoff show`. Who reads all of them reads nothing twice.
+In this order, within one budget of tokens: who acts and in which session, dead ends and reasonings of similar tasks,
+what waits, the last session. A section has only whole items, and no item is cut; what found no room is counted under
+"Left out", with the command that shows it. A ledger with nothing in it says what to do first. What another page tells
+is named with the command that prints it, and not told: the page for agents stands in the harness's file, the last
+session in `report resume`, a handoff with its reasoning in `handoff show`. Who reads all of them reads nothing twice.
 
 What waits is to be acted on, so it was checked against its signed entries (``projections.checked``); the rest is what
 somebody remembers, as the views have it. What others wrote stands in a marked block (``consumers.sdk.quotation``), each
@@ -48,7 +48,7 @@ page_looked_at_max_bytes: Final = 1024**2
 waiting_max: Final = 10
 dead_ends_max: Final = 10
 named_agents_max: Final = 12
-_share_of: Final = {"dead ends": 0.4, "what waits": 0.8}
+_share_of: Final = {"dead ends": 0.4, "related": 0.25, "what waits": 0.8}
 """What a section may take of what is left when its turn comes."""
 
 _rest_tokens: Final = 110
@@ -112,7 +112,7 @@ def prime(
     now = datetime.now(UTC)
     waiting = _waiting(ask, agent)
     resumed = resume(ask, get_blob, detail_level="summary", agent=agent)
-    dead_ends = _dead_ends(ask, task, waiting, now)
+    dead_ends, reasonings = _related(ask, task, waiting, now)
     if any(one["reasoning_refs"] for one in waiting["items"]):
         from consumers.reasoning.grounds import Grounds, next_tokens_max  # noqa: PLC0415 - most of what waits has none
 
@@ -124,6 +124,8 @@ def prime(
         lines = [_Item(told), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
         packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "baton key list"))
     packing.add(dead_ends)
+    if reasonings.items:
+        packing.add(reasonings)
     packing.add(_what_waits(agent, waiting, now))
     packing.add(_last_session(view, resumed, session, now))
     return packing.finished()
@@ -233,20 +235,29 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
     return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
 
 
-def _dead_ends(view: Ask, task: str | None, waiting: Mapping[str, Any], now: datetime) -> _Section:
-    """Return what failed in work like the task that was given, else like what waits."""
+def _related(view: Ask, task: str | None, waiting: Mapping[str, Any], now: datetime) -> tuple[_Section, _Section]:
+    """Return what failed in work like the task that was given, else like what waits, and what was reasoned there."""
     wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
     command = f"baton report similar {quote(one_line(task))}" if task else "baton report resume --detail-level full"
-    found: list[tuple[str, int, Mapping[str, Any]]] = []
+    related: Mapping[str, Any] = {"dead_ends": [], "reasonings": []}
     if wanted.strip():
-        similar = view("reports.dead_ends", {"task": wanted, "limit": dead_ends_max})["dead_ends"]
-        found += [(one["author"], one["happened_ms"], one) for one in similar]
+        related = view("search.related", {"task": wanted, "limit": dead_ends_max})
+    found = [(one["author"], one["happened_ms"], one) for one in related["dead_ends"]]
     lines: dict[str, str] = {}
     for author, at_ms, one in found:
         said = one_line(dead_end_text(one))
         lines.setdefault(said, f"- {author}, {age(at_ms, now)}: {said}")
     items = [_Item(others=line) for line in lines.values()]
-    return _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
+    failed = _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
+    reasoned = [_reasoned(one, now) for one in related["reasonings"]] if task else []
+    heading = "Reasoned about this before: `baton reasoning brief ID` prints one"
+    return failed, _Section("related", heading, reasoned, len(reasoned), "baton reasoning list")
+
+
+def _reasoned(one: Mapping[str, Any], now: datetime) -> _Item:
+    came_of_it = f" → {one_line(one['conclusion'])}" if one["conclusion"] else f" ({one['status']})"
+    by = f"{one['author']}, {age(one['updated_ms'], now)}, {one['near']}"
+    return _Item(others=f"- {one_line(one['id'])}: {by}: {one_line(one['task'])}{came_of_it}")
 
 
 def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:

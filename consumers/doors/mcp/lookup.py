@@ -8,6 +8,7 @@ hashed, or with ``have`` the delta that was sent.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -15,11 +16,13 @@ import msgspec
 from pydantic import Field
 
 from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_max, paged, quoted, shorten, tokens_of
-from consumers.doors.mcp.reports import NUMBER, After, Id, PageSize
+from consumers.doors.mcp.reports import NUMBER, After, Id, PageSize, Since
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from consumers.reasoning.snapshots.act import Action, Decision, act_on
+from consumers.sdk.batch import check_kinds
 from consumers.sdk.quotation import words_of
+from consumers.sessions.query import parse_since
 from ledger.errors import Refused
 from projections.briefs.gates import check_level
 from projections.briefs.prompt import TransferLevel
@@ -74,7 +77,7 @@ class FetchedReasoning(Quoting):
     next: Annotated[str | None, Field(description="The cursor of the graph's next page; null on the last.")]
 
 
-Sort = Literal["session", "reasoning", "handoff", "tot", "review", "ledger", "agent", "blob"]
+Sort = Literal["session", "reasoning", "handoff", "tot", "review", "record", "snapshot"]
 _excerpt_tokens = 200
 
 
@@ -84,6 +87,8 @@ class Hit(Answer):
     event_index: int
     event_id: str
     kind: str
+    score: float | None = None
+    near: Annotated[str | None, Field(description="How near a hit is that lacks some of the words.")] = None
     words: Words
     shortened: list[str] | None = None
 
@@ -93,6 +98,7 @@ class Hits(Quoting):
 
     hits: list[Hit]
     total: int
+    holds: Annotated[str, Field(description="all: hits hold all words; some: none does, these are the nearest.")]
     next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
 
 
@@ -154,18 +160,23 @@ class LookupTools:
         if at + len(page) < len(text):
             answer["next"] = f"{graph.ref}@{at + len(page)}"
 
-    def search(
+    def search(  # noqa: PLR0917 - clients rely on these names
         self,
         text: Annotated[str, Field(min_length=1, max_length=1_000, description="Words to look for.")],
         sort: Annotated[list[Sort] | None, Field(max_length=8, description="Only streams of these sorts.")] = None,
+        kind: Annotated[list[Id] | None, Field(max_length=8, description="Only these kinds: finding.logged …")] = None,
         author: Annotated[Id | None, Field(description="Only what this agent signed.")] = None,
+        since: Since = None,
         limit: PageSize = 10,
         cursor: After = None,
     ) -> Hits:
-        """Find events by their text: findings, steps, handoffs, reports."""
+        """Find events by their text, in any form of a word, or else the nearest: findings, steps, handoffs, reports."""
+        check_kinds(kind or ())
+        since_ms = None if since is None else parse_since(since, datetime.now(UTC))
+        filters: dict[str, Any] = {"sort": sort, "kinds": kind, "author": author, "since_ms": since_ms}
 
         def page(rows: int) -> dict[str, Any]:
-            return self._ledger.ask("search.find", text=text, sort=sort, author=author, limit=rows, after=cursor)
+            return self._ledger.ask("search.find", text=text, limit=rows, after=cursor, **filters)
 
         found = page(limit)
         found["others"] = self._ledger.others()

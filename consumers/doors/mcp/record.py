@@ -171,7 +171,7 @@ class RecordTool:
         first: EventData | dict[str, Any] = batch.drafts[0].data
         if not isinstance(first, SessionStarted) or not first.task.strip():
             return []
-        found = self._ledger.ask("reports.dead_ends", task=first.task, limit=_dead_ends_max)["dead_ends"]
+        found = self._ledger.ask("search.related", task=first.task, limit=_dead_ends_max)["dead_ends"]
         names = ("approach", "why_failed", "session_id")
         return [words_of(one["author"], one["happened_ms"], {name: one[name] for name in names}) for one in found]
 

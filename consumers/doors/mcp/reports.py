@@ -50,6 +50,9 @@ NUMBER = BeforeValidator(_number)
 
 PageSize = Annotated[int, Field(ge=1, le=100), NUMBER]
 After = Annotated[int | None, Field(ge=0, le=json_integer_max, description="The `next` of the page before."), NUMBER]
+Since = Annotated[
+    Annotated[str, Field(max_length=100)] | None, Field(description='A date or time (UTC), or as "7 days ago".')
+]
 
 _task_tokens = 160
 _findings_tokens = 400
@@ -113,7 +116,7 @@ class ReportFound(Answer):
     session_id: str
     ai_id: str
     timestamp: str
-    words: Annotated[Words, Field(description="task, key_findings")]
+    words: Annotated[Words, Field(description="task, outcome, key_findings")]
     epistemic_growth: Annotated[float, Field(description="Change of overall confidence; 0 where not assessed.")]
     is_assessed: bool
     shortened: list[str] | None = None
@@ -180,12 +183,10 @@ class ReportTools:
     def query_handoff_reports(
         self,
         ai_id: Annotated[Id | None, Field(description="Only this agent's, as minimax.")] = None,
-        since: Annotated[
-            Annotated[str, Field(max_length=100)] | None, Field(description='A date or time (UTC), or as "7 days ago".')
-        ] = None,
+        since: Since = None,
         task_pattern: Annotated[
             Annotated[str, Field(max_length=1_000)] | None,
-            Field(description="A regular expression (RE2, ignoring case) that the task matches."),
+            Field(description="A regular expression (RE2, ignoring case) that the task or the outcome matches."),
         ] = None,
         limit: PageSize = 10,
         cursor: After = None,
@@ -226,11 +227,11 @@ def fit_report(made: dict[str, Any]) -> ReportMade:
 
 def fit_found(report: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a found report with its task and findings within their share of an answer."""
-    found = shorten(report, ("task",), min(_task_tokens, tokens // 2))
+    found = shorten(report, ("task", "outcome"), min(_task_tokens, tokens // 4))
     findings, left_out = shorten_list(found["key_findings"], min(_findings_tokens, tokens // 2))
     more = {"findings_left_out": left_out} if left_out else {}
     found |= {"key_findings": findings} | more
-    return labelled(found, found.pop("author"), "task", "key_findings", "imported")
+    return labelled(found, found.pop("author"), "task", "outcome", "key_findings", "imported")
 
 
 def labelled(item: dict[str, Any], author: str, *names: str) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def test_postflight_makes_the_report_by_itself_from_what_was_logged(agents_home:
     made = submit_postflight_assessment(session_id, AFTER, "Because of the test")
     assert made["handoff_report"]["report_type"] == "complete"
     (told,) = resume_previous_session()["sessions"]
-    assert told["task"] == "Found the leak"
+    assert (told["task"], told["outcome"]) == ("Find the leak", "Found the leak")
     assert told["key_findings"] == ["Learned that it leaks"]
     assert told["remaining_unknowns"] == ["Since when"]
 
@@ -134,7 +134,7 @@ def test_a_report_is_loaded_as_json_and_as_markdown_with_its_long_texts_whole() 
     generate_handoff_report(session_id, "Found it", long)
     loaded = load_handoff(session_id[:8], "json")
     assert loaded is not None
-    assert (loaded["s"], loaded["task"]) == (session_id[:8], "Found it")
+    assert (loaded["s"], loaded["task"], loaded["outcome"]) == (session_id[:8], "Find the leak", "Found it")
     markdown = load_handoff(session_id, format="markdown")
     assert markdown is not None
     assert all(text.strip() in markdown["markdown"] for text in long)

@@ -45,7 +45,7 @@ def test_example_2_resume_previous_session() -> None:
     generate_handoff_report(session_id, "Validated it", FINDINGS, UNKNOWNS, CONTEXT, ARTIFACTS)
     handoff = resume_previous_session(ai_id="minimax", resume_mode="last", detail_level="detailed")
     (prev,) = handoff["sessions"]
-    assert prev["task"] == "Validated it"
+    assert (prev["task"], prev["outcome"]) == ("Validated Goal Architecture Phase 1", "Validated it")
     assert prev["epistemic_deltas"]["know"] == 0.25
     assert prev["key_findings"] == FINDINGS
     assert prev["remaining_unknowns"] == UNKNOWNS

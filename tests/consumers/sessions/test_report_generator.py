@@ -37,7 +37,7 @@ def test_generate_handoff_report() -> None:
     assert report["session_id"] == "test-session"
     assert report["epistemic_deltas"]["know"] == 0.25
     assert "Finding 1" in report["markdown"]
-    assert json.loads(report["compressed_json"])["task"] == "Test task"
+    assert json.loads(report["compressed_json"])["outcome"] == "Test task"
     assert len(report["key_findings"]) == 2
 
 
@@ -138,7 +138,7 @@ def test_recommendations_of_an_investigation_rest_on_its_check() -> None:
 
 def test_what_nobody_gave_is_derived_from_the_session_and_says_so() -> None:
     data = generate(given_session("s"), ReportInputs(), ["task done: fix it (handoff h)"])
-    assert data.task_summary == "Found the leak"
+    assert (data.task, data.task_summary) == ("Find the leak", "Found the leak")
     assert data.key_findings == ["Learned that the pool is never closed", "The limit is 512"]
     assert data.remaining_unknowns == ["Who opens it"]
     assert data.investigation_tools == ["grep", "strace"]

@@ -18,6 +18,7 @@ from consumers.doors.cli.output import (
     print_lines,
     print_table,
     show_page,
+    since_option,
     suspect_cell,
     when,
 )
@@ -319,30 +320,27 @@ def print_event(event: Event, mark: str = "") -> None:
 
 @click.command(cls=Command)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
-@click.option(
-    "--sort",
-    "sorts",
-    cls=ListOption,
-    multiple=True,
-    type=click.Choice(SORTS),
-    help="Only these; may be given repeatedly.",
-)
+@click.option("--sort", cls=ListOption, multiple=True, type=click.Choice(SORTS), help="Only these; may be repeated.")
+@click.option("--kind", "kinds", cls=ListOption, multiple=True, help="Only events of this kind, as finding.logged.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
+@since_option("Only what was written since")
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")
-def search(
-    app: App, words: tuple[str, ...], sorts: tuple[str, ...], author: str | None, *, limit: int, cursor: int | None
-) -> None:
+def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **given: Any) -> None:
     r"""Find text in handoffs, reasoning, sessions, reports and all else that was written.
 
-    All words must occur, in any case and any script: '"two words"' finds a phrase, 'hand*' a beginning. Best matches
-    come first, the newest among equals.
+    What holds all words is found, in any form, case and script: '"two words"' is a phrase, 'hand*' a beginning. Best
+    matches come first, the newest among equals. Where nothing holds them all, the nearest is shown, and how near.
     """
     text = " ".join(words)
-    answer = app.query("search.find", text=text, sort=list(sorts) or None, author=author, limit=limit, after=cursor)
+    check_kinds(given["kinds"])
+    filters = {name: list(values) or None if isinstance(values, tuple) else values for name, values in given.items()}
+    answer = app.query("search.find", text=text, limit=limit, after=cursor, **filters)
 
     def show() -> None:
         terms = terms_of(text)
+        if answer["hits"] and answer["holds"] == "some":
+            click.echo("Nothing holds all of that. The nearest:")
         for hit in answer["hits"]:
             _print_hit(hit, terms)
         if not answer["hits"]:
@@ -360,8 +358,9 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         clean(hit["stream"]),
         hit["kind"],
         suspect_cell(hit),
+        f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
     )
-    click.echo("  ".join(map(str, place)).rstrip())
+    click.echo("  ".join(str(part) for part in place if part != ""))
     excerpt, shown, position = clean(hit["excerpt"]), "", 0
     for start, end in matches_in(excerpt, terms):
         shown += excerpt[position:start] + click.style(excerpt[start:end], bold=True)

@@ -154,7 +154,7 @@ budget_max_tokens = 100_000
 
 
 @click.command(cls=Command)
-@click.option("--task", metavar="TEXT", help="What you are about to do: dead ends of similar tasks come first.")
+@click.option("--task", metavar="TEXT", help="What you are about to do: its dead ends and reasonings come first.")
 @click.option("--budget", type=click.IntRange(budget_min_tokens, budget_max_tokens), default=budget_tokens,
               show_default=True, help="At most so many tokens.")  # fmt: skip
 @click.option("--page", is_flag=True, help="Print the page for agents instead: how to work with Baton.")

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, with_contents
-from consumers.doors.cli.output import imported_by, page_options, print_table, show_page
+from consumers.doors.cli.output import imported_by, page_options, print_table, show_page, since_option
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.session_choice import chosen_session
 from consumers.sdk.text import clean, counted, one_line, shorten
@@ -88,13 +88,15 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 @ai_id_option
 @click.option("--since", metavar="TIME", help='A date or time (UTC), or as "7 days ago".')
 @click.option(
-    "--task-pattern", metavar="RE2", help="A pattern that the task matches; upper and lower case are the same."
+    "--task-pattern",
+    metavar="RE2",
+    help="A pattern that the task or the outcome matches; upper and lower case are the same.",
 )
 @page_options(default=10)
 def query(
     app: App, *, ai_id: str | None, since: str | None, task_pattern: str | None, limit: int, cursor: int | None
 ) -> None:
-    """Find reports, newest first: by agent, time and a pattern of the task."""
+    """Find reports, newest first: by agent, time and a pattern of the task or of what came of it."""
     from consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
 
     page = query_reports(app.query_with, datetime.now(UTC), ai_id, since, task_pattern, limit, cursor)
@@ -129,29 +131,30 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
 @report.command()
 @click.argument("task", metavar="TEXT")
 @ai_id_option
+@since_option("Only what was written since")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=5, show_default=True, help="Rows of a page.")
-def similar(app: App, task: str, ai_id: str | None, limit: int) -> None:
-    """Find sessions similar to a task in words, most similar first."""
-    answer = app.query("reports.similar", task=task, ai_id=ai_id, limit=limit)
+def similar(app: App, task: str, ai_id: str | None, since_ms: int | None, limit: int) -> None:
+    """Find the sessions nearest to a task in words, and how near each is; those without a report, too."""
+    answer = app.query("search.similar", task=task, ai_id=ai_id, since_ms=since_ms, limit=limit)
     app.show("similar", answer, lambda: _print_similar(answer))
 
 
 @report.command()
-@click.option("--since", metavar="TIME", help='Only reports since then: a date or time (UTC), or as "7 days ago".')
+@since_option("Only reports since then")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=20, show_default=True, help="Rows of a page.")
-def overlap(app: App, since: str | None, limit: int) -> None:
-    """Show where work may have been done twice: pairs of reports about nearly the same."""
-    answer = app.query("reports.overlap", since_ms=since_ms(since), limit=limit)
+def overlap(app: App, since_ms: int | None, limit: int) -> None:
+    """Show where work may have been done twice: pairs of reports about nearly the same, however it is told."""
+    answer = app.query("reports.overlap", since_ms=since_ms, limit=limit)
     app.show("overlap", answer, lambda: _print_overlaps(answer))
 
 
 @report.command()
 @ai_id_option
-@click.option("--since", metavar="TIME", help='Only reports since then: a date or time (UTC), or as "7 days ago".')
+@since_option("Only reports since then")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Points of each agent.")
-def calibration(app: App, ai_id: str | None, since: str | None, limit: int) -> None:
+def calibration(app: App, ai_id: str | None, since_ms: int | None, limit: int) -> None:
     """Show how well agents judge themselves: report by report, and over time."""
-    answer = app.query("reports.calibration", ai_id=ai_id, since_ms=since_ms(since), limit=limit)
+    answer = app.query("reports.calibration", ai_id=ai_id, since_ms=since_ms, limit=limit)
     app.show("calibration", answer, lambda: _print_calibration(answer))
 
 
@@ -169,15 +172,6 @@ def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
         raise Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details) from refusal
 
 
-def since_ms(text: str | None) -> int | None:
-    """Return the Unix milliseconds that a text stands for; None for none."""
-    if text is None:
-        return None
-    from consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser
-
-    return parse_since(text, datetime.now(UTC))
-
-
 _line_cells_max: Final = 110
 
 
@@ -192,7 +186,7 @@ def _print_reports(reports: Sequence[dict[str, Any]]) -> None:
     rows = [
         (report["timestamp"][:19], report["session_id"], report["ai_id"],
          f"{report['epistemic_growth']:+.2f}" if report["is_assessed"] else "-", len(report["key_findings"]),
-         _beginning(report["task"]) + imported_by(report["imported"]))
+         _about(report))
         for report in reports
     ]  # fmt: skip
     print_table(("reported", "session", "agent", "growth", "findings", "task"), rows)
@@ -211,28 +205,27 @@ def _print_report(answer: dict[str, Any]) -> None:
 
 def _print_similar(answer: dict[str, Any]) -> None:
     rows = [
-        (f"{report['score']:.2f}", report["like"], report["session_id"], report["ai_id"],
-         _beginning(report["task_summary"]) + imported_by(report["imported"]))
-        for report in answer["reports"]
-    ]  # fmt: skip
-    print_table(("score", "by", "session", "agent", "task"), rows)
-    _compared(answer)
+        (f"{one['score']:.2f}", one["near"], one["session_id"], one["ai_id"], _about(one)) for one in answer["sessions"]
+    ]
+    print_table(("score", "", "session", "agent", "task"), rows)
+    if answer["sessions"] and all(one["near"] == "far" for one in answer["sessions"]):
+        click.echo("-- these are the nearest, and far: nothing here says much of that task")
 
 
 def _print_overlaps(answer: dict[str, Any]) -> None:
     if not answer["overlaps"]:
         click.echo("(none)")
     for overlap in answer["overlaps"]:
-        alike = ", ".join(f"{what} {score:.2f}" for what, score in overlap["alike"].items())
-        click.secho(f"{overlap['score']:.2f}  {alike}", bold=True)
+        click.secho(f"{overlap['score']:.2f}  both speak of {one_line(', '.join(overlap['shared']))}", bold=True)
         for session in overlap["sessions"]:
-            about = _beginning(session["task_summary"]) + imported_by(session["imported"])
-            click.echo(f"  {clean(session['session_id'])}  {clean(session['ai_id'])}: {about}")
-        nearest = overlap["nearest_findings"]
-        click.echo(f"  nearest findings ({nearest['score']:.2f}):")
-        for finding in nearest["findings"]:
-            _item(_beginning(finding))
-    _compared(answer)
+            click.echo(f"  {clean(session['session_id'])}  {clean(session['ai_id'])}: {_about(session)}")
+    left = f"; {answer['not_compared']} older ones were not compared" if answer["not_compared"] else ""
+    click.echo(f"-- {answer['total_found']} found, above {answer['threshold']:.2f} of 1{left}")
+
+
+def _about(session: dict[str, Any]) -> str:
+    outcome = f" → {one_line(session['outcome'])}" if session["outcome"] else ""
+    return shorten(one_line(session["task"]) + outcome, _line_cells_max) + imported_by(session["imported"])
 
 
 def _print_calibration(answer: dict[str, Any]) -> None:
@@ -256,23 +249,5 @@ def _print_calibration(answer: dict[str, Any]) -> None:
         print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label", "grounded on"), rows)
 
 
-def _compared(answer: dict[str, Any]) -> None:
-    embedder = answer["embedder"]
-    left = f"; {answer['not_compared']} older ones were not compared" if answer["not_compared"] else ""
-    counted = f"{answer['total_found']} found, above {answer['threshold']:.2f} of 1"
-    click.echo(f"-- {counted} by {embedder['name']}, which knows spellings, not meanings{left}")
-
-
-def _item(text: str) -> None:
-    lines = clean(text).strip().splitlines() or [""]
-    click.echo(f"  - {lines[0]}")
-    for line in lines[1:]:
-        click.echo(f"    {line}")
-
-
 def _signed(value: float | None) -> str:
     return "-" if value is None else f"{value:+.2f}"
-
-
-def _beginning(text: str) -> str:
-    return shorten(one_line(text), _line_cells_max)

@@ -64,7 +64,7 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
     )
     # Asked before anything is signed: where the views fail, no session has begun whose id nobody was told.
     similar = {"task": data.task, "limit": dead_ends_max}
-    dead_ends = app.query("reports.dead_ends", **similar)["dead_ends"] if data.task.strip() else []
+    dead_ends = app.query("search.related", **similar)["dead_ends"] if data.task.strip() else []
     try:
         accepted = author.emit(Draft(stream=f"session/{name}", data=data))[0]
     except Refused as refusal:

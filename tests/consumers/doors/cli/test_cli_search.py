@@ -56,7 +56,21 @@ def test_a_match_is_emphasised_where_there_are_colours(alone: Baton, monkeypatch
 
 def test_nothing_found_is_an_empty_list(alone: Baton) -> None:
     assert alone("search", "nothing") == "(none)\n"
-    assert alone.data("search", "nothing") == {"hits": [], "total": 0, "next": None}
+    assert alone.data("search", "nothing") == {"hits": [], "total": 0, "next": None, "holds": "some"}
+
+
+def test_any_form_is_found_and_where_nothing_holds_all_words_the_nearest_is_shown(alone: Baton) -> None:
+    alone("agent", "add", "a")
+    stream = start_session(alone, "one")
+    emit_finding(alone, stream, "tokens never expire")
+    emit_finding(alone, stream, "the glossary lacks terms")
+    assert "tokens never expire" in alone("search", "expir")
+    assert alone.data("search", "expiration", "--kind", "finding.logged", "--since", "yesterday")["holds"] == "all"
+    assert alone.data("search", "expiration", "--kind", "session.started")["hits"] == []
+    said = alone("search", "expiry of the glossary")
+    assert said.startswith("Nothing holds all of that. The nearest:\n")
+    assert "finding.logged  near (0." in said
+    assert "far (0." in alone("search", "zebra")
 
 
 def test_next_gives_the_command_that_goes_on(baton: Baton, fresh: Fresh) -> None:
@@ -79,7 +93,8 @@ def test_next_gives_the_command_that_goes_on(baton: Baton, fresh: Fresh) -> None
 def test_a_question_that_cannot_be_asked_is_refused(baton: Baton) -> None:
     baton.refuses("INVALID_FIELD", "search", "?!")
     baton.refuses("INVALID_FIELD", "search", "")
-    baton.refuses("TOO_LARGE", "search", " ".join(f"w{number}" for number in range(600)))
+    baton.refuses("UNKNOWN_KIND", "search", "x", "--kind", "finding.lost")
+    baton.refuses("INVALID_FIELD", "search", "x", "--since", "nonsense")
     baton.refuses("INVALID_FIELD", "search", "x" * 10_241)
     baton.refuses("INVALID_FORMAT", "search", "not\udcff text")
     baton.refuses("USAGE", "search")

@@ -49,8 +49,8 @@ def test_reports_longer_than_an_answer_are_paged_and_cut_between_words(own_home:
             page = (await call("query_handoff_reports", **({} if cursor is None else {"cursor": cursor}))).data
             assert page["total_found"] == 6
             for one in page["reports"]:
-                assert one["shortened"] == ["task"]
-                assert one["words"]["text"]["task"].removesuffix("…").strip() in f"{one['session_id']} {text}"
+                assert one["shortened"] == ["outcome"]
+                assert one["words"]["text"]["outcome"].removesuffix("…").strip() in f"{one['session_id']} {text}"
                 assert one["findings_left_out"] >= 1
             seen += [one["session_id"] for one in page["reports"]]
             cursor = page["next"]

@@ -72,7 +72,8 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
     """Another agent, in another process, goes on from what the first one left."""
     (session,) = (await call("resume_previous_session", ai_id="alice", detail_level="detailed")).data["sessions"]
     assert name.startswith(session["session_id"])
-    assert session["words"]["text"]["task"] == "Found and closed the leak in the pool."
+    words = session["words"]["text"]
+    assert (words["task"], words["outcome"]) == ("Find the leak in the pool", "Found and closed the leak in the pool.")
     assert session["epistemic_deltas"]["uncertainty"] == -0.4
     again = await call("record_reasoning", task="Another leak in the pool", entries=[BEFORE])
     assert again.data["dead_ends"][0]["text"]["approach"] == "collecting garbage"

@@ -1,0 +1,240 @@
+"""Sessions that are nearest to a task, with what failed and was reasoned there; and work that was done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from building import key_named
+from note_repository import repository
+from paraphrases import PAIRS
+from retold import ALONE, TWICE
+from view_ledger import ViewLedger
+
+from consumers.importers.empirica.importer import import_notes, read_notes
+from consumers.importers.empirica.notes import Repository
+from ledger.author import Author
+from ledger.events import session
+from projections import Reader
+from projections.briefs import embedding
+from projections.query import Moment, Where
+from projections.search import nearness, similar
+from projections.search.words import words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from retold import Account
+
+POOL = "Find out why the connection pool leaks file handles under load"
+DOCS = "Translate the user manual into French"
+CASES = Path(os.environ.get("BATON_CASES", Path(__file__).parents[3] / "shared" / "cases")) / "empirica-notes"
+
+
+@pytest.fixture
+def reports(ledger):
+    """Three sessions: two about the pool, one about something else."""
+    for name, task, finding in (
+        ("pool", POOL, "The pool is never closed after an exception"),
+        ("again", "The connection pool leaks handles", "After an exception the pool is never closed"),
+        ("docs", DOCS, "The glossary lacks 40 terms"),
+    ):
+        failed = session.DeadEndLogged(approach=f"Tried {name}", why_failed="It did not help")
+        ledger.emit_all("bob", f"session/{name}", session.SessionStarted(task=task, ai_id=name), failed)
+        ledger.report(name, task=task, task_summary="Found it", key_findings=[finding, f"Only {name}"], ai_id=name)
+    return ledger
+
+
+def write(ledger: ViewLedger, name: str, told: Account) -> None:
+    """Let bob do a piece of work, and report on it."""
+    findings = [session.FindingLogged(finding=finding) for finding in told.findings]
+    ledger.emit_all("bob", f"session/{name}", session.SessionStarted(task=told.task), *findings)
+    ledger.report(name, task=told.task, task_summary=told.outcome, key_findings=list(told.findings), ai_id="bob")
+
+
+@pytest.fixture(scope="module")
+def retold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """Work that was done once, and each piece that was done twice, both accounts."""
+    with ViewLedger(tmp_path_factory.mktemp("retold") / ".baton") as ledger:
+        for number, told in enumerate(ALONE):
+            write(ledger, f"alone-{number}", told)
+        for number, pair in enumerate(TWICE):
+            for account, told in zip("ab", pair, strict=True):
+                write(ledger, f"{account}-{number}", told)
+        for number, (text, _) in enumerate(PAIRS):
+            ledger.emit("bob", f"session/said-{number}", session.SessionStarted(task=text))
+        with Reader(ledger.reads, ledger.settings()) as made:
+            yield made
+
+
+def names(reader: Reader, task: str, **more: Any) -> list[str]:
+    """Return the sessions nearest to a task."""
+    return [one["session_id"] for one in reader.answer("search.similar", {"task": task} | more)["sessions"]]
+
+
+def words_alone(reader: Reader, goal: str, own: str, count: int = 5) -> bool:
+    """Tell whether plain BM25, whole words and nothing else, has a session among the first."""
+    words = " OR ".join(f'"{word}"' for word in dict.fromkeys(words_of(goal)))
+    sql = (
+        "SELECT e.stream FROM search_words JOIN events e ON e.event_index = search_words.rowid "
+        "WHERE search_words MATCH ? AND e.stream >= 'session/' AND e.stream < 'session0' ORDER BY search_words.rank"
+    )
+    with reader.store.reading() as reading:
+        streams = dict.fromkeys(row["stream"] for row in reading.rows(sql, (words,)))
+    return f"session/{own}" in list(streams)[:count]
+
+
+def test_the_nearest_sessions_come_first_and_how_near_is_said(reports, reader):
+    found = reader.answer("search.similar", {"task": "a pool that leaks handles"})
+    assert [one["session_id"] for one in found["sessions"]][2:] == ["docs"]
+    assert [one["near"] for one in found["sessions"]][:2] == ["near", "near"]
+    assert found["sessions"][2]["score"] < 0.5
+    first = next(one for one in found["sessions"] if one["session_id"] == "pool")
+    assert (first["task"], first["outcome"], first["key_findings"][1]) == (POOL, "Found it", "Only pool")
+    assert (found["total_found"], found["embedder"]["name"]) == (3, embedding.best_embedder().name)
+
+
+@pytest.mark.parametrize(
+    "task", ["found it", "glossary terms lacking", "Übersetzung", "!!!", "the", "数据库", "0a" * 6]
+)
+def test_task_outcome_and_findings_are_searched_and_there_is_always_a_nearest(reports, reader, task):
+    found = names(reader, task)
+    assert bool(found) == (task != "!!!")
+    if "glossary" in task:
+        assert found[0] == "docs"
+
+
+def test_a_session_need_not_find_itself_and_agents_can_be_chosen(reports, reader):
+    assert "pool" not in names(reader, POOL, session_id="pool")
+    assert names(reader, POOL, ai_id="docs") == ["docs"]
+    assert len(names(reader, POOL, limit=1)) == 1
+    assert names(reader, POOL, since_ms=reports.clock.now_ms + 1) == []
+
+
+def test_what_failed_and_was_reasoned_about_a_task_comes_without_what_is_far(reports, reader):
+    recent = session.DeadEndLogged(approach="Tried recent", why_failed="The pool leaks handles all the same")
+    reports.emit_all("bob", "session/recent", session.SessionStarted(task=POOL), recent)
+    reports.reason("login")
+    found = reader.answer("search.related", {"task": POOL})
+    assert {one["session_id"] for one in found["dead_ends"]} == {"pool", "recent", "again"}
+    assert found["dead_ends"][0]["approach"] == "Tried recent"
+    assert (found["reasonings"], found["total_found"]) == ([], 3)
+    (login,) = reader.answer("search.related", {"task": "is 登入 safe?"})["reasonings"]
+    assert (login["id"], login["near"], login["conclusion"]) == ("login", "near", "It is.")
+    assert len(reader.answer("search.related", {"task": POOL, "limit": 1})["dead_ends"]) == 1
+
+
+def test_the_work_of_somebody_else_is_found_by_the_words_in_which_it_was_set_again(retold):
+    asked = [(f"a-{number}", again.task) for number, (_, again) in enumerate(TWICE)]
+    asked += [(f"b-{number}", first.task) for number, (first, _) in enumerate(TWICE)]
+    others = [names(retold, goal, session_id=("b" if own[0] == "a" else "a") + own[1:]) for own, goal in asked]
+    assert all(others)
+    ours = sum(own in found for (own, _), found in zip(asked, others, strict=True))
+    plain = sum(words_alone(retold, goal, own, 6) for own, goal in asked)  # its first place goes to the goal's own
+    assert ours >= plain
+    assert ours >= 22
+
+
+def test_a_goal_in_quite_other_words_is_found_more_often_by_meaning(retold, monkeypatch):
+    goals = [(f"said-{number}", goal) for number, (_, goal) in enumerate(PAIRS)]
+    with_all = [own in names(retold, goal) for own, goal in goals]
+    assert all(names(retold, goal) for _, goal in goals)
+    plain = sum(words_alone(retold, goal, own) for own, goal in goals)
+    assert sum(with_all) > plain
+    if embedding.best_embedder().is_same(embedding.HASH_V1):
+        pytest.skip("needs the extra semantic")
+    monkeypatch.setattr(nearness, "meanings_compared_max", 0)
+    assert sum(with_all) > sum(own in names(retold, goal) for own, goal in goals)
+
+
+def test_work_that_was_done_twice_is_named_and_hardly_any_other(retold):
+    found = retold.answer("reports.overlap", {"limit": 100})
+    pairs = [sorted(one["session_id"] for one in overlap["sessions"]) for overlap in found["overlaps"]]
+    true = [pair for pair in pairs if pair[0][0] == "a" and pair[1] == f"b{pair[0][1:]}"]
+    assert len(true) >= 9
+    assert len(pairs) - len(true) <= 1
+    assert all(overlap["score"] >= found["threshold"] and len(overlap["shared"]) >= 3 for overlap in found["overlaps"])
+
+
+def test_findings_that_say_nothing_make_no_pair(ledger, reader):
+    for number, task in enumerate(("Cal over", "Cal under", "Awkward chinese", "Test handoff from MCP")):
+        findings = ["Finding 1", "Finding 2", "a", "b"]
+        ledger.emit("bob", f"session/s{number}", session.SessionStarted())
+        ledger.report(f"s{number}", task_summary=task, key_findings=findings)
+    assert reader.answer("reports.overlap")["overlaps"] == []
+
+
+def test_overlap_tells_both_sessions_and_what_was_not_compared(reports, reader, monkeypatch):
+    (pair,) = reader.answer("reports.overlap")["overlaps"]
+    assert [one["session_id"] for one in pair["sessions"]] == ["again", "pool"]
+    assert pair["is_same_agent"] is False
+    assert {"pool", "leak", "handl"} <= set(pair["shared"])
+    now = reports.clock.now_ms
+    assert reader.answer("reports.overlap", {"since_ms": now})["total_found"] == 1
+    assert reader.answer("reports.overlap", {"since_ms": now + 1})["total_found"] == 0
+    monkeypatch.setattr(similar, "overlap_compared_max", 2)
+    found = reader.answer("reports.overlap")
+    assert (found["total_found"], found["not_compared"]) == (0, 1)
+
+
+def test_what_was_taken_back_is_neither_told_nor_counted(reports, reader):
+    again = reports.emit(
+        "bob", "session/pool", session.FindingLogged(finding="The pool is never closed after an exception")
+    )
+    dead_end = reader.answer("search.related", {"task": POOL})["dead_ends"][0]
+    target = reports.event(dead_end["event_index"]).id
+    name = dead_end["session_id"]
+    reports.emit("bob", f"session/{name}", session.DeadEndRetracted(target=target, reason="It helps"))
+    reports.emit("bob", "session/pool", session.FindingRetracted(target=again.id, reason="It is closed"))
+    assert name not in {one["session_id"] for one in reader.answer("search.related", {"task": POOL})["dead_ends"]}
+    told = {
+        one["session_id"]: one["key_findings"] for one in reader.answer("search.similar", {"task": POOL})["sessions"]
+    }
+    assert told["pool"] == ["Only pool"]
+
+
+def test_a_session_of_many_findings_leaves_room_for_others(reports, reader):
+    reports.emit_all("bob", "session/many", session.SessionStarted(task="x"))
+    for start in range(0, 400, 200):
+        found = [session.FindingLogged(finding=f"pool leaks handles {number}") for number in range(start, start + 200)]
+        reports.emit_all("bob", "session/many", *found)
+    assert {"pool", "again", "many"} <= set(names(reader, "pool leaks handles"))
+
+
+def test_many_words_and_no_condition_are_ranked_within_bounds(reports, reader):
+    names(reader, POOL)  # brings the view up to date
+    with reader.store.reading() as reading:
+        moment = Moment(reading, 0)
+        long = " ".join(f"w{number} pool" for number in range(5_000))
+        assert nearness.nearest(moment, long, Where())
+        assert nearness.nearest(moment, "", Where()) == []
+        assert len(nearness.nearest(moment, "pool", Where(), count_max=2)) == 2
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="needs the notes of a real tool (BATON_CASES)")
+def test_the_goal_of_a_real_session_finds_what_else_it_recorded(ledger, reader, tmp_path):
+    goals: list[tuple[str, str]] = []
+    notes: list[tuple[str, Any]] = []
+    for path in sorted(CASES.glob("*/*.json")):
+        kind, session_id, *rest = path.stem.split("__")
+        try:
+            note = json.loads(path.read_bytes())
+        except ValueError:
+            continue
+        if kind == "goals":
+            continue  # a goal is asked for, so it is not there to be found
+        if kind == "handoff" and len(note.get("task") or "") > 30:
+            goals.append((session_id, note.pop("task")))
+        notes.append(("/".join((kind, session_id, *rest)), note))
+    author = Author(ledger.reads, "alice", lambda _: key_named("alice"))
+    found = Repository(repository(tmp_path / "r", notes))
+    read = read_notes(found, ("refs/notes/empirica",), reader.answer, put_blob=author.put_blob, importer="alice")
+    import_notes(author, read)
+    nearest = [names(reader, goal) for _, goal in goals]
+    assert len(goals) >= 8
+    assert all(nearest)
+    ours = sum(own in first for (own, _), first in zip(goals, nearest, strict=True))
+    assert ours >= sum(words_alone(reader, goal, own) for own, goal in goals)
