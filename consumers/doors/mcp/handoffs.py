@@ -314,12 +314,14 @@ def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
 def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     """Return a handoff within an answer's tokens: texts cut at words, the newest of its log, and what was left out."""
     left_out: list[str] = []
-    listed = {"why", "log", "skeleton", "tasks", "criteria"}
+    shown = shown | {"notes": [{"of": of, "text": text} for of, texts in shown["notes"].items() for text in texts]}
+    listed = {"why", "log", "skeleton", "tasks", "criteria", "notes"}
     whole = {name: value for name, value in shown.items() if name not in listed and value is not None}
     told = shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
     left_out += [f"the rest of {name}" for name in told.pop("shortened", [])]
-    told |= {"tasks": [], "criteria": [], "log": []}
+    told |= {"notes": [], "tasks": [], "criteria": [], "log": []}
     for name, rows in (
+        ("notes", shown["notes"]),  # first: what the receiver cannot find out by himself
         ("criteria", shown["criteria"]),
         ("tasks", shown["tasks"]),
         ("log", [line["line"] for line in reversed(shown["log"])][:_log_lines_max]),

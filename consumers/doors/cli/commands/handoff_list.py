@@ -304,9 +304,9 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     agent = None if is_all else app.settings().agent
     answer = with_commands(app.query("handoffs.next", agent=agent, limit=limit, after=cursor))
     if any(item["reasoning_refs"] for item in answer["items"]):
-        from consumers.reasoning.grounds import Grounds, next_tokens_max  # noqa: PLC0415 - most of what waits has none
+        from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - most of what waits has none
 
-        answer = Grounds(app.query_with, next_tokens_max, agent).waiting(answer)
+        answer = Grounds(app.query_with, 0, agent).waiting(answer)  # their briefs are for `handoff show` to tell
     show_page(app, "next", answer, lambda: print_items(answer["items"], agent))
 
 

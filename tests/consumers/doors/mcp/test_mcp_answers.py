@@ -113,11 +113,17 @@ def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Pat
             body=WORDS * 100,
             tasks=[f"task {number} {WORDS * 5}" for number in range(30)],
             criteria=[f"criterion {number} {WORDS * 5}" for number in range(30)],
+            traps=["two configs"],
+            tried=[f"try {number} {WORDS}" for number in range(5)],
         )
         assert not made.error, made.error
+        assert "--tested-by CMD" in made.data["warnings"][0]
+        assert "--trap" not in made.data["warnings"][0]
         for number in range(12):
             await call("handoff_act", action="log", id="long", text=f"line {number} {WORDS * 20}")
         shown = (await call("handoff_act", action="show", id="long")).data
+        assert shown["words"]["text"]["handoff"]["notes"][0] == {"of": "traps", "text": "two configs"}
+        assert len(shown["words"]["text"]["handoff"]["notes"]) == 6
         assert shown["words"]["text"]["handoff"]["criteria"][0]["text"].startswith("criterion 0")
         assert "the rest of task" in shown["left_out"]
         assert any(one.endswith("of 30 tasks") for one in shown["left_out"])
