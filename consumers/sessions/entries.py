@@ -87,7 +87,7 @@ def read_entries(text: str) -> list[Entry]:
             faults.append({"line": line, "message": f"{kind}: {words}"})
         except ValueError as error:
             faults.append({"line": line, "message": f"{kind}: {error}"})
-    if not entries and not faults:
+    if not faults and all(entry.data is None for entry in entries):
         faults.append({"line": 1, "message": f"there is no entry: begin a line with one of {', '.join(FORMS)}"})
     if faults:
         said = "; ".join(f"line {one['line']}: {one['message']}" for one in faults)

@@ -54,11 +54,10 @@ def record(app: App, file: str, given: str | None) -> None:
     try:
         accepted = app.author().emit(*drafts)
     except Refused as refusal:
-        at = [one["position"] for one in refusal.details.get("events", ())] or [0]
-        lines = ", ".join(str(entry.line) for entry in (_signed(entries)[one] for one in at))
-        raise Refused(
-            refusal.code, f"nothing was recorded: line {lines}: {refusal.message}", **refusal.details
-        ) from refusal
+        signed = _signed(entries)
+        positions = [one["position"] for one in refusal.details.get("events", ())] or [0] * (len(signed) == 1)
+        lines = "".join(f"line {signed[one].line}: " for one in positions)
+        raise Refused(refusal.code, f"nothing was recorded: {lines}{refusal.message}", **refusal.details) from refusal
     counts: dict[str, int] = {}
     for entry in entries:
         counts[entry.kind] = counts.get(entry.kind, 0) + 1

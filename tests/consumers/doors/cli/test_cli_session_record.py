@@ -131,6 +131,7 @@ def test_each_fault_is_named_by_its_line() -> None:
     assert "required field `why`" in found[4]
     assert "write `reasoning: ID` above it" in found[6]
     assert faults("")[1].startswith("there is no entry")
+    assert faults("reasoning: r\n")[1].startswith("there is no entry")
 
 
 def test_what_looks_like_an_option_in_a_text_is_text() -> None:
