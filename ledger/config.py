@@ -179,12 +179,11 @@ def _likely(start: Path) -> str:
         if homes := sorted(home for home in below if home.is_dir()):
             return f"did you mean {shown(homes[0])}? Go to its project, or name it with --home"
     for folder in (start, *start.parents):
+        if (tree := main_tree(folder)) is not None:
+            return f"`baton init` in {shown(tree)}, whose work tree this is, makes one for both"
         with suppress(BatonError, OSError, ValueError):
-            trees, _, tree, *_ = _path_in(folder / _GIT, b"gitdir: ").parents
-            if main_tree(folder) is not None:
-                return f"`baton init` in {shown(tree)}, whose work tree this is, makes one for both"
-            if trees.name == "worktrees":
-                what = f"{shown(tree)}, whose work tree this is, is gone or does not know of it"
+            if _path_in(folder / _GIT, b"gitdir: ").parent.name == "worktrees":  # the path may be a stranger's text
+                what = "the main tree of this work tree is gone, or does not know of it"
                 return f"{what}: `git worktree repair` there, or name the ledger's folder with --home"
     return ""
 

@@ -235,20 +235,17 @@ def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> 
 
     Calls at the same time plan the same step numbers, or start the same session: the later one is planned again.
     """
-    for _ in range(plans_max - 1):
+    for left in reversed(range(plans_max)):
         try:
             return batch, author.emit(*batch.drafts)
         except Refused as refusal:
-            again = planned()
+            again = planned() if left else batch
             # Without a key, calls that start one session in the same millisecond sign the same event: no repetition.
             is_repeated = refusal.code in _AGAIN and any(draft.idem for draft in batch.drafts)
             if is_repeated or again.drafts == batch.drafts:
                 raise batch.located(refusal) from refusal
             batch = again
-    try:
-        return batch, author.emit(*batch.drafts)
-    except Refused as refusal:
-        raise batch.located(refusal) from refusal
+    raise AssertionError("the last plan is accepted or refused")
 
 
 def event_dict(kind: str, stream: str, index: int, event_id: str, data: Any) -> dict[str, Any]:
