@@ -10,6 +10,7 @@ import msgspec
 from blake3 import blake3
 
 from ledger.client import Client
+from ledger.errors import BatonError
 from ledger.limits import range_events_max
 from ledger.local import LocalClient
 from projections.projection import Projection, Row
@@ -20,6 +21,8 @@ from projections.store import Slot, Store, Value
 from projections.views import ON_DEMAND, VIEWS
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from ledger.config import Settings
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -66,10 +69,15 @@ def compare(client: Client, settings: Settings) -> list[Difference]:
         return verify_views(client, reader.store, VIEWS)
 
 
-def compare_folder(settings: Settings) -> list[Difference]:
-    """Return the same in a process that has not opened the ledger."""
-    with LocalClient(settings) as client:
-        return compare(client, settings)
+def compare_beside(settings: Settings, answering: Connection) -> None:
+    """Send the same, or the error, from a process that has not opened the ledger."""
+    answer: list[Difference] | BatonError
+    try:
+        with LocalClient(settings) as client:
+            answer = compare(client, settings)
+    except BatonError as error:
+        answer = error
+    answering.send(answer)
 
 
 def _rebuild(client: Client, views: Sequence[Projection[Any]], size: int) -> dict[str, dict[str, str]]:

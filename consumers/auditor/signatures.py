@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections import Counter, deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ledger.envelope import batch_pae
@@ -24,6 +27,8 @@ from ledger.identity import verify
 from ledger.limits import batch_size_max_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from consumers.auditor.report import Findings
     from ledger.envelope import Entry
 
@@ -40,6 +45,17 @@ Signed = tuple[int, bytes, bytes, bytes]
 def cores() -> int:
     """Return how many this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Have processes that start here see no interrupt, which is of whoever started them: he stops them."""
+    resource_tracker.ensure_running()  # else the first process starts it, which lets interrupts through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def find_bad(chunk: list[Signed]) -> list[int]:
@@ -94,7 +110,8 @@ class Signatures:
             self._settle(find_bad(chunk), len(chunk))
             return
         try:
-            self._waiting.append((chunk, pool.submit(find_bad, chunk)))
+            with uninterrupted():
+                self._waiting.append((chunk, pool.submit(find_bad, chunk)))
         except BrokenProcessPool:
             self._pool_failed = True
             self._settle(find_bad(chunk), len(chunk))
@@ -118,7 +135,7 @@ class Signatures:
         if self._workers is None:
             count = min(cores() - 1, workers_max)
             if count > 0 and self._seen > in_place_events_max and self._expected - self._seen > pooled_events_min:
-                self._workers = ProcessPoolExecutor(count, mp_context=PROCESSES)
+                self._workers = ProcessPoolExecutor(count, PROCESSES)
         return self._workers
 
 

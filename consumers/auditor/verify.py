@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from consumers.auditor.bundle_check import check_log, check_stream
 from consumers.auditor.replay import Replay
 from consumers.auditor.report import Anchor, AuditReport, Findings
-from consumers.auditor.signatures import PROCESSES, cores, pooled_events_min
+from consumers.auditor.signatures import PROCESSES, cores, pooled_events_min, uninterrupted
 from ledger.bundle import open_bundle
-from ledger.errors import Corrupted
+from ledger.errors import BatonError, Corrupted
 from ledger.limits import range_events_max
 from ledger.local import LocalClient
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from ledger.client import Client
     from ledger.config import Settings
     from projections import Difference
@@ -90,21 +90,30 @@ def verify_bundle(
         )
 
 
-def _begin_comparison(settings: Settings, stack: ExitStack) -> Future[list[Difference]]:
-    """Have the views compared in a process of its own, beside the replay."""
-    from projections.verify import compare_folder  # noqa: PLC0415 - the view store, which most audits do not need
+def _begin_comparison(settings: Settings, stack: ExitStack) -> Connection:
+    """Have the views compared in a process of its own, beside the replay; return where the answer comes."""
+    from projections.verify import compare_beside  # noqa: PLC0415 - the view store, which most audits do not need
 
-    return stack.enter_context(ProcessPoolExecutor(1, mp_context=PROCESSES)).submit(compare_folder, settings)
+    answers, answering = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=compare_beside, args=(settings, answering), daemon=True)
+    with uninterrupted():
+        process.start()
+    answering.close()
+    stack.callback(process.join)
+    stack.callback(process.terminate)  # before: whoever interrupts the audit does not wait for the views
+    return answers
 
 
-def _check_views(
-    client: Client, settings: Settings, beside: Future[list[Difference]] | None, findings: Findings
-) -> None:
+def _check_views(client: Client, settings: Settings, beside: Connection | None, findings: Findings) -> None:
     from projections.verify import compare  # noqa: PLC0415 - as above
 
+    answer: list[Difference] | BatonError | None = None
+    with suppress(EOFError):  # it was killed, as by a lack of memory: they are compared here
+        answer = None if beside is None else beside.recv()
     try:
-        is_killed = beside is not None and isinstance(beside.exception(), BrokenProcessPool)  # as by a lack of memory
-        for table in compare(client, settings) if beside is None or is_killed else beside.result():
+        if isinstance(answer, BatonError):
+            raise answer
+        for table in compare(client, settings) if answer is None else answer:
             message = f"table {table.table} of view {table.view} is not what the log gives"
             findings.problem(None, "VERIFICATION_FAILED", f"{message}: `baton project` rebuilds it")
     except Corrupted as error:

@@ -71,7 +71,7 @@ def _memory(folder: Path) -> Row:
     child.start()
     peak, size = receiving.recv()
     child.join()
-    note = f"of the audit's process and its workers, {peak / 1024**2:.0f} MiB at {size:,} events"
+    note = f"with views; of the audit's process and its workers, {peak / 1024**2:.0f} MiB at {size:,} events"
     return Row("audit: peak of RssAnon", [peak / GIB], "1 GiB, the budget at a million events", Budget("≤", 1.0), note)
 
 
@@ -89,7 +89,7 @@ def audit_in_process(folder: str, answer: Connection) -> None:
     watcher.start()
     with LocalClient(settings) as client:
         size = client.head().size
-        _check(client, None)
+        _check(client, settings)
     done.set()
     watcher.join()
     answer.send((max(peaks), size))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import time
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +71,15 @@ def test_few_signatures_start_no_worker() -> None:
         checker.add(*one)
     assert multiprocessing.active_children() == []
     checker.close()
+
+
+def test_process_that_is_started_uninterrupted_sees_no_interrupt() -> None:
+    with signatures.uninterrupted():
+        process = signatures.PROCESSES.Process(target=time.sleep, args=(60,), daemon=True)
+        process.start()
+    lines = Path(f"/proc/{process.pid}/status").read_text("ascii").splitlines()
+    process.kill()
+    process.join()
+    (blocked,) = (int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))
+    assert blocked >> signal.SIGINT - 1 & 1
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
