@@ -15,11 +15,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections import Counter, deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ledger.envelope import batch_pae
@@ -48,13 +50,18 @@ def cores() -> int:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Have processes that start here see no interrupt, which is of whoever started them: he stops them."""
+def apart() -> Iterator[None]:
+    """Have processes that start here see no interrupt, and run no line of the program that started them.
+
+    A process that is spawned runs the main module again: of a script that guards nothing by its name, all of it.
+    """
     resource_tracker.ensure_running()  # else the first process starts it, which lets interrupts through
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
         yield
     finally:
+        sys.modules["__main__"] = main
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -110,7 +117,7 @@ class Signatures:
             self._settle(find_bad(chunk), len(chunk))
             return
         try:
-            with uninterrupted():
+            with apart():
                 self._waiting.append((chunk, pool.submit(find_bad, chunk)))
         except BrokenProcessPool:
             self._pool_failed = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from consumers.auditor.bundle_check import check_log, check_stream
 from consumers.auditor.replay import Replay
 from consumers.auditor.report import Anchor, AuditReport, Findings
-from consumers.auditor.signatures import PROCESSES, cores, pooled_events_min, uninterrupted
+from consumers.auditor.signatures import PROCESSES, apart, cores, pooled_events_min
 from ledger.bundle import open_bundle
 from ledger.errors import BatonError, Corrupted
 from ledger.limits import range_events_max
@@ -96,7 +96,7 @@ def _begin_comparison(settings: Settings, stack: ExitStack) -> Connection:
 
     answers, answering = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=compare_beside, args=(settings, answering), daemon=True)
-    with uninterrupted():
+    with apart():
         process.start()
     answering.close()
     stack.callback(process.join)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -73,8 +75,8 @@ def test_few_signatures_start_no_worker() -> None:
     checker.close()
 
 
-def test_process_that_is_started_uninterrupted_sees_no_interrupt() -> None:
-    with signatures.uninterrupted():
+def test_process_that_is_started_apart_sees_no_interrupt() -> None:
+    with signatures.apart():
         process = signatures.PROCESSES.Process(target=time.sleep, args=(60,), daemon=True)
         process.start()
     lines = Path(f"/proc/{process.pid}/status").read_text("ascii").splitlines()
@@ -83,3 +85,19 @@ def test_process_that_is_started_uninterrupted_sees_no_interrupt() -> None:
     (blocked,) = (int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))
     assert blocked >> signal.SIGINT - 1 & 1
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_script_that_guards_nothing_runs_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("""
+import time
+from consumers.auditor import signatures
+print("once")
+with signatures.apart():
+    process = signatures.PROCESSES.Process(target=time.sleep, args=(0,))
+    process.start()
+process.join()
+print(process.exitcode)
+""")
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["once", "0"], run.stderr
