@@ -67,7 +67,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         cells = [_padded(cell, wide) for cell, wide in zip(row, widths, strict=True)]
         cells[-1] = cells[-1].rstrip()
         for at, name in enumerate(names):
-            cells[at] = coloured(row[at] if name in ("status", "state") else "", cells[at])
+            cells[at] = _coloured(cells[at], row[at] if name in ("status", "state") else "")
         click.echo(gap.join(cells).rstrip())
     if unseen:
         print_lines(f"not shown, as there is no room: {', '.join(unseen)}")
@@ -136,14 +136,11 @@ def _padded(text: str, cells: int) -> str:
     return text + " " * (cells - width(text))
 
 
-def coloured(status: str, text: str) -> str:
-    """Return a text in the colour of a state."""
-    return click.style(text, fg=_COLOURS[status]) if status in _COLOURS else _coloured(text)
-
-
-def _coloured(line: str) -> str:
-    """Return a line in which ``[status → receiver]`` has the colour of that state."""
-    return _STATE.sub(lambda state: click.style(state[0], fg=_COLOURS[state[1]]), line)
+def _coloured(text: str, status: str = "") -> str:
+    """Return a text in the colour of a state, or with ``[status → receiver]`` in it in that of its own."""
+    if status in _COLOURS:
+        return click.style(text, fg=_COLOURS[status])
+    return _STATE.sub(lambda state: click.style(state[0], fg=_COLOURS[state[1]]), text)
 
 
 def print_fields(fields: dict[str, Any], indent: str = "") -> None:

@@ -237,7 +237,7 @@ SECTIONS: Final = {
         "notify": Lazy("notify:notify", "Tell agents and people once that something waits for them."),
         "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
         "import": Lazy("imports:import_", "Import the history of other tools; it grants nothing."),
-        "completion": Lazy("completion:completion", "Print what makes a shell complete verbs and options."),
+        "completion": Lazy("harness:completion", "Print what makes a shell complete verbs and options."),
         "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),
     },
     "Under the hood": {

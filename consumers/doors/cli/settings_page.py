@@ -9,7 +9,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import inspect as types
@@ -55,17 +55,14 @@ def _prose(section: type[msgspec.Struct]) -> Iterator[str]:
 
 
 def _line(field: types.Field) -> str:
-    choices = [*map(_bare, field.type.types if isinstance(field.type, types.UnionType) else (field.type,))]
+    forms = field.type.types if isinstance(field.type, types.UnionType) else (field.type,)
+    choices = [form.type if isinstance(form, types.Metadata) else form for form in forms]
     default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
     limits = ", ".join(filter(None, map(_limits, choices)))
     if default in (msgspec.NODEFAULT, None):
         needed = "needed" if field.required else "none by default"
         return f"# {field.encode_name} = {_form(choices)}  # {', '.join(filter(None, (needed, limits)))}"
     return f"# {field.encode_name} = {json.dumps(default)}" + (f"  # {limits}" if limits else "")
-
-
-def _bare(form: types.Type) -> types.Type:
-    return form.type if isinstance(form, types.Metadata) else form
 
 
 def _form(choices: Sequence[types.Type]) -> str:
@@ -76,12 +73,10 @@ def _form(choices: Sequence[types.Type]) -> str:
 
 
 def _limits(form: types.Type) -> str:
-    described: Any = form
     if isinstance(form, types.LiteralType):
         return " or ".join(map(json.dumps, form.values))
     if isinstance(form, types.ListType) and isinstance(form.item_type, types.LiteralType):
         return f"of {_limits(form.item_type)}"
     if isinstance(form, types.IntType | types.FloatType):
-        above = f"more than {form.gt}" if form.ge is None else f"{described.ge}"
-        return f"{above} to {form.le}"
+        return f"{f'more than {form.gt}' if form.ge is None else form.ge} to {form.le}"
     return ""

@@ -38,14 +38,7 @@ def agent() -> None:
 
 @agent.command()
 @click.argument("name")
-@click.option(
-    "--role",
-    "roles",
-    cls=ListOption,
-    multiple=True,
-    type=click.Choice(get_args(Role)),
-    help="May be given more than once.",
-)
+@click.option("--role", "roles", cls=ListOption, type=click.Choice(get_args(Role)), help="May be given more than once.")
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:

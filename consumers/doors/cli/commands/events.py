@@ -320,8 +320,8 @@ def print_event(event: Event, mark: str = "") -> None:
 
 @click.command(cls=Command)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
-@click.option("--sort", cls=ListOption, multiple=True, type=click.Choice(SORTS), help="Only these; may be repeated.")
-@click.option("--kind", "kinds", cls=ListOption, multiple=True, help="Only events of this kind, as finding.logged.")
+@click.option("--sort", cls=ListOption, type=click.Choice(SORTS), help="Only these; may be repeated.")
+@click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, as finding.logged.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
 @since_option("Only what was written since")
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")

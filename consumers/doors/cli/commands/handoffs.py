@@ -81,13 +81,8 @@ def note_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--depends-on", multiple=True, metavar="ID", help="A handoff that must be done first; ids may be joined by commas."
 )
-@click.option(
-    "--unlock-at",
-    type=click.Choice(["completed", "verified"]),
-    default="completed",
-    show_default=True,
-    help="How far those must be before it can be claimed.",
-)
+@click.option("--unlock-at", type=click.Choice(["completed", "verified"]), default="completed", show_default=True,
+              help="How far those must be before it can be claimed.")  # fmt: skip
 @click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
 @note_options
@@ -151,13 +146,7 @@ def why(app: App, id_: str) -> None:
 @note_options
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
-@click.option(
-    "--reasoning",
-    cls=ListOption,
-    multiple=True,
-    metavar="ID|REF",
-    help="All reasonings behind it, anew; `none` for none.",
-)
+@click.option("--reasoning", cls=ListOption, metavar="ID|REF", help="All reasonings behind it, anew; `none` for none.")
 @click.option("--reason", default="", help="Why it changes.")
 def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
     """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back.

@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.program import Command
+from consumers.doors.cli.program import Command, baton
 from consumers.doors.hooks.__main__ import respond
 from consumers.doors.hooks.harnesses import HARNESSES, Harness, Scope
 from consumers.doors.hooks.installation import Installation, Launcher, Outcome
@@ -200,3 +200,18 @@ def hook(app: App, harness: str) -> None:
     """
     agent = app.agent or environment_variable("BATON_AGENT") or harness
     supervise(Call(harness, agent, app.home, app.server), respond)
+
+
+@click.command(cls=Command)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(app: App, shell: str) -> None:
+    """Print what makes a shell complete verbs and options: put its output where the shell starts.
+
+    bash: eval "$(baton completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit; fish: baton
+    completion fish > ~/.config/fish/completions/baton.fish.
+    """
+    from click import shell_completion as shells  # noqa: PLC0415 - nothing else needs it
+
+    made = {"bash": shells.BashComplete, "zsh": shells.ZshComplete, "fish": shells.FishComplete}[shell]
+    source = made(baton, {}, "baton", "_BATON_COMPLETE").source()
+    app.show("completion", {"shell": shell, "source": source}, lambda: click.echo(source))

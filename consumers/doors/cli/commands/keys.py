@@ -34,13 +34,7 @@ def key() -> None:
 
 @key.command()
 @click.option("--ttl", default="12h", show_default=True, help="How long it is valid: 30m, 12h, 7d.")
-@click.option(
-    "--kind",
-    "kinds",
-    cls=ListOption,
-    multiple=True,
-    help="A kind it may sign, or a prefix as session.* (default: any).",
-)
+@click.option("--kind", "kinds", cls=ListOption, help="A kind it may sign, or a prefix as session.* (default: any).")
 @click.option("--stream", "streams", cls=ListOption, help="A stream it may write, or a prefix (default: any).")
 @click.option("--max-events", type=click.IntRange(1), help="How many events it may sign.")
 def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...], max_events: int | None) -> None:

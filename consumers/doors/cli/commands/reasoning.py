@@ -76,14 +76,7 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
 @click.option("--reasoning-type", type=click.Choice(get_args(ReasoningType)[1:]), help="How an inference infers.")
 @click.option("--evidence", multiple=True, metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
               help="What it rests on, as src/auth.py:5-9; may be given more than once.")  # fmt: skip
-@click.option(
-    "--rests-on",
-    cls=ListOption,
-    multiple=True,
-    type=click.IntRange(1),
-    metavar="N",
-    help="A step this one follows from.",
-)
+@click.option("--rests-on", cls=ListOption, type=click.IntRange(1), metavar="N", help="A step this one follows from.")
 @click.option("--premise", "premises", multiple=True, help="A premise in words.")
 @click.option("--alternative", "alternatives_considered", multiple=True, help="An alternative that was considered.")
 @click.option("--assuming", "assumptions", multiple=True, help="What the step takes for granted.")

@@ -33,14 +33,7 @@ server_wait_s = 1.0
 
 
 @click.command(cls=Command)
-@click.option(
-    "--kind",
-    "kinds",
-    cls=ListOption,
-    multiple=True,
-    required=True,
-    help="A kind to react to; may be given more than once.",
-)
+@click.option("--kind", "kinds", cls=ListOption, required=True, help="A kind to react to; may be given more than once.")
 @click.option("--exec", "command", metavar="CMD", help="Run CMD by sh, with the event as JSON on its standard input.")
 @click.option("--from-start", is_flag=True, help="A new watcher begins at entry 0, not at the head.")
 @click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")

@@ -200,3 +200,16 @@ def test_folder_that_cannot_be_written_is_told(
     folder.chmod(0o700)
     assert said.code != 0
     assert "STORE_UNAVAILABLE" in said.err
+
+
+def test_folder_that_is_kept_in_step_has_nothing_to_import(alone: Baton, folder: Path) -> None:
+    alone("agent", "add", "a")
+    alone("agent", "add", "rita", "--role", "human", "--unprotected")
+    alone("handoff", "create", "--as", "a", "--to", "a", "--reviewer", "rita", "--title", "t", "--id", "made-here")
+    assert alone.place is not None
+    once(alone.place, folder, "a")
+    size = alone.data("log")["total"]
+    said = alone("handoff", "import", folder, "--as", "a")
+    assert said.startswith("1 was made in this ledger, and kept in step by `baton handoff watch`: nothing to import\n")
+    assert alone.data("handoff", "import", folder, "--as", "a")["copies"] == ["made-here.md"]
+    assert alone.data("log")["total"] == size

@@ -7,16 +7,18 @@ import json
 import os
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import inside
 from calling import Baton, Place, call
 
 from consumers.doors.cli.commands import watch
 from consumers.sdk.reactor import Reactor
+from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pytest
 
@@ -73,3 +75,39 @@ def test_command_that_takes_too_long_leaves_nothing_behind(
     else:
         raise AssertionError("the sleep goes on")
     os.close(end)
+
+
+def test_watcher_says_where_it_begins_and_how_to_begin_again(populated: Callable[[str], Path]) -> None:
+    home = populated("begun")
+
+    def begin(*more: str) -> str:
+        kinds = "session.started,session.ended"
+        said = inside.baton("--home", home, "--as", "a", "watch", "--kind", kinds, "--once", *more)
+        assert (said.code, said.out) == (0, "")
+        return said.err
+
+    assert begin() == "watching session.started, session.ended as a from entry 5 on\n"
+    again = begin("--from-start")
+    assert "from entry 5 on, where it stopped last time; --from-start is for a new watcher: to begin again" in again
+    Path(again.rpartition("remove ")[2].strip()).unlink()
+    assert "from entry 0 on\n" in begin("--from-start")
+
+
+def test_watcher_says_when_its_server_goes_and_is_back(
+    populated: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = iter([Unavailable("BUS_UNAVAILABLE", "there is no connection"), None])
+
+    def run(_self: Reactor, _stop: object, *, until: int | None) -> None:
+        if error := next(runs):
+            raise error
+
+    monkeypatch.setattr(Reactor, "run", run)  # a server that does not answer is given up after twenty seconds
+    monkeypatch.setattr(watch, "server_wait_s", 0.001)
+    said = inside.baton("--home", populated("left"), "--as", "a", "watch", "--kind", "session.started")
+    assert said.code == 0
+    assert said.err.splitlines()[1:] == [
+        "the server is gone, waiting for it: there is no connection",
+        "the server is back, with 5 entries",
+    ]
+    assert next(runs, None) is None
