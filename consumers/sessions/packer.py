@@ -24,7 +24,6 @@ from typing import Any, Final, NamedTuple
 from consumers.sdk.text import json_text
 from consumers.sdk.tokens import cut_to_tokens
 from projections.briefs.tokens import count_tokens, most_tokens
-from projections.reports.compressed import ELLIPSIS
 
 LEVELS: Final = {"summary": 400, "detailed": 800, "full": 1250}
 """The tokens of a session at each level."""
@@ -82,15 +81,14 @@ _misses_max: Final = 6
 class Source(NamedTuple):
     """A session as it could be told in full: ``fields`` by the names of ``ORDER``, each a list of JSON values.
 
-    A text is a list of one. ``head`` is what every level begins with; ``sections`` are the parts of ``markdown`` by
-    title. ``shortened`` names what the report itself holds shortened, ``last`` what is spent on after all others.
+    A text is a list of one. ``head`` is what every level begins with. ``shortened`` names what the report itself holds
+    shortened, ``last`` what is spent on after all others.
     """
 
     head: Mapping[str, Any]
     fields: Mapping[str, Sequence[Any]]
     short_id: str
     markdown: str = ""
-    sections: Sequence[tuple[str, str]] = ()
     shortened: frozenset[str] = frozenset()
     last: frozenset[str] = frozenset()
 
@@ -118,8 +116,6 @@ def pack(source: Source, level: str, fits: Callable[[dict[str, Any]], bool]) -> 
         for name in first:
             packer.lengthen(name, tokens * _item_tokens[level])
     packer.spend_last()
-    if level == "full" and not packer.markdown:
-        packer.offer_sections()
     return packer.session()
 
 
@@ -132,7 +128,6 @@ class _Packer:
         self.names = ORDER[: _FIELDS_OF_LEVEL[level]]
         self.taken: dict[str, dict[int, Any]] = {name: {} for name in self.names}
         self.markdown = ""
-        self.omitted: list[str] = []
         self._fits_whole = fits
 
     def begin(self, name: str) -> None:
@@ -173,17 +168,6 @@ class _Packer:
         if not self._fits_whole(self.session()):
             self.markdown = ""
 
-    def offer_sections(self) -> None:
-        """Take the sections of the Markdown report that fit, each whole, and name the others."""
-        kept: list[int] = []
-        for place in range(len(self.source.sections)):
-            self._show_sections([*kept, place])
-            if self._fits_whole(self.session()):
-                kept.append(place)
-        self._show_sections(kept)
-        if not kept or not self._fits_whole(self.session()):
-            self.markdown, self.omitted = "", []
-
     def session(self) -> dict[str, Any]:
         """Return the session with what has been taken."""
         session = dict(self.source.head)
@@ -211,7 +195,7 @@ class _Packer:
         if names:
             left_out["shortened"] = names
         if self.level == "full" and self.source.markdown and self.markdown != self.source.markdown:
-            left_out["markdown"] = self.omitted or ["all sections"]
+            left_out["markdown"] = 1
         if left_out:
             # A report holds all but the single assessments and dead ends, which stand in its session.
             verb = "session" if "no_report" in session else "report"
@@ -223,16 +207,8 @@ class _Packer:
             return True
         return any(held != self.source.fields[name][place] for place, held in self.taken[name].items())
 
-    def _show_sections(self, places: Sequence[int]) -> None:
-        parts = [text for place, (_, text) in enumerate(self.source.sections) if place in places]
-        self.omitted = [title for place, (title, _) in enumerate(self.source.sections) if place not in places]
-        ref = self.source.head["report_id"] or "none"
-        self.markdown = "\n\n".join([*parts, f"*Omitted: {', '.join(self.omitted)} (whole report: {ref})*"])
-
     def _offer(self, name: str, place: int, value: Any) -> bool:
         held = self.taken[name]
-        if value == ELLIPSIS and (place or place in held):
-            return False  # of a word too long nothing is left: only the first of a field is shown to be there
         self.taken[name] = held | {place: value}
         if self._fits_whole(self.session()):
             return True

@@ -26,7 +26,7 @@ from projections.briefs.tokens import count_tokens, most_tokens, strictest
 from projections.records.marks import Imported
 from projections.reports.compressed import short_ref
 from projections.reports.corrections import DERIVED, standing
-from projections.reports.markdown import duration_text, head, markdown_of, sections, with_texts
+from projections.reports.markdown import duration_text, markdown_of, with_texts
 from projections.reports.report import Report, plain, read_report, report_of
 
 Blobs = Callable[[str], bytes]
@@ -36,6 +36,10 @@ MODES: Final = ("last", "last_n", "session_id")
 sessions_max: Final = 5
 dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}
 """What dead ends may cost in all, out of the tokens of the sessions."""
+
+bound_factor: Final = 2
+"""Where only a bound counts, a level holds so many times its tokens of that bound: of prose it is three times as many
+as there are, and by the bound alone a summary would hold no more than its own field names."""
 
 restored_below_tokens: Final = 160
 """A text that its report holds with fewer tokens than this is read whole from its blob, before it is packed."""
@@ -83,9 +87,11 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
         answer["message"] = f"No sessions found for ai_id={ai_id}" if ai_id else "No sessions found"
         return _counted(answer)
     sessions = [ask("sessions.show", {"id": row["session_id"]}) for row in rows]
-    budget = LEVELS[detail_level] * len(rows)
+    scale = 1 if tokens.exact else bound_factor
+    limit = LEVELS[detail_level] * scale
+    budget = limit * len(rows)
     dead_ends = _dead_ends(ask, sessions, _task_of(sessions[0], rows[0]))
-    answer["dead_ends"], left_out = dead_ends_within(dead_ends, dead_end_tokens[detail_level] * len(rows))
+    answer["dead_ends"], left_out = dead_ends_within(dead_ends, dead_end_tokens[detail_level] * scale * len(rows))
     if left_out:
         answer["dead_ends_left_out"] = left_out
     sources = [
@@ -95,12 +101,12 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     for number, source in enumerate(sources):
         # What a session does not need, the older ones after it may use, each up to its own limit.
         used = _cost(answer | {"token_estimate": budget})
-        at_most = used + min((budget - used) // (len(sources) - number), LEVELS[detail_level])
+        at_most = used + min((budget - used) // (len(sources) - number), limit)
         before = answer["sessions"]
 
         def fits(session: dict[str, Any]) -> bool:
             whole = answer | {"sessions": [*before, session], "token_estimate": budget}  # noqa: B023 - called at once
-            is_alone = len(sources) == 1 or most_tokens(printed(session)) <= LEVELS[detail_level]
+            is_alone = len(sources) == 1 or most_tokens(printed(session)) <= limit
             return is_alone and _cost(whole) <= at_most  # noqa: B023
 
         answer["sessions"] = [*before, pack(source, detail_level, fits)]
@@ -216,7 +222,6 @@ def source_of(
         report = report_of(session["id"], "", 0, session["author"], at_ms, data, imported=imported)
     else:
         report = standing(read_report(restored(fields, get_blob)))
-    is_full = level == "full"
     steps, are_own = own_steps(report.recommended_next_steps, report.remaining_unknowns)
     last = {"epistemic_deltas", "knowledge_gaps_filled", *(() if are_own else ["next_steps"])}
     last |= {"next_session_context"} if report.next_session_context.startswith(DERIVED) else set()
@@ -225,8 +230,7 @@ def source_of(
         head=_head(report, level) | ({"no_report": True} if fields is None else {}),
         fields=_fields(report) | {"next_steps": steps, "assessments": _assessments(session)},
         short_id=short_id,
-        markdown=markdown_of(report) if is_full else "",
-        sections=[("Head", head(report)), *((part.title, str(part)) for part in sections(report))] if is_full else [],
+        markdown=markdown_of(report) if level == "full" else "",
         shortened=frozenset(resumed_as.get(field := long.path.split("/")[1], field) for long in report.long_texts),
         last=frozenset(last),
     )

@@ -131,23 +131,15 @@ def test_five_sessions_at_once_share_their_tokens(recorder: Recorder) -> None:
         assert resumed["total_sessions"] == 5
 
 
-def test_the_markdown_is_whole_whenever_it_fits_and_else_in_whole_sections(recorded: Recorded) -> None:
+def test_the_markdown_is_whole_or_left_out_and_named(recorded: Recorded) -> None:
     found = Counter[str]()
     for number in range(SORTS_AND_TYPES):
         one, report = recorded.session(number)
-        whole = report["markdown"]
         packed = recorded.recorder.resume(one, "full")["sessions"][0]
-        omitted = packed.get("left_out", {}).get("markdown")
-        if omitted is None:
-            assert packed["full_markdown"] == whole
-        else:
-            titles = [part.split("\n")[0] for part in packed["full_markdown"].split("\n\n## ")[1:]]
-            assert not set(titles) & set(omitted)
-            for part in packed["full_markdown"].split("\n\n*Omitted:")[0].split("\n\n## "):
-                assert part in whole
-            assert packed["full_markdown"] == "" or packed["report_id"] in packed["full_markdown"]
-        found["whole" if omitted is None else "sections"] += 1
-    assert set(found) == {"whole", "sections"}
+        is_left_out = "markdown" in packed.get("left_out", {})
+        assert packed["full_markdown"] == ("" if is_left_out else report["markdown"])
+        found["left out" if is_left_out else "whole"] += 1
+    assert set(found) == {"whole", "left out"}
 
 
 def test_the_modes_select_the_last_the_last_few_and_one_by_a_beginning_of_its_id(recorder: Recorder) -> None:

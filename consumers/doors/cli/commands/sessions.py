@@ -12,7 +12,7 @@ from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import fields_of, imported_by, page_options, print_table, show_page, when
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and
-from consumers.sdk.text import clean, dead_end_text, one_line, told
+from consumers.sdk.text import clean, dead_end_text, one_line, shorten, told
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import EventData
@@ -23,6 +23,7 @@ dead_ends_max = 5
 VECTOR_NAMES: Final = kinds.Vectors.__struct_fields__
 columns_max: Final = 6
 lines_max: Final = 50
+task_cells_max: Final = 110
 _none: Final = "-"
 
 LAZY: Final = {
@@ -189,7 +190,7 @@ def list_(
     answer = app.query("sessions.list", author=agent, ai_id=ai_id, status=status, limit=limit, after=cursor)
     rows = [
         (row["id"], row["status"], when(row["happened_ms"]), row["ai_id"] or row["author"], row["findings"],
-         row["unknowns"], row["task"])
+         row["unknowns"], shorten(one_line(row["task"]), task_cells_max))
         for row in answer["sessions"]
     ]  # fmt: skip
     header = ("id", "status", "started", "by", "findings", "unknowns", "task")

@@ -381,3 +381,23 @@ def test_report_that_fails_unforeseen_is_a_warning_too(own_home: Path, monkeypat
 
     call_tools(own_home, work)
     assert kinds_in(own_home)[-1] == "assessment.recorded"
+
+
+def test_what_no_longer_holds_is_taken_back_and_an_unknown_resolved_by_a_call_alone(own_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        recorded = (await call("record_reasoning", task="Find the leak", entries=REASONED[:4])).data
+        places = {one["kind"]: one["event_index"] for one in recorded["events"]}
+        wrong = {"type": "retraction", "ref": str(places["finding.logged"]), "context": "It is closed at shutdown"}
+        taken = (await call("record_reasoning", entries=[wrong])).data
+        assert (taken["session_id"], taken["first_index"]) == (recorded["session_id"], places["tool.used"] + 1)
+        known = {"type": "resolution", "ref": str(places["unknown.logged"]), "context": "The loader"}
+        await call("record_reasoning", entries=[known])
+        failed = {"type": "retraction", "ref": str(places["dead_end.logged"]), "context": "It works"}
+        await call("record_reasoning", entries=[failed])
+        (session,) = (await call("resume_previous_session")).data["sessions"]
+        told = session["words"]["text"]
+        assert (told["key_findings"], told["remaining_unknowns"]) == ([], [])
+        again = await call("record_reasoning", entries=[wrong])
+        assert again.error["code"] == "TRANSITION_NOT_ALLOWED"
+
+    call_tools(own_home, work)
