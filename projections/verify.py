@@ -63,18 +63,12 @@ def verify_views(client: Client, store: Store, views: Sequence[Projection[Any]])
     ]
 
 
-def compare(client: Client, settings: Settings) -> list[Difference]:
-    """Return where the views in the ledger's folder differ from the log; raises as ``verify_views``."""
-    with Reader(client, settings) as reader:
-        return verify_views(client, reader.store, VIEWS)
-
-
 def compare_beside(settings: Settings, answering: Connection) -> None:
-    """Send the same, or the error, from a process that has not opened the ledger."""
+    """Send the differences of the views in the ledger's folder, or the error, from a process of its own."""
     answer: list[Difference] | BatonError
     try:
-        with LocalClient(settings) as client:
-            answer = compare(client, settings)
+        with LocalClient(settings) as client, Reader(client, settings) as reader:
+            answer = verify_views(client, reader.store, VIEWS)
     except BatonError as error:
         answer = error
     answering.send(answer)
@@ -85,31 +79,31 @@ def _rebuild(client: Client, views: Sequence[Projection[Any]], size: int) -> dic
 
     Rows of events come in the order of their keys: they are hashed and not kept (8 of 42 µs an event were their table).
     """
-    tables = [table for view in views for table in tables_of(view)]
-    hashers = {
-        table.name: blake3() for table in tables if table.primary_key[0] == "event_index" and not table.is_full_text
-    }
-    works = [(Slot(view.name, view.version, True, 0, ""), view, Work(view)) for view in views]  # noqa: FBT003 - live
+    folds = [
+        (Slot(view.name, view.version, True, 0, ""), view, Work(view), {  # noqa: FBT003 - live
+            table: blake3()
+            for table in tables_of(view)
+            if table.primary_key[0] == "event_index" and not table.is_full_text
+        })
+        for view in views
+    ]  # fmt: skip
     position = 0
-    with temporary(tables) as writing:
+    with temporary(table for view in views for table in tables_of(view)) as writing:
         while position < size:
             page = client.entries(position, limit=min(range_events_max, size - position))
             events = [read_logged(index, data) for index, data in page.entries]
             position = page.next_index
-            for slot, view, work in works:
+            for slot, view, work, hashers in folds:
                 changes = work.fold(events, partial(writing.load, slot))
                 rows = dict(changes.rows)
-                for table in tables_of(view):
-                    if table.name in hashers:
-                        given = map(_as_given_back, rows.pop(table.row, ()))
-                        hashers[table.name].update(b"".join(map(_pack, given)))
+                for table, hasher in hashers.items():
+                    hasher.update(b"".join(map(_pack, map(_as_given_back, rows.pop(table.row, ())))))
                 writing.write(slot, view, changes._replace(rows=rows))
                 work.shrink(states_cached_max)
-        digests = {view.name: writing.table_digests(view) for view in views}
-    return {
-        view: {table: hashers[table].hexdigest() if table in hashers else digest for table, digest in of_view.items()}
-        for view, of_view in digests.items()
-    }
+        return {
+            view.name: writing.table_digests(view) | {table.name: made.hexdigest() for table, made in hashers.items()}
+            for _, view, _, hashers in folds
+        }
 
 
 def _as_given_back(row: Row) -> list[Value]:
