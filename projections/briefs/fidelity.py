@@ -23,7 +23,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -155,34 +154,26 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
         return 0.0  # No window can hold more of the fact than the whole text does.
     best = RAMP_START * total
     scored: set[tuple[str, ...]] = set()
-    for weight, start, end in _windows([(place, text.content[place]) for place in places], width, wanted, weights):
-        if weight <= best:
-            continue  # Disorder only ever takes away from it.
-        window = tuple(text.content[place] for place in places[start:end])
-        if window not in scored:  # A text of like sentences has the same window again and again.
-            scored.add(window)
-            best = max(best, _window_score(window, fact, index))
-    return max(0.0, min(1.0, (best / total - RAMP_START) / (1 - RAMP_START)))
-
-
-def _windows(
-    places: list[tuple[int, str]], width: int, wanted: Counter[str], weights: dict[str, float]
-) -> Iterator[tuple[float, int, int]]:
-    """Yield the window that begins at each place: the weight of the fact's words in it, and its ends in ``places``."""
-    held = dict.fromkeys(wanted, 0)
-    weight = 0.0
-    end = 0
-    for start, (first, opening) in enumerate(places):
-        while end < len(places) and places[end][0] < first + width:
-            word = places[end][1]
-            held[word] += 1
-            if held[word] <= wanted[word]:
+    there = [text.content[place] for place in places]
+    # The window that begins at each place, what is still wanted beside it, and its weight.
+    left, weight, end = dict(wanted), 0.0, 0
+    for start, first in enumerate(places):
+        while end < len(places) and places[end] < first + width:
+            word = there[end]
+            if left[word] > 0:
                 weight += weights[word]
+            left[word] -= 1
             end += 1
-        yield weight, start, end
-        if held[opening] <= wanted[opening]:
-            weight -= weights[opening]
-        held[opening] -= 1
+        if weight > best:  # Disorder only ever takes away from it.
+            window = tuple(there[start:end])
+            if window not in scored:  # A text of like sentences has the same window again and again.
+                scored.add(window)
+                best = max(best, _window_score(window, fact, index))
+        word = there[start]
+        left[word] += 1
+        if left[word] > 0:
+            weight -= weights[word]
+    return max(0.0, min(1.0, (best / total - RAMP_START) / (1 - RAMP_START)))
 
 
 def _window_score(window: tuple[str, ...], fact: KeyFact, index: GraphIndex) -> float:

@@ -122,7 +122,7 @@ def to_context_prompt(
     if count_tokens(_joined(sections)) <= budget:
         text, shown = _joined(sections), {name for name, lines in sections.items() if any(lines)}
     else:
-        sections = _sections(brief, level, inline)
+        sections = _frame(brief, level, inline)
         shortened = _shorten(sections, budget, context_share if is_kept else 0.0, keep=True)
         text, shown = _tight(brief, sections, budget)
     dropped: list[str] = [heading for heading in HEADINGS if heading in _wanted(brief, level) and heading not in shown]
@@ -153,7 +153,7 @@ def shown_conclusion(brief: Brief) -> str:
 
 def tight_text(brief: Brief) -> str:
     """Return a brief's own prompt in its tight form, with all that the brief holds."""
-    sections = _sections(brief, TransferLevel(brief.level), None)
+    sections = _frame(brief, TransferLevel(brief.level), None)
     _shorten(sections, brief.budget, 0.0, keep=True)
     return _around(sections, statements_of(brief))
 
@@ -208,7 +208,14 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
 
 
 def _sections(brief: Brief, level: TransferLevel, inline: str | None) -> dict[str, list[str]]:
-    sections = section_lines(brief, level)
+    frame = _frame(brief, level, inline)
+    return section_lines(brief, level) | ({FULL_REASONING: frame[FULL_REASONING]} if FULL_REASONING in frame else {})
+
+
+def _frame(brief: Brief, level: TransferLevel, inline: str | None) -> dict[str, list[str]]:
+    """Return the sections that every form has: what stands before the statements, and behind them."""
+    lines = {CONTEXT: one_line(brief.context), CONCLUSION: _conclusion_line(brief)}
+    sections = {heading: [line] for heading, line in lines.items() if line}
     whole = inline if inline is not None and level is TransferLevel.FULL else brief.whole_graph
     if whole:
         sections[FULL_REASONING] = [whole]

@@ -84,7 +84,7 @@ def read_statements(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
         written: list[str] = []
         for item in items if head else ():
             room -= len(item) + sum(item.count(symbol) * len(phrase) for symbol, phrase in phrases.items())
-            text = "".join(phrases.get(sign, sign) for sign in item) if room >= 0 else ""
+            text = item.translate(str.maketrans(phrases)) if room >= 0 else ""
             before, _, rest = text.partition("{") if has_braces else (text, "", "")
             among, closed, after = rest.partition("}")
             room -= len(before + after) * among.count("|")

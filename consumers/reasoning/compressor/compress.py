@@ -51,7 +51,7 @@ from projections.briefs.sentences import (
     is_concluded,
 )
 from projections.briefs.text import one_line, words
-from projections.briefs.tokens import count_tokens, greatest
+from projections.briefs.tokens import count_tokens
 from projections.reasoning.delta import write_full
 from projections.reasoning.memory import ReasoningMemory
 
@@ -61,7 +61,7 @@ checks_max: Final = 3
 _margin_tokens: Final = 2
 _later_tries_max: Final = 12
 _joining_saves_max: Final = 8
-_plain_shares: Final = (1.25, 2, 5)  # Of a budget, what fits into it may cost without shorthand: most is the first.
+_guesses_max: Final = 4
 _remark_sorts: Final = frozenset({"limitation", "alternative", "assumption_stated"})
 _no_limit: Final = 10**9
 
@@ -153,12 +153,18 @@ class _Choice:
             brief = self.holding(empty, order[:count])
             return brief, empty.budget - count_tokens(tight_text(brief))
 
-        costs, count = list(accumulate(map(self._tokens, order))), 0
-        for share in _plain_shares:
-            most = bisect(costs, share * empty.budget)
-            count = greatest(count, most, lambda count: begun(count)[1] >= 0)
-            if count < most:
+        costs = list(accumulate(map(self._tokens, order), initial=0))
+        count, beyond, middle = 0, len(order) + 1, bisect(costs, empty.budget)
+        for tries in range(beyond):
+            middle = min(max(middle, count + 1), beyond - 1)
+            room = begun(middle)[1]
+            count, beyond = (middle, beyond) if room >= 0 else (count, middle)
+            if beyond - count <= 1:
                 break
+            # Shorthand saves of a little more or less about what it does of this much; where it does not, by halves.
+            frame = begun(0)[1]
+            fitting = costs[middle] * frame / max(1, frame - room)
+            middle = bisect(costs, fitting) - 1 if tries < _guesses_max else (count + beyond) // 2
         (brief, room), kept = begun(count), order[:count]
         shown = {pick.place for pick in kept}
         # What belongs to a statement that is not shown says nothing.
