@@ -269,8 +269,11 @@ def spelled(verb: str) -> str:
     return verb.replace("_", "-")
 
 
-def command_of(item: Mapping[str, Any]) -> str:
-    """Return the command line that does the act of an item of ``handoffs.next``, ready to be pasted into a shell."""
+def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
+    """Return the command line that does the act of an item of ``handoffs.next``, ready to be pasted into a shell.
+
+    Who is not asked there, on a terminal, says himself which version he read: a word in capitals is to be filled in.
+    """
     from shlex import join  # noqa: PLC0415 - every program of handoffs loads this table, few print a command
 
     words, id_ = ["handoff", spelled(item["act"])], item["id"]
@@ -280,14 +283,16 @@ def command_of(item: Mapping[str, Any]) -> str:
         words += ["--criterion", str(number)]
     if item["act"] == "waive":
         words += ["--reason", "WHY"]
+    if item["act"] in OF_WHAT_WAS_READ and not is_asked:
+        words += ["--version", "VERSION"]
     return join(["baton", *words, "--as", item["agent"], id_])
 
 
-def with_commands(answer: Mapping[str, Any]) -> dict[str, Any]:
+def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[str, Any]:
     """Return an answer of ``handoffs.next`` as people and programs read it: each item's act as its ``command``."""
     items = [
         {name: value for name, value in item.items() if name not in ("act", "arguments")}
-        | {"command": command_of(item)}
+        | {"command": command_of(item, is_asked=is_asked)}
         for item in answer["items"]
     ]
     return {**answer, "items": items}

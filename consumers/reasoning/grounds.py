@@ -15,9 +15,11 @@ from typing import Any, Final
 
 from consumers.reasoning.compressor.transfer import fetch, published
 from consumers.reasoning.snapshots.act import Action, act_on, describe
+from consumers.sdk.text import cut
 from ledger.client import Ask
 from ledger.errors import BatonError
 from projections.briefs.prompt import TransferLevel, short_ref
+from projections.briefs.text import one_line
 
 shown_tokens_max: Final = 1_500
 """Tokens of all briefs that stand with one handoff."""
@@ -25,6 +27,8 @@ shown_tokens_max: Final = 1_500
 next_tokens_max: Final = 600
 looked_at_max: Final = 16
 """Of a page of what waits: tokens of all briefs, and reasonings that are looked at, 20 ms each."""
+
+_task_shown_max_chars: Final = 80
 
 _ELSEWHERE: Final = "no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
 _MAY: Final[dict[Action, str]] = {
@@ -95,5 +99,18 @@ def _ground(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
         said.append(f"its brief by {rejected.author} does not hold and was made again")
     answered = review is not None and review.verdict is not None
     said.append(f"{review.answered_by}, a human, {review.verdict} it" if review and answered else _MAY[decision.action])
+    if asker is not None and decision.action == "human_review_required":
+        said += _answers_for_tasks(view, decision.snapshot.reasoning_ref, asker)
     own = {"author": author, "at_ms": reasoning["updated_ms"], "conclusion": memory.conclusion, "newer": newer}
     return {"reasoning_ref": ref, "said": "; ".join(said), **own, **{name: told[name] for name in _TOLD}}
+
+
+def _answers_for_tasks(view: Ask, ref: str | None, asker: str) -> list[str]:
+    """Return what humans have answered for one task: it holds for no other, and nobody says here what his task is."""
+    asked = view("reviews.list", {"reasoning_ref": ref, "author": asker, "status": "answered"})["reviews"]
+    return [
+        f"{one['answered_by']}, a human, {one['verdict']} it for the task"
+        f" {cut(one_line(one['task']), _task_shown_max_chars)!r} (`snapshot receive --task` names it)"
+        for one in asked
+        if one["task"] and "suspect" not in one
+    ][-1:]

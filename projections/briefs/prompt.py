@@ -220,7 +220,7 @@ def _frame(brief: Brief, level: TransferLevel, inline: str | None) -> dict[str, 
     if whole:
         sections[FULL_REASONING] = [whole]
     elif level is TransferLevel.FULL:
-        sections[FULL_REASONING] = [POINTER + short_ref(brief.reasoning_ref), CALL]
+        sections[FULL_REASONING] = [POINTER + (ref := short_ref(brief.reasoning_ref)), CALL.format(ref=ref)]
     return sections
 
 

@@ -35,7 +35,7 @@ ALTERNATIVE: Final = "Alternative considered: "
 OTHER_STEPS: Final = "Other steps:"
 CHECK: Final = "CHECK: "
 POINTER: Final = "Available via reasoning_ref="
-CALL: Final = "Call: snapshot_provider.get_full_reasoning(reasoning_ref)"
+CALL: Final = "Call: baton reasoning fetch {ref} (or the tool fetch_reasoning, level full)"
 CUT: Final = "…"
 
 _WRITTEN_OUT: Final = {

@@ -74,17 +74,17 @@ def read_statements(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
     Text that would grow beyond ``expanded_max_chars`` is nothing that ``shorten`` wrote, and stays as it is.
     """
-    phrases: dict[str, str] = {}
+    phrases: dict[int, str] = {}
     room, has_braces = expanded_max_chars, False
     for head, items in _sections(lines):
         if head == SHORT:
-            phrases = {item[0]: item[2:] for item in items if item[:1] in SYMBOLS and item[1:2] == "="}
+            phrases = {ord(item[0]): item[2:] for item in items if item[:1] in SYMBOLS and item[1:2] == "="}
             has_braces = BRACES in items
             continue
         written: list[str] = []
         for item in items if head else ():
-            room -= len(item) + sum(item.count(symbol) * len(phrase) for symbol, phrase in phrases.items())
-            text = item.translate(str.maketrans(phrases)) if room >= 0 else ""
+            room -= len(item) + sum(item.count(chr(symbol)) * len(phrase) for symbol, phrase in phrases.items())
+            text = item.translate(phrases) if room >= 0 else ""
             before, _, rest = text.partition("{") if has_braces else (text, "", "")
             among, closed, after = rest.partition("}")
             room -= len(before + after) * among.count("|")

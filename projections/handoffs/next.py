@@ -26,6 +26,7 @@ from projections.handoffs.facts import (
 )
 from projections.handoffs.why import receiver_removed_words, stuck_words, suspect_approval_words
 from projections.query import Answer, Arguments, Limit, Moment, names_in
+from projections.reviews.queries import SUPERSEDED_BY
 from projections.store import Value
 
 Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
@@ -112,7 +113,7 @@ _SINCE: Final[dict[Case, str]] = {
 _REVIEWS: Final = (
     f"SELECT a.name AS agent, {REVIEW_RANK} AS rank, r.requested_index AS since_index, r.id AS id, 'review' AS kind "  # noqa: S608 - fixed texts
     "FROM reviews r JOIN agents a ON a.roles LIKE '%\"human\"%' "
-    "WHERE r.status = 'open' AND (?2 IS NULL OR a.name = ?2)"
+    f"WHERE r.status = 'open' AND {SUPERSEDED_BY} IS NULL AND (?2 IS NULL OR a.name = ?2)"
 )
 _TITLES: Final = (
     "SELECT id, title, summary, reasoning_refs, result_refs, coalesce(importer, sender) AS author FROM handoffs "

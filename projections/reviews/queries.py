@@ -6,7 +6,18 @@ from typing import Any, Final, Literal
 
 from projections.query import Answer, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
 
-LISTING: Final = Listing("SELECT * FROM reviews", "reviews", "requested_index", newest_first=False)
+SUPERSEDED_BY: Final = (
+    "(SELECT n.id FROM reviews n WHERE n.author = r.author AND n.reasoning_ref IS r.reasoning_ref AND n.task = r.task"
+    " AND n.snapshot_id = r.snapshot_id AND n.requested_index > r.requested_index"
+    " AND (n.reasoning_ref IS NOT NULL OR n.snapshot_id != '') ORDER BY n.requested_index DESC LIMIT 1)"
+)
+"""The newest request of the same author about the same for the same task as ``r``: only to that one he looks."""
+LISTING: Final = Listing(
+    f"SELECT * FROM (SELECT r.*, {SUPERSEDED_BY} AS superseded_by FROM reviews r)",  # noqa: S608 - fixed texts
+    "reviews",
+    "requested_index",
+    newest_first=False,
+)
 
 
 class ReviewList(Page, frozen=True):

@@ -13,11 +13,12 @@ may name a ref of another stream, spans streams and is seen here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from ledger.events.reasoning import ReasoningValidated
+from ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
 from projections.agents.suspects import suspect_by
 from projections.briefs.queries import whole_ref
 from projections.query import Answer, Arguments, ByRef, Limit, Listing, Moment, Where, age_of, list_of
@@ -120,14 +121,15 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     is_whole = 0 < counts.evidence == counts.evidence_ok and not missing  # who saw nothing vouches for nothing
     is_sure = is_whole and row["suspect"] is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
-    stand = f"{counts.evidence_ok} of {counts.evidence} stand" if counts.evidence else "no evidence"
+    stand = counted_words(counts, data.evidence)
     if counts.assumptions_settled:
         stand += f", {counts.assumptions_settled} settled by its author"
     if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
     if row["suspect"] is not None:
         stand += f", signed with a key that entry {row['suspect']} says is compromised"
-    done = {"failed": "found wrong", "passed": "validated", "unchecked": "checked"}[outcome]
+    tried = "tried" if counts.evidence and not counts.evidence_ok else "checked"
+    done = {"failed": "found wrong", "passed": "validated", "unchecked": tried}[outcome]
     return Voice(
         outcome=outcome,
         by=row["author"],
@@ -145,6 +147,15 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
         counted=stand,
         text=f"{stand}, {done} by {row['author']} {age_of(row['accepted_ms'], now_ms)}",
     )
+
+
+def counted_words(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str = "stand") -> str:
+    """Return how much of the evidence stood; where nobody could look, that says so, for "0 of 2" would be a finding."""
+    if not counts.evidence:
+        return "no evidence"
+    if {check.status for check in evidence} == {"not_checked"}:  # those that do not hold are listed first
+        return f"nothing was looked up of {counts.evidence} reference{'s' * (counts.evidence > 1)}"
+    return f"{counts.evidence_ok} of {counts.evidence} {stand}"
 
 
 def _validation(row: dict[str, Any]) -> dict[str, Any]:

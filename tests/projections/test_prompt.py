@@ -53,11 +53,11 @@ def test_minimal_prompt_names_the_sections_that_did_not_fit() -> None:
     assert brief.tags
 
 
-def test_full_prompt_points_at_the_graph_by_a_short_ref_and_the_seeds_call() -> None:
+def test_full_prompt_points_at_the_graph_by_a_short_ref_and_a_call_that_its_reader_has() -> None:
     brief = compress(audit_graph(), TransferLevel.FULL)
     assert to_context_prompt(brief).prompt.endswith(
         f"FULL REASONING: Available via reasoning_ref={short_ref(brief.reasoning_ref)}\n"
-        "Call: snapshot_provider.get_full_reasoning(reasoning_ref)"
+        f"Call: baton reasoning fetch {short_ref(brief.reasoning_ref)} (or the tool fetch_reasoning, level full)"
     )
     assert re.fullmatch("[0-9a-f]{12}", short_ref(brief.reasoning_ref))
 

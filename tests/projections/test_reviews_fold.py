@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from folding import facts, rows_of
 from view_ledger import ViewLedger
@@ -42,6 +43,17 @@ def test_open_requests_are_listed_oldest_first_and_page(ledger: ViewLedger, read
     second = reader.answer("reviews.list", {"status": "open", "after": first["next"]})
     assert ([one["id"] for one in second["reviews"]], second["next"]) == (["v3"], None)
     assert reader.answer("reviews.show", {"id": "review/v2"})["verdict"] == "rejected"
+
+
+def test_request_that_its_asker_made_anew_waits_for_nobody(ledger: ViewLedger, reader: Reader) -> None:
+    ledger.register("boss", "human")
+    for name, task, number in (("v1", "go", "1"), ("v2", "stay", "1"), ("v3", "go", "2"), ("v4", "go", "1")):
+        ref = f"sha256:{number * 64}"
+        ledger.emit("bob", f"review/{name}", msgspec.structs.replace(ASKED, task=task, reasoning_ref=ref))
+    listed = reader.answer("reviews.list", {"status": "open"})["reviews"]
+    assert {one["id"]: one["superseded_by"] for one in listed} == {"v1": "v4", "v2": None, "v3": None, "v4": None}
+    waiting = reader.answer("handoffs.next", {"agent": "boss"})["items"]
+    assert [one["id"] for one in waiting] == ["v2", "v3", "v4"]
 
 
 @pytest.mark.parametrize(("asked", "code"), [("w", "NOT_FOUND"), ("v", "REF_AMBIGUOUS"), ("", "NOT_FOUND")])

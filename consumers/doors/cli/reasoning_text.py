@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -63,8 +62,9 @@ def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
 def print_grounds(grounds: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
     """Print what stands behind a handoff: of each reasoning what is said of it, its brief, and the way on."""
     for one in grounds:
-        words = one["expanded" if sys.stdout.isatty() else "prompt"]  # people read no shorthand
-        brief = told(words, indent, is_barred=True) if words else ""
+        # Written out off a terminal, too: a reader who was given no shorthand by his prompt may be a person or a small
+        # model, and a page has most briefs in the roomy form anyway. JSON has both.
+        brief = told(one["expanded"], indent, is_barred=True) if one["expanded"] else ""
         click.echo(f"{indent}{heading} {one['said']}{brief}")
         ref = one["reasoning_ref"]  # whole: a beginning of it could be somebody's id
         asks = f"; `baton snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""

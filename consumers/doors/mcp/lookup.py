@@ -35,6 +35,8 @@ _CURSOR: Final = re.compile(r"(sha256:[0-9a-f]{64})@([0-9]{1,9})\Z")
 _BREAK: Final = re.compile(r"[\s,;，。；、]")
 _chars_a_token_max: Final = 6
 _problems_max: Final = 3
+_dropped_steps_max: Final = 10
+_page_tokens_min: Final = 500  # Beside the prompt of level full, which is under answer_tokens_max with it.
 
 
 class Graph(Answer):
@@ -67,7 +69,7 @@ class FetchedReasoning(Quoting):
     verdict: Annotated[
         dict[str, Any], Field(description="Who validated this last, and how much of its evidence stood.")
     ]
-    dropped: dict[str, Any]
+    dropped: Annotated[dict[str, Any], Field(description="Sections, and the first of so many steps, not in the brief.")]
     published: bool
     rejected: Annotated[
         dict[str, Any] | None,
@@ -155,7 +157,8 @@ class LookupTools:
         if not 0 <= at <= len(text):
             raise Refused("INVALID_FIELD", "this cursor is not one that a page of this graph gave", field="cursor")
         head = {"sent_as": graph.sent.sent_as, "base": graph.sent.base, "from_char": at, "chars": len(text)}
-        page = page_of(text[at:], filled_tokens_max - tokens_of(answer | {"graph": head}) - 120)
+        room = filled_tokens_max - tokens_of(answer | {"graph": head}) - 120
+        page = page_of(text[at:], max(room, _page_tokens_min))
         answer["graph"] = {"words": words_of(found.author, found.at_ms, page), **head}
         if at + len(page) < len(text):
             answer["next"] = f"{graph.ref}@{at + len(page)}"
@@ -195,6 +198,8 @@ def fields_of(found: Received, decision: Decision, *, with_prompt: bool) -> dict
     described = describe(found)
     names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next", "words", "others", "reasons"}
     answer = {name: value for name, value in described.items() if name in names}
+    steps = answer["dropped"]["steps"]  # of a long graph they would leave its page no room
+    answer["dropped"] |= {"steps": steps[:_dropped_steps_max], "steps_count": len(steps)}
     answer |= {"next": None, "exact": described["exact"] and tokenizer().exact}
     answer["verdict"] = {"outcome": found.verdict.outcome, "text": found.verdict.text}
     # What speaks for and against it may quote evidence, and what a human has answered are his words.

@@ -53,7 +53,7 @@ from projections.briefs.prompt import Prompt, TransferLevel, short_ref
 from projections.briefs.text import one_line
 from projections.reasoning.memory import ReasoningMemory
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
-from projections.validations.queries import LatestVerdict, Outcome, Voice
+from projections.validations.queries import LatestVerdict, Outcome, Voice, counted_words
 
 if TYPE_CHECKING:
     from consumers.reasoning.validator.report import ValidationReport
@@ -271,7 +271,7 @@ def _evidence_of(snapshot: EnhancedEpistemicSnapshot) -> list[str]:
 
 def _said(own: ValidationReport) -> str:
     counts, word = own.counts(), "passed" if own.passed else "failed"
-    return f"The receiver's own validation {word}: {counts.evidence_ok} of {counts.evidence} references stand."
+    return f"The receiver's own validation {word}: {counted_words(counts, own.evidence, 'references stand')}."
 
 
 def _grounds(decided: Decision) -> list[str]:

@@ -196,6 +196,7 @@ def doubts(checks: Sequence[EvidenceCheck], of: str) -> list[str]:
     return [
         f"evidence {check.reference!r} of {of}: {check.status.replace('_', ' ')}"
         + (f" ({check.note})" if check.note else "")
+        + "; mend that, or cite another place in a new step: every validation looks again"
         for check in checks
         if check.status not in {"ok", "not_checked"}
     ]

@@ -14,7 +14,8 @@ ITEM = {"kind": "handoff", "id": "h", "agent": "rita", "act": "approve", "argume
 @pytest.mark.parametrize(
     ("more", "command"),
     [
-        ({}, "baton handoff approve --as rita h"),
+        ({}, "baton handoff approve --version VERSION --as rita h"),
+        ({"act": "verify"}, "baton handoff verify --version VERSION --as rita h"),
         ({"act": "show"}, "baton handoff show --as rita h"),
         ({"act": "request_changes"}, "baton handoff request-changes --as rita h"),
         ({"act": "check", "arguments": {"criterion_numbers": [3]}}, "baton handoff check --criterion 3 --as rita h"),
@@ -30,9 +31,10 @@ def test_an_act_is_a_command_line(more, command):
 
 def test_a_command_can_be_pasted_whatever_the_id_is():
     id_ = "$(reboot); 東西 'x' --json"
-    assert shlex.split(command_of(ITEM | {"id": id_})) == ["baton", "handoff", "approve", "--as", "rita", id_]
+    words = shlex.split(command_of(ITEM | {"id": id_}, is_asked=True))
+    assert words == ["baton", "handoff", "approve", "--as", "rita", id_]
 
 
 def test_a_reader_sees_the_command_in_place_of_the_act():
-    (item,) = with_commands({"items": [ITEM], "total": 1})["items"]
+    (item,) = with_commands({"items": [ITEM], "total": 1}, is_asked=True)["items"]
     assert item == {"kind": "handoff", "id": "h", "agent": "rita", "command": "baton handoff approve --as rita h"}

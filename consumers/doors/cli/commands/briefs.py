@@ -20,10 +20,12 @@ from consumers.doors.cli.reasoning_text import print_verdict, said_of_import
 from consumers.reasoning.compressor.transfer import Received, describe, receive_brief
 from consumers.sdk.text import clean, told
 from ledger.errors import Corrupted, Refused, Unavailable
+from ledger.events.reasoning import ReasoningValidated
 from projections.briefs.critical import critical_numbers
 from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from projections.validations.queries import counted_words
 
 if TYPE_CHECKING:
     from consumers.reasoning.validator.publication import Validated
@@ -211,7 +213,7 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
 def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:
     """Print a report; one that does not pass ends with exit code 6."""
     counts = data["counts"]
-    said = f"{counts['evidence_ok']} of {counts['evidence']} references stand"
+    said = counted_words(done.report.counts(), done.report.evidence, "references stand")
     notes = [one for one in done.report.evidence if one.status in {"moved", "not_checked"}]
     if not app.as_json:
         for one in notes[:issues_shown_max]:
@@ -252,9 +254,10 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
         if not answer["total"]:
             click.echo("no report: `baton reasoning validate ID --as REVIEWER` makes one")
         for one in answer["validations"]:
+            report = msgspec.convert(one["data"], ReasoningValidated)
             counts, tree = one["data"]["counts"], one["commit_id"][:commit_digits] or one["tree"]
             said = f"{one['event_index']}  {when(one['accepted_ms'])}  {'passed' if one['passed'] else 'FAILED'}"
-            said += f"  {counts['evidence_ok']} of {counts['evidence']} stand  by {one['author']}"
+            said += f"  {counted_words(report.counts, report.evidence)}  by {one['author']}"
             click.echo(f"{said}  tree: {tree}  {one['reasoning_ref'][:19]}…")
             for issue in one["data"]["issues"]:
                 click.echo("    " + _issue_line(issue.get("step"), issue["code"], issue["message"]))

@@ -7,6 +7,7 @@ characters: Chinese takes two. What does not fit is cut with an ellipsis; `--jso
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Final, get_args
@@ -302,7 +303,8 @@ def _list(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
 def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
     agent = None if is_all else app.settings().agent
-    answer = with_commands(app.query("handoffs.next", agent=agent, limit=limit, after=cursor))
+    answer = app.query("handoffs.next", agent=agent, limit=limit, after=cursor)
+    answer = with_commands(answer, is_asked=not app.as_json and sys.stdin.isatty() and sys.stdout.isatty())
     if any(item["reasoning_refs"] for item in answer["items"]):
         from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - most of what waits has none
 

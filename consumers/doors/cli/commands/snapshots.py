@@ -200,8 +200,8 @@ def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: 
     wanted = None if status == "all" else status
     answer = app.query("reviews.list", status=wanted, author=author, limit=limit, after=cursor)
     rows = [
-        (one["id"], one["verdict"] or one["status"], when(one["requested_ms"]), one["author"], one["rule"],
-         one["question"])
+        (one["id"], one["verdict"] or ("superseded" if one["superseded_by"] else one["status"]),
+         when(one["requested_ms"]), one["author"], one["rule"], one["question"])
         for one in answer["reviews"]
     ]  # fmt: skip
     header = ("id", "status", "asked", "by", "rule", "question")

@@ -73,9 +73,12 @@ def test_text_that_moved_is_a_note_and_what_nobody_looked_up_no_failure(
     (project / "src/auth.py").write_text(SOURCE.replace("return", "yield"), "utf-8")
     assert "The line is not what its author cited" in reasoned.run("reasoning", "validate", "r").err
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    assert "r passes: 0 of 3 references stand" in reasoned("reasoning", "validate", "r", "--as", "b")
+    assert "r passes: nothing was looked up of 3 references" in reasoned("reasoning", "validate", "r", "--as", "b")
     verdict = reasoned.data("reasoning", "show", "r")["verdict"]
-    assert (verdict["outcome"], verdict["text"].partition(" by")[0]) == ("unchecked", "0 of 3 stand, checked")
+    assert (verdict["outcome"], verdict["text"].partition(" by")[0]) == (
+        "unchecked",
+        "nothing was looked up of 3 references, tried",
+    )
     reasoned.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
 
 
@@ -87,7 +90,7 @@ def test_problem_of_the_whole_graph_is_shown_as_such_and_goes_to_a_human(reasone
     said = reasoned.run("reasoning", "validate", "one", "--as", "b").err
     problem = "the graph: CONCLUSION_UNREACHABLE: Going back from the conclusion, one comes to no other step"
     assert problem in said
-    assert "one does not pass: 2 issues; 0 of 0 references stand" in said
+    assert "one does not pass: 2 issues; no evidence" in said
     assert f"    {problem}\n" in reasoned("reasoning", "validations", "one")
     assert (
         "-- ask a human about the whole graph before acting: b found it wrong"
@@ -140,7 +143,9 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
     }
     references = [word for reference in warned for word in ("--evidence", reference)]
     done: list[str] = reasoned.data(*SEEN, "All of them", *references)["warnings"]
-    assert [one.partition(" of step 4: ")[2] for one in done] == [note for note in warned.values() if note]
+    way_on = "; mend that, or cite another place in a new step: every validation looks again"
+    told = [one.partition(" of step 4: ")[2] for one in done if one.startswith("evidence ")]
+    assert told == [note + way_on for note in warned.values() if note]
     step: dict[str, Any] = reasoned.data("reasoning", "fetch", "r")["memory"]["steps"][3]
     assert [bool(digest) for digest in step["evidence_digests"]] == [name == "a b:c.txt:1" for name in warned]
     wanted = "warning: evidence 'src/gone.py:1' of step 5: gone (There is no such file)"

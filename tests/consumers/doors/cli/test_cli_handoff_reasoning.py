@@ -162,6 +162,11 @@ def test_what_a_human_answered_is_read_with_the_handoff(baton: Baton, fresh: Fre
     baton("review", "answer", review, "--approve", "--as", "rita")
     assert "; rita, a human, approved it\n" in baton("handoff", "show", name, "--as", "b")
     assert "; ask a human before acting on it\n" in baton("handoff", "show", name, "--as", "a")
+    task = ("--task", "Close the leak")
+    review = baton.data("snapshot", "receive", ref_of(baton, own), *task, "--as", "a")["review"]["id"]
+    baton("review", "answer", review, "--approve", "--as", "rita")
+    shown = baton("handoff", "show", name, "--as", "a")
+    assert "; ask a human before acting on it; rita, a human, approved it for the task 'Close the leak' (" in shown
 
 
 def test_a_file_may_name_what_is_not_here_and_is_shown_all_the_same(

@@ -175,7 +175,7 @@ def test_validation_by_another_than_the_importer_counts(baton: Baton, imported_b
 
 def test_validation_that_saw_no_evidence_lets_nobody_act(baton: Baton, imported_by: ImportedBy) -> None:
     one = imported_by("a")
-    assert "0 of 0 references stand" in baton("reasoning", "validate", one["id"], "--as", "rita")
+    assert "no evidence" in baton("reasoning", "validate", one["id"], "--as", "rita")
     decision = baton.data("snapshot", "receive", one["id"])
     assert (decision["action"], decision["may_act"]) == ("human_review_required", False)
 

@@ -31,8 +31,10 @@ def test_commands_lead_a_handoff_through_its_life(baton: Baton, fresh: Fresh, ca
     for agent in (rob, carl, carl, carl, rob):
         item = only(baton, agent)
         turns.append(item["action"])
-        read = baton.as_read(name) if item["action"] in ("approve", "verify") else ()  # a terminal shows it and asks
-        baton(*shlex.split(item["command"])[1:], *read)
+        command = item["command"]
+        if "VERSION" in command:
+            command = command.replace("--version VERSION", shlex.join(baton.as_read(name)))
+        baton(*shlex.split(command)[1:])
     assert turns == ["approve", "claim", "continue", "continue", "verify"]
     assert baton.data("handoff", "show", name)["status"] == "verified"
     assert baton("next", "--as", carl) == f"nothing waits for {carl}\n"
@@ -44,7 +46,7 @@ def test_text_shows_action_why_and_command(baton: Baton, fresh: Fresh, carl: str
     lines = baton("ready", "--as", rob).splitlines()
     assert lines[0].startswith(f"approve   [pending → {carl}] 修復�迴圈  (since 2")
     assert lines[1].strip() == f"a hands it to {carl}, and it is not approved"
-    assert lines[2].strip() == f"baton handoff approve --as {rob} {name}"
+    assert lines[2].strip() == f"baton handoff approve --version VERSION --as {rob} {name}"
 
 
 def test_everybody_is_listed_agent_by_agent(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:

@@ -49,7 +49,7 @@ def test_validate_passes_then_names_the_stale_evidence(
     assert said.code == 6
     assert f"step 1: EVIDENCE_LINE_CHANGED: Evidence line changed: {evidence}" in said.err
     monkeypatch.chdir(tmp_path)  # in no work tree
-    assert "0 of 1 references stand" in alone("reasoning", "validate", "r")
+    assert "r passes: nothing was looked up of 1 reference," in alone("reasoning", "validate", "r")
     alone.refuses("NOT_FOUND", "reasoning", "validate", "r", "--tree", project / "none")
     alone.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
 

@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from graphs import chain
 from mcp.shared.exceptions import MCPError
 from mcp_clients import Caller, call_tools
 
@@ -61,6 +62,20 @@ def test_reports_longer_than_an_answer_are_paged_and_cut_between_words(own_home:
         assert text.strip() in whole.contents[0].text
         for level in ("summary", "detailed", "full"):
             await call("resume_previous_session", detail_level=level)
+
+    call_tools(own_home, work)
+
+
+def test_first_page_of_a_long_graph_holds_some_of_it(own_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        steps = [
+            {"type": step.type, "content": step.content, "evidence": list(step.evidence), "rests_on": [number][:number]}
+            for number, step in enumerate(chain(99).steps)
+        ]
+        await call("record_reasoning", task="Which is it?", reasoning_id="rows", entries=steps)
+        page = (await call("fetch_reasoning", ref="rows", level="full")).data
+        assert len(page["graph"]["words"]["text"]) > 700
+        assert len(page["dropped"]["steps"]) < page["dropped"]["steps_count"]
 
     call_tools(own_home, work)
 
