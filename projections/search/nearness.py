@@ -2,8 +2,8 @@
 
 Events are ranked by BM25 over any of the question's words, their other forms and beginnings (``words.forms_of``), and,
 where the extra ``semantic`` is installed, by the cosine of their meaning; the two lists are joined by reciprocal rank
-(Cormack, Clarke and Büttcher, 2009, k = 60). Where no word is found, beginnings of words are looked for, then
-spellings (``hash-v1``) among the newest: there is always an answer, and ``score`` says what it is worth.
+(Cormack, Clarke and Büttcher, 2009, k = 60). Where no word is found, spellings (``hash-v1``) are
+compared among the newest: there is always an answer, and ``score`` says what it is worth.
 
 ``score`` is the share of the question that an event holds, its words weighted by how rare they are (idf); by meaning,
 how far its cosine lies above those of the twenty that come next. ``near`` is the word for it: near, related or far.
@@ -19,11 +19,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from projections.briefs.embedding import HASH_V1, best_embedder, similarities
 from projections.query import Moment, Where
-from projections.search.words import Form, features_of, forms_of, loosened
+from projections.search.words import Form, features_of, forms_of
 
 terms_max: Final = 24
 """So many of a question's words, the rarest, are looked for."""
@@ -51,10 +51,16 @@ class Near(NamedTuple):
     stream: str
     score: float
 
+    @property
+    def name(self) -> str:
+        """What its stream is called."""
+        return self.stream.partition("/")[2]
 
-def near_word(score: float) -> str:
-    """Return the word for a score."""
-    return "near" if score >= near_min else "related" if score >= related_min else "far"
+    @property
+    def told(self) -> dict[str, Any]:
+        """The score, and the word for it."""
+        word = "near" if self.score >= near_min else "related" if self.score >= related_min else "far"
+        return {"score": self.score, "near": word}
 
 
 def nearest(moment: Moment, question: str, where: Where, *, count_max: int = candidates_max) -> list[Near]:
@@ -64,7 +70,7 @@ def nearest(moment: Moment, question: str, where: Where, *, count_max: int = can
         return []
     weights = _weights(moment, forms)
     rarest = sorted(forms, key=lambda form: -weights[form.key])[:terms_max]
-    by_words = _by_words(moment, rarest, where) or _by_words(moment, loosened(rarest), where)
+    by_words = _by_words(moment, rarest, where)
     by_meaning = _by_meaning(moment, question, where, is_needed=not by_words)
     ranks: dict[int, float] = {}
     for ranked in (by_words, by_meaning):

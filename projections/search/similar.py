@@ -12,24 +12,27 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import combinations
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from projections.briefs.embedding import STOP_WORDS, Embedding, best_embedder, cosine_similarity, embed_text
+from projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
 from projections.query import Answer, Arguments, Limit, Moment, Where, with_json
 from projections.reports.corrections import is_same
-from projections.search.nearness import Near, by_stream, near_word, nearest, related_min, score_digits, weight
+from projections.search.nearness import Near, by_stream, nearest, related_min, score_digits, weight
 from projections.search.words import features_of, stem_of
 from projections.sessions.queries import corrections_of
 
 overlap_compared_max: Final = 150
 overlap_min: Final = 0.22
 overlap_words_min: Final = 3
+shared_shown_max: Final = 8
 reports_imagined: Final = 50
 """Words weigh as among so many more reports without them: of two reports alone, all that is shared would be common."""
 
-_GENERIC: Final = frozenset(map(stem_of, ("finding", "session", "task", "test", "work", "done", "complete")))
+_GENERIC: Final = {
+    stem_of(word) for word in (*STOP_WORDS, "finding", "session", "task", "test", "work", "done", "complete")
+}
 _AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 _SESSIONS: Final = (
     f"SELECT s.id AS session_id, r.report_id, r.event_index, coalesce(r.ai_id, {_AI_ID}) AS ai_id, "  # noqa: S608
@@ -68,8 +71,8 @@ def similar_sessions(moment: Moment, asked: LikeTask) -> Answer:
     streams = by_stream(nearest(moment, asked.task, where))
     chosen = list(streams.values())[: asked.limit]
     told = {one["session_id"]: one for one in _read(moment, _of_streams(moment, f"{_SESSIONS} WHERE s.id", chosen))}
-    sessions = [told[_name(near)] | _how_near(near) for near in chosen if _name(near) in told]
-    return {"sessions": sessions, "total_found": len(streams), "embedder": _embedder()}
+    sessions = [told[near.name] | near.told for near in chosen if near.name in told]
+    return {"sessions": sessions, "total_found": len(streams), "embedder": str(best_embedder())}
 
 
 def related_work(moment: Moment, asked: LikeTask) -> Answer:
@@ -88,7 +91,7 @@ def related_work(moment: Moment, asked: LikeTask) -> Answer:
         "AND d.session_id"
     )
     dead_ends = [
-        with_json(row, "imported") | _how_near(streams[f"session/{row['session_id']}"])
+        with_json(row, "imported") | streams[f"session/{row['session_id']}"].told
         for row in _of_streams(moment, sql, list(streams.values()))
     ]
     dead_ends.sort(key=lambda row: (-own.get(row["event_index"], 0), -row["score"], row["event_index"]))
@@ -97,9 +100,9 @@ def related_work(moment: Moment, asked: LikeTask) -> Answer:
     reasoned = [near for near in by_stream(nearest(moment, asked.task, where)).values() if near.score >= related_min]
     sql = "SELECT id, task, conclusion, author, ai_id, status, ref, updated_ms FROM reasonings WHERE id"
     rows = {row["id"]: row for row in _of_streams(moment, sql, reasoned)}
-    reasonings = [row | _how_near(near) for near in reasoned if (row := rows.get(_name(near))) is not None]
+    reasonings = [row | near.told for near in reasoned if (row := rows.get(near.name)) is not None]
     found = {"dead_ends": dead_ends[: asked.limit], "reasonings": reasonings[: asked.limit]}
-    return found | {"total_found": len(dead_ends) + len(reasonings), "embedder": _embedder()}
+    return found | {"total_found": len(dead_ends) + len(reasonings), "embedder": str(best_embedder())}
 
 
 def overlapping(moment: Moment, asked: Since) -> Answer:
@@ -113,55 +116,27 @@ def overlapping(moment: Moment, asked: Since) -> Answer:
     total = moment.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)  # noqa: S608 - fixed texts
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
     rows = moment.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
-    told = [_told(session) for session in _read(moment, rows)]
-    counts = Counter(word for one in told for word in one.words)
+    told = _read(moment, rows)
+    texts = ["\n".join((one["task"], one["outcome"], *one["key_findings"])) for one in told]
+    words = [{word for word in features_of(text) if len(word) > 1 and not word.isdigit()} - _GENERIC for text in texts]
+    counts = Counter(word for of in words for word in of)
     weights = {word: weight(count, len(told) + reports_imagined) for word, count in counts.items()}
-    lengths = [math.sqrt(math.fsum(weights[word] for word in one.words)) for one in told]
-    pairs: list[tuple[float, int, int, list[str]]] = []
+    lengths = [math.sqrt(math.fsum(weights[word] for word in of)) for of in words]
+    spellings = [embed_text(text) for text in texts]
+    overlaps: list[dict[str, Any]] = []
     for newer, older in combinations(range(len(told)), 2):
-        shared = told[newer].words & told[older].words
-        if len(shared) < overlap_words_min:
-            continue
-        by_words = math.fsum(weights[word] for word in shared) / (lengths[newer] * lengths[older])
-        by_spelling = cosine_similarity(told[newer].spelling, told[older].spelling)
-        score = round((by_words + by_spelling) / 2, score_digits)
+        shared = words[newer] & words[older]
+        by_words = math.fsum(weights[word] for word in shared) / (lengths[newer] * lengths[older] or 1.0)
+        if len(shared) < overlap_words_min or by_words < overlap_min / 2:
+            continue  # spellings are slow to compare, and do not make a pair alone
+        score = round((by_words + math.fsum(map(float.__mul__, spellings[newer], spellings[older]))) / 2, score_digits)
         if score >= overlap_min:
-            rarest = sorted(shared, key=lambda word: (-weights[word], word))
-            pairs.append((score, newer, older, [word.replace(" ", "") for word in rarest[:8]]))
-    pairs.sort(key=lambda pair: (-pair[0], pair[1], pair[2]))
-    overlaps = [
-        {
-            "score": score,
-            "is_same_agent": told[newer].session["ai_id"] == told[older].session["ai_id"],
-            "sessions": [told[newer].session, told[older].session],
-            "shared": shared,
-        }
-        for score, newer, older, shared in pairs[: asked.limit]
-    ]
-    return {
-        "overlaps": overlaps,
-        "total_found": len(pairs),
-        "threshold": overlap_min,
-        "not_compared": max(0, total - len(told)),
-    }
-
-
-class _Told(NamedTuple):
-    """A report as pairs are compared: its session, the words that say something, how it is spelled."""
-
-    session: dict[str, Any]
-    words: set[str]
-    spelling: Embedding
-
-
-def _told(session: dict[str, Any]) -> _Told:
-    text = "\n".join((session["task"], session["outcome"], *session["key_findings"]))
-    words = {
-        word
-        for word in features_of(text)
-        if word not in _GENERIC and word not in STOP_WORDS and not word.isdigit() and (len(word) > 1)
-    }
-    return _Told(session, words, embed_text(text))
+            rarest = sorted(shared, key=lambda word: (-weights[word], word))[:shared_shown_max]
+            pair = {"score": score, "sessions": [told[newer], told[older]]}
+            overlaps.append(pair | {"shared": [word.replace(" ", "") for word in rarest]})
+    overlaps.sort(key=lambda pair: -pair["score"])  # of equals the newest stay first
+    found = {"overlaps": overlaps[: asked.limit], "total_found": len(overlaps)}
+    return found | {"threshold": overlap_min, "not_compared": max(0, total - len(told))}
 
 
 def _read(moment: Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -190,17 +165,4 @@ def _sessions_where(asked: LikeTask) -> Where:
 def _of_streams(moment: Moment, sql: str, streams: list[Near]) -> list[dict[str, Any]]:
     """Return the rows of a SELECT, which ends in the column that names what streams are of."""
     marks = ", ".join("?" * len(streams))
-    return moment.rows(f"{sql} IN ({marks})", [_name(near) for near in streams])
-
-
-def _name(near: Near) -> str:
-    return near.stream.partition("/")[2]
-
-
-def _how_near(near: Near) -> dict[str, Any]:
-    return {"score": near.score, "near": near_word(near.score)}
-
-
-def _embedder() -> dict[str, str]:
-    embedder = best_embedder()
-    return {"name": embedder.name, "version": embedder.version}
+    return moment.rows(f"{sql} IN ({marks})", [near.name for near in streams])

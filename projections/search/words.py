@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
@@ -25,7 +25,6 @@ from projections.briefs.embedding import STOP_WORDS
 clusters_cached_max: Final = 8_192
 stems_cached_max: Final = 65_536
 beginning_min: Final = 4
-loosened_chars: Final = 3
 
 _RANGES: Final = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0edf"  # Thai, Lao
@@ -146,12 +145,6 @@ def forms_of(text: str) -> list[Form]:
             form = form_of(run[0])
             (common if run[0] in STOP_WORDS else forms).setdefault(form.key, form)
     return list((forms or common).values())
-
-
-def loosened(forms: Sequence[Form]) -> list[Form]:
-    """Return beginnings and single characters of what was asked for: for where none of it is found."""
-    parts = dict.fromkeys(part for form in forms for part in form.key.split())
-    return [Form(part, f'"{part[:loosened_chars]}" *') for part in parts]
 
 
 def features_of(text: str) -> set[str]:

@@ -27,6 +27,7 @@ from ledger.errors import Refused
 from projections.briefs.gates import check_level
 from projections.briefs.prompt import TransferLevel
 from projections.briefs.tokens import count_tokens, greatest, tokenizer
+from projections.search.queries import Sort
 from projections.views import ask
 
 LOSSLESS: Final = 1.0
@@ -79,7 +80,6 @@ class FetchedReasoning(Quoting):
     next: Annotated[str | None, Field(description="The cursor of the graph's next page; null on the last.")]
 
 
-Sort = Literal["session", "reasoning", "handoff", "tot", "review", "record", "snapshot"]
 _excerpt_tokens = 200
 
 
