@@ -257,7 +257,7 @@ def emit(
         "next": commands_on(app.query_with, found),
     }
     entries = ", ".join(str(one.index) for one in accepted)
-    at = f"entry {entries}" if entries else "nothing signed: ticked already"
+    at = f"entry {entries}" if entries else "nothing signed: already so"
     if any(isinstance(one, HandoffContent | HandoffApproved) for one in data):
         warnings = [*warnings, *_absent(app, found)]
         is_own = found["status"] == "approved" and isinstance(data[0], HandoffContent)

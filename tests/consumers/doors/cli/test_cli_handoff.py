@@ -148,7 +148,7 @@ def test_ticks_are_set_together_and_taken_back(baton: Baton, fresh: Fresh) -> No
     assert len(baton.data("handoff", "check", name, "--all", "--as", "b")["accepted"]) == 3
     again = baton.data("handoff", "check", name, "--task", "1,2", "--criterion", 1, "--as", "b")
     assert (again["accepted"], again["left"]) == ([], {"tasks": [], "criteria": []})
-    assert "(nothing signed: ticked already)" in baton("handoff", "check", name, "--all", "--as", "b")
+    assert "(nothing signed: already so)" in baton("handoff", "check", name, "--all", "--as", "b")
     baton("handoff", "check", name, "--task", 2, "--undo", "--as", "b")
     baton.refuses("USAGE", "handoff", "check", name, "--task", "1,x", "--as", "b")
     shown = baton.data("handoff", "show", name)
