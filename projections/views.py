@@ -25,7 +25,7 @@ VIEW_VERSIONS: Final = {
     "agents": 5,
     "reasoning": 4,
     "briefs": 3,
-    "handoffs": 5,
+    "handoffs": 6,
     "sessions": 6,
     "validations": 2,
     "snapshots": 2,

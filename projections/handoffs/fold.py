@@ -353,6 +353,9 @@ _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
         f"criterion {'' if data.granted else 'not '}waived: {content.criteria[data.position]} ({data.reason})"
     ),
     kinds.HandoffLogged: lambda data, _: str(data.text),
+    kinds.HandoffCompleted: lambda data, _: _ticked(
+        _with("completed", data.summary), f"Reasoning: {refs}" if (refs := ", ".join(data.reasoning_refs)) else ""
+    ),
     kinds.HandoffChangesRequested: lambda data, _: _with("changes requested", "; ".join(data.reasons)),
     kinds.HandoffSuperseded: lambda data, _: _with(f"superseded by {data.by}", data.reason),
     kinds.HandoffReady: lambda data, _: f"ready for {data.to}",

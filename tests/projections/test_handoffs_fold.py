@@ -22,6 +22,7 @@ CREATED = kinds.HandoffCreated(
     depends_on=["phase-1"],
     task="Build it",
 )
+REF = "sha256:" + "1" * 64
 APPROVED = kinds.HandoffApproved(version=compute_version("alice", CREATED), comment="go")
 
 
@@ -124,6 +125,7 @@ def test_a_kind_without_words_of_its_own_logs_its_name_and_what_was_said():
         (kinds.HandoffBlocked(reason="no key"), "blocked: no key"),
         (kinds.HandoffUnblocked(comment="here"), "unblocked: here"),
         (kinds.HandoffCompleted(summary="all"), "completed: all"),
+        (kinds.HandoffCompleted(reasoning_refs=[REF]), f"completed (Reasoning: {REF})"),
         (kinds.HandoffVerified(version=version, completion=version), "verified"),
         (kinds.HandoffCancelled(reason="late"), "cancelled: late"),
         (kinds.HandoffAmended(title="t", to="bob", reason="clearer"), "amended: clearer"),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from consumers.handoffs.files.syntax.parser import parse
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -97,6 +99,9 @@ def test_a_return_brings_the_reasoning_behind_the_result(baton: Baton, fresh: Fr
     baton("handoff", "claim", name, "--as", "b")
     baton("handoff", "complete", name, "--reasoning", own, "--as", "b")
     assert (refs_of(baton, name), refs_of(baton, name, "result_refs")) == ([ref], [result])
+    rendered = baton("handoff", "render", name)
+    (completed,) = [line.text for line in parse(rendered.encode()).log if result in line.text]
+    assert completed == f"completed (Reasoning: {result})"
     (waiting,) = baton.data("next", "--as", rob)["items"]
     assert waiting["reasoning_refs"] == [result, ref]
 
