@@ -41,7 +41,7 @@ _COLOURS: Final = {
     "revoked": "red", "searching": "blue", "solved": "green", "failed": "red", "unverified": "yellow",
 }  # fmt: skip
 _STATE: Final = re.compile(rf"\[({'|'.join(_COLOURS)})( →[^\]…]*)?[\]…]")
-_WORDS: Final = re.compile(r"(?:'[^']*'|[^ '])+")
+_WORDS: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^ '"])+""")  # as `shlex.join` quotes them
 _WHOLE: Final = re.compile(r"[0-9a-f.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]{8}Z)?")
 
 

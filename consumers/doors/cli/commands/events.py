@@ -360,7 +360,7 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         suspect_cell(hit),
         f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
     )
-    click.echo("  ".join(str(part) for part in place if part != ""))
+    print_lines("  ".join(str(part) for part in place if part != ""))
     excerpt, shown, position = clean(hit["excerpt"]), "", 0
     for start, end in matches_in(excerpt, terms):
         shown += excerpt[position:start] + click.style(excerpt[start:end], bold=True)

@@ -7,17 +7,25 @@ by ones of the same width.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from unittest import mock
 
 import inside
 import pytest
 from calling import environment
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.doors.cli import output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,8 +112,8 @@ def screens(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ca
         done = subprocess.run([*command, *words], check=True, capture_output=True, text=True, timeout=60)
         return done.stdout
 
-    given = environment() | {"LC_ALL": "C.UTF-8"}
-    given.pop("COLUMNS", None)
+    around = environment() | {"LC_ALL": "C.UTF-8"}
+    around.pop("COLUMNS", None)
     (folder / "driver.py").write_text(DRIVER)
     try:
         for (width, colour), name in names.items():
@@ -120,7 +128,7 @@ def screens(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ca
                 *VERBS,
             ]
             size = ["-x", str(width), "-y", "300"]
-            subprocess.run([*command, "new-session", "-d", "-s", name, *size, *called], check=True, env=given)
+            subprocess.run([*command, "new-session", "-d", "-s", name, *size, *called], check=True, env=around)
         for name in names.values():
             tmux("wait-for", name)
         yield lambda screen, options: tmux("capture-pane", "-p", "-t", names[screen], *options.split())
@@ -159,6 +167,16 @@ def test_states_have_a_colour_unless_nobody_wants_one(screens: Callable[[Screen,
     assert "\x1b[31m[blocked →" in coloured
     assert "\x1b[33m[pending →" in coloured
     assert COLOURED.search(screens((width, False), "-e")) is None
+
+
+@given(words=st.lists(st.text("ab '\"$\\寫🚀", max_size=30), min_size=1, max_size=6), cells=st.integers(1, 60))
+def test_command_that_is_broken_is_the_same_command(words: list[str], cells: int) -> None:
+    printed = io.StringIO()
+    with mock.patch.object(output, "terminal_cells", return_value=cells), contextlib.redirect_stdout(printed):
+        output.print_command(shlex.join(["baton", *words]), "          ")
+    lines = printed.getvalue().split(" \\\n")  # as a shell reads a line that ends in a backslash
+    assert shlex.split(" ".join(lines)) == ["baton", *words]
+    assert all(output.width(line) + len(" \\") <= cells for line in lines[:-1] if len(shlex.split(line)) > 1)
 
 
 def test_what_is_piped_is_whole(home: Path) -> None:
