@@ -141,7 +141,9 @@ def _by_meaning(moment: Moment, question: str, where: Where, *, is_needed: bool)
     nearest_first = sorted(zip(cosines, [row["event_index"] for row in rows], strict=True), reverse=True)
     run = [cosine for cosine, _ in nearest_first[1 : run_compared + 1]]
     usual = min(max(math.fsum(run) / len(run), 0.0), 0.99) if run else 0.99
-    return {index: max(0.0, (cosine - usual) / (1 - usual)) for cosine, index in nearest_first[:candidates_max]}
+    most = 1.0 if is_semantic else related_min / 2  # without any word in common, spellings show a way, and no kinship
+    above = ((max(0.0, (cosine - usual) / (1 - usual)), index) for cosine, index in nearest_first[:candidates_max])
+    return {index: most * score for score, index in above}
 
 
 def _share(text: str, weights: Mapping[str, float]) -> float:

@@ -107,6 +107,14 @@ def test_task_outcome_and_findings_are_searched_and_there_is_always_a_nearest(re
         assert found[0] == "docs"
 
 
+@pytest.mark.parametrize("task", ["xglossary xlacks xterms", "'; DROP TABLE events;--"])
+def test_spellings_show_a_way_where_no_word_is_found_and_are_never_called_near(reports, reader, monkeypatch, task):
+    monkeypatch.setattr(embedding, "_semantic", lambda: None)
+    found = reader.answer("search.similar", {"task": task})["sessions"]
+    assert {one["near"] for one in found} == {"far"}
+    assert found[0]["session_id"] == "docs" or "DROP" in task
+
+
 def test_a_session_need_not_find_itself_and_agents_can_be_chosen(reports, reader):
     assert "pool" not in names(reader, POOL, session_id="pool")
     assert names(reader, POOL, ai_id="docs") == ["docs"]

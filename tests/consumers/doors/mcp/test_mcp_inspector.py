@@ -81,7 +81,7 @@ def test_inspector_lists_the_tools_and_calls_all_three_of_the_seed(
         "query_handoff_reports",
         inspector(target, "tools/call", "--tool-name", "query_handoff_reports", task_pattern="LEAK", limit="1"),
     )
-    assert [one["words"]["text"]["task"] for one in found["reports"]] == ["Found the leak"]
+    assert [one["words"]["text"]["outcome"] for one in found["reports"]] == ["Found the leak"]
 
 
 def check_announced(name: str, tool: dict[str, Any]) -> None:
