@@ -270,10 +270,7 @@ def spelled(verb: str) -> str:
 
 
 def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
-    """Return the command line that does the act of an item of ``handoffs.next``, ready to be pasted into a shell.
-
-    Who is not asked there, on a terminal, says himself which version he read: a word in capitals is to be filled in.
-    """
+    """Return an item's act as a command line for a shell; who is not asked there fills in the version he read."""
     from shlex import join  # noqa: PLC0415 - every program of handoffs loads this table, few print a command
 
     words, id_ = ["handoff", spelled(item["act"])], item["id"]

@@ -28,8 +28,6 @@ next_tokens_max: Final = 600
 looked_at_max: Final = 16
 """Of a page of what waits: tokens of all briefs, and reasonings that are looked at, 20 ms each."""
 
-_task_shown_max_chars: Final = 80
-
 _ELSEWHERE: Final = "no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
 _MAY: Final[dict[Action, str]] = {
     "act": "act on the brief",
@@ -106,11 +104,8 @@ def _ground(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
 
 
 def _answers_for_tasks(view: Ask, ref: str | None, asker: str) -> list[str]:
-    """Return what humans have answered for one task: it holds for no other, and nobody says here what his task is."""
+    """Return the last of what humans answered for one task: it holds for no other, and nobody says here what his is."""
     asked = view("reviews.list", {"reasoning_ref": ref, "author": asker, "status": "answered"})["reviews"]
-    return [
-        f"{one['answered_by']}, a human, {one['verdict']} it for the task"
-        f" {cut(one_line(one['task']), _task_shown_max_chars)!r} (`snapshot receive --task` names it)"
-        for one in asked
-        if one["task"] and "suspect" not in one
-    ][-1:]
+    answers = (one for one in reversed(asked) if one["task"] and "suspect" not in one)
+    said = "{answered_by}, a human, {verdict} it for the task {task!r} (`snapshot receive --task` names it)"
+    return [said.format_map(one | {"task": cut(one_line(one["task"]), 80)}) for one in answers][:1]
