@@ -59,12 +59,14 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     detail_level: str = "summary",
     *,
     agent: str | None = None,
+    less: int = 0,
 ) -> dict[str, Any]:
     """Return ``{"sessions", "total_sessions", "token_estimate", "tokens_exact", "tokenizer", "detail_level", …}``.
 
     ``token_estimate`` counts this answer as it is printed, by ``tokenizer``; ``tokens_exact`` is false where none is
     installed and a bound counts. Without ``ai_id`` the sessions of ``agent``, who asks, come before those of others.
-    ``count`` above five is five. Without any session there is a ``message``.
+    ``less`` is what its caller will add in tokens. ``count`` above five is five. Without any session there is a
+    ``message``.
 
     Raises:
         Refused: ``INVALID_FIELD`` for a mode, level or count that is none; for a session by id ``NOT_FOUND`` or
@@ -89,7 +91,7 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     sessions = [ask("sessions.show", {"id": row["session_id"]}) for row in rows]
     scale = 1 if tokens.exact else bound_factor
     limit = LEVELS[detail_level] * scale
-    budget = limit * len(rows)
+    budget = limit * len(rows) - less
     dead_ends = _dead_ends(ask, sessions, _task_of(sessions[0], rows[0]))
     answer["dead_ends"], left_out = dead_ends_within(dead_ends, dead_end_tokens[detail_level] * scale * len(rows))
     if left_out:

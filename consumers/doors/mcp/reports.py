@@ -16,6 +16,7 @@ from consumers.doors.mcp.answers import (
     Answer,
     Quoting,
     Words,
+    compact,
     filled_tokens_max,
     paged,
     quoted,
@@ -28,11 +29,12 @@ from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import Budget
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import inputs_of
+from consumers.sessions.packer import LEVELS
 from consumers.sessions.query import mode_of, query_reports
 from consumers.sessions.report import publish_report
 from consumers.sessions.resume import resume, whose
 from ledger.limits import json_integer_max
-from projections.briefs.tokens import count_tokens
+from projections.briefs.tokens import count_tokens, most_tokens, strictest
 
 Id = Annotated[str, Field(min_length=1, max_length=400)]
 Said = Annotated[str, Field(max_length=40_000)]
@@ -54,6 +56,8 @@ Since = Annotated[
     Annotated[str, Field(max_length=100)] | None, Field(description='A date or time (UTC), or as "7 days ago".')
 ]
 
+resumed_tries_max = 4
+_slack_tokens = 8
 _task_tokens = 160
 _findings_tokens = 400
 _head_tokens = 90
@@ -169,16 +173,28 @@ class ReportTools:
         ] = "summary",
     ) -> Resumed:
         """Read what the last session, or several, learned and left open."""
-        client, agent = self._ledger.client, self._ledger.settings.agent
-        mode = mode_of(resume_mode, session_id, count)
-        found = resume(client.view, client.get_blob, ai_id, mode, session_id, count or 1, detail_level, agent=agent)
+        agent, less = self._ledger.settings.agent, 0
+        asked = (ai_id, mode_of(resume_mode, session_id, count), session_id, count or 1, detail_level)
+        for _ in range(resumed_tries_max):
+            found = self._resumed(*asked, agent=agent, less=less)
+            over = most_tokens(compact(found)) - LEVELS[detail_level] * max(1, len(found["sessions"]))
+            if over <= 0 or not strictest().exact:
+                break
+            less += (
+                over + _slack_tokens
+            )  # whose words they are, is said beside them, and costs the more the more there are
+        return Resumed.model_validate(found | {"token_estimate": most_tokens(compact(found))})
+
+    def _resumed(self, *asked: Any, agent: str | None, less: int) -> dict[str, Any]:
+        client = self._ledger.client
+        found = resume(client.view, client.get_blob, *asked, agent=agent, less=less)
         by = whose(client.view, found)
         found["sessions"] = [
             labelled(one, by[one["session_id"]][0], *(one.keys() - _OURS)) for one in found["sessions"]
         ]
         found["dead_ends"] = [words_of(*by[one.get("session", "")], one) for one in found["dead_ends"]]
         found["others"] = self._ledger.others()
-        return Resumed.model_validate(found | {"token_estimate": tokens_of(found)})
+        return found
 
     def query_handoff_reports(
         self,

@@ -20,6 +20,7 @@ AUTHORITY = (
 )  # fmt: skip
 CHECKPOINTS = "the checkpoints"  # whose the checkpoint keys are: the name of no agent
 WORKS = {"agent", "reviewer", "human", "service"}
+CORRECTS = {"finding.retracted", "dead_end.retracted", "unknown.resolved"}
 CONFIRMS = {"reviewer", "human"}
 ROLES = {
     **dict.fromkeys(("handoff.approved", "handoff.rejected", "handoff.criterion_waived"), CONFIRMS),
@@ -93,6 +94,7 @@ class Authority:
         self.checkpoints: list[tuple[int, bytes]] = []
         self.lines: list[str] = []
         self.signed: list[tuple[int, Key]] = []
+        self.owners: dict[str, str] = {}
 
     def check(self, event: Event) -> None:
         """Check that the key may sign this event here, then learn what the event changes."""
@@ -106,7 +108,10 @@ class Authority:
             getattr(self, event.kind.replace(".", "_"))(event, event.data)
         else:
             need(event.kind != "blob.stored", "blob.stored is kept beside its blob and never in a log")
-            for roles in (WORKS, ROLES.get(event.kind, WORKS)):
+            # Who corrects another's session is an admin, who need not work.
+            is_others = event.kind in CORRECTS and author != self.owners.get(event.stream)
+            self.owners.setdefault(event.stream, author)
+            for roles in ({"admin"},) if is_others else (WORKS, ROLES.get(event.kind, WORKS)):
                 need(self.agents[author].roles & roles, f"{event.kind} is signed by who is none of {sorted(roles)}")
         key = self.keys[name]
         key.left = None if key.left is None else key.left - 1

@@ -17,11 +17,13 @@ from tampering import flipped, samples
 
 from ledger import limits
 from ledger.admission.rules import AUTHORITY_KINDS
+from ledger.bundle import export_bundle
 from ledger.bundle.layout import entry_range
 from ledger.bundle.program import verify_program
 from ledger.bundle.standalone import audit, form
 from ledger.bundle.standalone.authority import AUTHORITY, is_delegable
 from ledger.events import KINDS
+from ledger.events.session import FindingLogged, FindingRetracted, SessionStarted
 from ledger.lifecycle.authority import NEVER_DELEGABLE
 from ledger.trust import fingerprint
 
@@ -144,3 +146,14 @@ def test_program_in_the_bundle_refuses_what_is_no_bundle(whole: Path, tmp_path: 
     folder = unpacked(whole, tmp_path / "unpacked")
     (tmp_path / "text").write_text("no tar")
     assert run_alone(folder, str(tmp_path / "text")).returncode == 2
+
+
+def test_an_admins_correction_of_anothers_session_is_no_fault(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.emit("alice", "session/s", SessionStarted())
+    finding = ledger.emit("alice", "session/s", FindingLogged(finding="f")).id
+    ledger.emit("root", "session/s", FindingRetracted(target=finding, reason="r"))
+    ledger.emit("alice", "session/s", FindingRetracted(target=finding, reason="mine"))
+    with ledger.client() as client:
+        export_bundle(client, tmp_path / "log.tar", stream="session/s")
+    answer = run_alone(unpacked(tmp_path / "log.tar", tmp_path / "unpacked"))
+    assert (answer.returncode, answer.stderr) == (0, "")
