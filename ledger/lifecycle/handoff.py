@@ -249,7 +249,7 @@ def _ask_waiver(state: HandoffState, event: Event, data: kinds.HandoffWaiverAske
 def _waive_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionWaived) -> HandoffState:
     _require_reviewer(state, event)
     _require(state, event, "in_progress", "completed")
-    if not data.granted and state.criteria[data.position : data.position + 1] != ("asked",):
+    if not data.granted and state.criteria[data.position : data.position + 1] not in ((), ("asked",)):
         raise _unchanged(event, f"criterion {data.position + 1}", "not asked to be waived")
     return _marked(state, event, data.position, "waived" if data.granted else "open")
 

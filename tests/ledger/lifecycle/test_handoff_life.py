@@ -320,6 +320,8 @@ def test_a_refused_waiver_is_open_again_and_may_be_asked_again() -> None:
     state = fold(transition, *WORKING, ASK, refused)
     assert state.criteria == ("checked", "open")
     assert refusal(transition, state, refused).code == "NOTHING_CHANGED"  # nobody asks any more
+    none = fact("rita", kinds.HandoffCriterionWaived(position=2, reason="it can be run", granted=False))
+    assert refusal(transition, state, none).code == "INVALID_FIELD"
     assert transition(state, ASK).criteria == ("checked", "asked")
 
 
