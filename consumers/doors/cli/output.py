@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 
 key_digits_shown: Final = 16
-cut_cells_min: Final = 18
+cut_cells_min: Final = 15
 """What a column keeps of its text, with the gap behind it, before another is left out instead."""
 gap: Final = "  "
 _COLOURS: Final = {
