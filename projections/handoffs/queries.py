@@ -7,23 +7,10 @@ from typing import Any, Final, get_args
 import msgspec
 
 from ledger.lifecycle.handoff import FINAL, Status
+from projections import query
 from projections.handoffs.facts import CLAIMABLE, UNLOCKED, HandoffFacts, facts_of, json_list, stage_of
 from projections.handoffs.next import acts_awaited
 from projections.handoffs.why import chain_links_max, explain
-from projections.query import (
-    Answer,
-    Arguments,
-    ById,
-    ByIds,
-    Limit,
-    Listing,
-    Moment,
-    Page,
-    Where,
-    by_beginning,
-    page_of,
-    page_rows_max,
-)
 
 # Rows of an `active.md` table: they stand in that table and have no file of their own.
 TABLE_FORMAT: Final = "handoff/active-table"
@@ -34,8 +21,8 @@ SUMMARY: Final = f"""
         h.updated_index, h.updated_ms, h.importer,
         ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
-LISTING: Final = Listing(SUMMARY, "handoffs h", "h.created_index")
-_FILES: Final = Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
+LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index")
+_FILES: Final = query.Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
 # What a program needs that acts on a handoff, or imports over it: two words of a whole one.
 _BRIEFLY: Final = (
     "SELECT id, sender AS 'from', importer, receiver AS 'to', reviewer, status, version, completion, claimed_status, "
@@ -45,7 +32,7 @@ _BRIEFLY: Final = (
 COLUMNS: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status), key=lambda status: stage_of(status) == "over"))
 
 
-class HandoffList(Page, frozen=True, rename={"sender": "from", "receiver": "to"}):
+class HandoffList(query.Page, frozen=True, rename={"sender": "from", "receiver": "to"}):
     """Filters of a list, newest first."""
 
     status: Status | None = None
@@ -55,70 +42,70 @@ class HandoffList(Page, frozen=True, rename={"sender": "from", "receiver": "to"}
     ready: bool | None = None
 
 
-class Board(Arguments, frozen=True, rename={"sender": "from", "receiver": "to", "is_all": "all"}):
+class Board(query.Arguments, frozen=True, rename={"sender": "from", "receiver": "to", "is_all": "all"}):
     """Filters as of a list, and how many cards a column shows; ``all`` shows the cards of what is over, too."""
 
     receiver: str | None = None
     sender: str | None = None
     reviewer: str | None = None
     is_all: bool = False
-    limit: Limit = 20
+    limit: query.Limit = 20
 
 
-class FilesWanted(Arguments, frozen=True):
+class FilesWanted(query.Arguments, frozen=True):
     """Which handoffs have a file; ``finished`` ones only when asked for. ``after`` is the ``next`` of a page."""
 
     finished: bool = False
     after: int | None = None
-    limit: Limit = page_rows_max
+    limit: query.Limit = query.page_rows_max
 
 
-class Unannounced(Arguments, frozen=True):
+class Unannounced(query.Arguments, frozen=True):
     """What could be announced as ready: all of it, or one handoff (by its whole id) and those that wait for it."""
 
     about: str | None = None
-    limit: Limit = 50
+    limit: query.Limit = 50
 
 
-def find_handoff(moment: Moment, asked: str) -> str:
+def find_handoff(moment: query.Moment, asked: str) -> str:
     """Return the whole id of a handoff, by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
     name = asked.removeprefix("handoff/")
     if moment.rows("SELECT id FROM handoffs WHERE id = ?", (name,)):
         return name
-    return by_beginning(moment, "handoffs", name.removesuffix(".md"), asked, "handoff")
+    return query.by_beginning(moment, "handoffs", name.removesuffix(".md"), asked, "handoff")
 
 
-def list_handoffs(moment: Moment, asked: HandoffList) -> Answer:
+def list_handoffs(moment: query.Moment, asked: HandoffList) -> query.Answer:
     """Return ``{"handoffs", "total", "next"}``, newest first."""
     where = _where(asked, asked.status)
     if asked.ready is not None:
         where.add(f"coalesce({CLAIMABLE} AND {UNLOCKED}, 0) = ?", moment.now_ms, int(asked.ready))
-    page, total, following = page_of(moment, LISTING, where, asked.after, asked.limit, moment.now_ms)
+    page, total, following = query.page_of(moment, LISTING, where, asked.after, asked.limit, moment.now_ms)
     return {"handoffs": with_dependencies(moment, page), "total": total, "next": following}
 
 
-def board(moment: Moment, asked: Board) -> Answer:
+def board(moment: query.Moment, asked: Board) -> query.Answer:
     """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one moment."""
     columns = []
     for status in COLUMNS:
         where = _where(asked, status)
         if asked.is_all or stage_of(status) != "over":
-            rows, total, _ = page_of(moment, LISTING, where, None, asked.limit, moment.now_ms)
+            rows, total, _ = query.page_of(moment, LISTING, where, None, asked.limit, moment.now_ms)
         else:
             rows, total = [], moment.count(f"SELECT count(*) FROM handoffs h{where.sql}", where.values)  # noqa: S608 - fixed texts
         columns.append({"status": status, "total": total, "handoffs": with_dependencies(moment, rows)})
     return {"columns": columns}
 
 
-def _where(asked: HandoffList | Board, status: Status | None) -> Where:
-    where = Where()
+def _where(asked: HandoffList | Board, status: Status | None) -> query.Where:
+    where = query.Where()
     for column, value in (("status", status), ("receiver", asked.receiver), ("sender", asked.sender)):
         where.equal(f"h.{column}", value)
     where.equal("coalesce(h.reviewer, h.sender)", asked.reviewer)
     return where
 
 
-def show_handoff(moment: Moment, asked: ById) -> Answer:
+def show_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return everything about one handoff: content, checks, log, dependencies with their status, and ``why``."""
     name = find_handoff(moment, asked.id)
 
@@ -147,12 +134,12 @@ def show_handoff(moment: Moment, asked: ById) -> Answer:
         "SELECT event_index, day, at, author, kind, text FROM handoff_log WHERE handoff_id = ? ORDER BY event_index"
     )
     shown["log"] = [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log]
-    shown["why"] = why_handoff(moment, ById(id=name))
+    shown["why"] = why_handoff(moment, query.ById(id=name))
     shown["is_ready"] = shown["why"]["is_ready"]
     return shown
 
 
-def why_handoff(moment: Moment, asked: ById) -> Answer:
+def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return why a handoff is ready or not, as ``explain`` does, and whom it waits for (``waits``) with which act."""
     name = find_handoff(moment, asked.id)
     known = facts_of(moment, [name])
@@ -170,32 +157,32 @@ def why_handoff(moment: Moment, asked: ById) -> Answer:
     return explain(known[name], known) | {"waits": acts_awaited(moment, known[name])}
 
 
-def facts_of_handoff(moment: Moment, asked: ById) -> Answer:
+def facts_of_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return in brief who a handoff's parties are, its status and version, what it claims and where it came from."""
     (row,) = moment.rows(f"{_BRIEFLY} WHERE id = ?", (find_handoff(moment, asked.id),))
     return row
 
 
-def existing_handoffs(moment: Moment, asked: ByIds) -> Answer:
+def existing_handoffs(moment: query.Moment, asked: query.ByIds) -> query.Answer:
     """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers it; unknown ids are left out."""
     sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
     rows = moment.rows(sql, (json_list(asked.ids),))
     return {"handoffs": {row["id"]: row for row in rows}}
 
 
-def files_of_handoffs(moment: Moment, asked: FilesWanted) -> Answer:
+def files_of_handoffs(moment: query.Moment, asked: FilesWanted) -> query.Answer:
     """Return ``{"ids", "next"}``: those that have a file, the oldest first."""
-    where = Where()
+    where = query.Where()
     where.add("(format IS NULL OR format <> ?)", TABLE_FORMAT)
     if not asked.finished:
         where.add(f"status NOT IN ({', '.join('?' for _ in FINAL)})", *sorted(FINAL))
-    page, _, following = page_of(moment, _FILES, where, asked.after, asked.limit)
+    page, _, following = query.page_of(moment, _FILES, where, asked.after, asked.limit)
     return {"ids": [row["id"] for row in page], "next": following}
 
 
-def unannounced_handoffs(moment: Moment, asked: Unannounced) -> Answer:
+def unannounced_handoffs(moment: query.Moment, asked: Unannounced) -> query.Answer:
     """Return ``{"handoffs": [{"id", "to", "version"}]}``: what can be claimed and was not announced as ready."""
-    where = Where()
+    where = query.Where()
     where.add(f"h.status IN ('approved', 'in_progress') AND h.is_announced = 0 AND {CLAIMABLE}", moment.now_ms)
     where.add(UNLOCKED)
     if asked.about is not None:
@@ -209,7 +196,7 @@ def unannounced_handoffs(moment: Moment, asked: Unannounced) -> Answer:
     return {"handoffs": moment.rows(sql, (*where.values, asked.limit))}
 
 
-def with_dependencies(moment: Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_dependencies(moment: query.Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows of ``SUMMARY`` as they are answered, each with ``depends_on``: ids and their status."""
     sql = (
         "SELECT d.handoff_id, d.depends_on AS id, o.status FROM handoff_dependencies d "

@@ -12,18 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from consumers.doors.mcp.answers import (
-    Answer,
-    Quoting,
-    Words,
-    compact,
-    filled_tokens_max,
-    paged,
-    quoted,
-    shorten,
-    shorten_list,
-    tokens_of,
-)
+from consumers.doors.mcp import answers
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import Budget
@@ -66,7 +55,7 @@ _head_tokens = 90
 _least_tokens = 40
 
 
-class ReportMade(Answer):
+class ReportMade(answers.Answer):
     """The answer of ``generate_handoff_report``."""
 
     session_id: str
@@ -84,7 +73,7 @@ class ReportMade(Answer):
     resource: str
 
 
-class ResumedSession(Answer):
+class ResumedSession(answers.Answer):
     """What is to be read of one session; a level adds fields, and ``left_out`` names what found no room."""
 
     session_id: str
@@ -92,7 +81,9 @@ class ResumedSession(Answer):
     timestamp: str
     epistemic_deltas: dict[str, float]
     calibration_status: str
-    words: Annotated[Words, Field(description="task, key_findings, remaining_unknowns, next_steps; by level more.")]
+    words: Annotated[
+        answers.Words, Field(description="task, key_findings, remaining_unknowns, next_steps; more by level")
+    ]
     no_report: bool | None = None
     left_out: dict[str, Any] | None = None
 
@@ -100,7 +91,7 @@ class ResumedSession(Answer):
 _OURS = frozenset({*ResumedSession.model_fields, "duration", "report_type", "report_id"})
 
 
-class Resumed(Quoting):
+class Resumed(answers.Quoting):
     """The answer of ``resume_previous_session``, with what failed before."""
 
     sessions: list[ResumedSession]
@@ -109,25 +100,25 @@ class Resumed(Quoting):
     tokens_exact: bool
     tokenizer: str
     detail_level: str
-    dead_ends: Annotated[list[Words], Field(description="Approaches that failed: do not try them again.")]
+    dead_ends: Annotated[list[answers.Words], Field(description="Approaches that failed: do not try them again.")]
     dead_ends_left_out: int | None = None
     message: str | None = None
 
 
-class ReportFound(Answer):
+class ReportFound(answers.Answer):
     """One report as ``query_handoff_reports`` tells it."""
 
     session_id: str
     ai_id: str
     timestamp: str
-    words: Annotated[Words, Field(description="task, outcome, key_findings")]
+    words: Annotated[answers.Words, Field(description="task, outcome, key_findings")]
     epistemic_growth: Annotated[float, Field(description="Change of overall confidence; 0 where not assessed.")]
     is_assessed: bool
     shortened: list[str] | None = None
     findings_left_out: int | None = None
 
 
-class ReportsFound(Quoting):
+class ReportsFound(answers.Quoting):
     """The answer of ``query_handoff_reports``."""
 
     reports: list[ReportFound]
@@ -177,13 +168,13 @@ class ReportTools:
         asked = (ai_id, mode_of(resume_mode, session_id, count), session_id, count or 1, detail_level)
         for _ in range(resumed_tries_max):
             found = self._resumed(*asked, agent=agent, less=less)
-            over = most_tokens(compact(found)) - LEVELS[detail_level] * max(1, len(found["sessions"]))
+            over = most_tokens(answers.compact(found)) - LEVELS[detail_level] * max(1, len(found["sessions"]))
             if over <= 0 or not strictest().exact:
                 break
             less += (
                 over + _slack_tokens
             )  # whose words they are, is said beside them, and costs the more the more there are
-        return Resumed.model_validate(found | {"token_estimate": most_tokens(compact(found))})
+        return Resumed.model_validate(found | {"token_estimate": most_tokens(answers.compact(found))})
 
     def _resumed(self, *asked: Any, agent: str | None, less: int) -> dict[str, Any]:
         client = self._ledger.client
@@ -214,9 +205,9 @@ class ReportTools:
 
         found = page(limit)
         found["others"] = self._ledger.others()
-        share = filled_tokens_max // max(1, len(found["reports"])) - _head_tokens
+        share = answers.filled_tokens_max // max(1, len(found["reports"])) - _head_tokens
         reports = [fit_found(one, max(share, _least_tokens)) for one in found["reports"]]
-        return ReportsFound.model_validate(paged(found, reports, "reports", page))
+        return ReportsFound.model_validate(answers.paged(found, reports, "reports", page))
 
 
 def fit_report(made: dict[str, Any]) -> ReportMade:
@@ -228,7 +219,7 @@ def fit_report(made: dict[str, Any]) -> ReportMade:
     head, *sections = made["markdown"].split("\n## ")
     left_out: list[str] = []
     answer["markdown"] = ""
-    budget = Budget(filled_tokens_max - tokens_of(answer) - 4 * len(sections))
+    budget = Budget(answers.filled_tokens_max - answers.tokens_of(answer) - 4 * len(sections))
     kept = []
     for text in (head, *(f"\n## {one}" for one in sections)):
         if budget.take(count_tokens(text) + text.count("\n")):  # a line break costs more in JSON
@@ -243,8 +234,8 @@ def fit_report(made: dict[str, Any]) -> ReportMade:
 
 def fit_found(report: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a found report with its task and findings within their share of an answer."""
-    found = shorten(report, ("task", "outcome"), min(_task_tokens, tokens // 4))
-    findings, left_out = shorten_list(found["key_findings"], min(_findings_tokens, tokens // 2))
+    found = answers.shorten(report, ("task", "outcome"), min(_task_tokens, tokens // 4))
+    findings, left_out = answers.shorten_list(found["key_findings"], min(_findings_tokens, tokens // 2))
     more = {"findings_left_out": left_out} if left_out else {}
     found |= {"key_findings": findings} | more
     return labelled(found, found.pop("author"), "task", "outcome", "key_findings", "imported")
@@ -253,4 +244,4 @@ def fit_found(report: dict[str, Any], tokens: int) -> dict[str, Any]:
 def labelled(item: dict[str, Any], author: str, *names: str) -> dict[str, Any]:
     """Return a session or report with these texts as its author's words, and so the label of its agent if it is one."""
     names = names if is_plain(item["ai_id"]) else (*names, "ai_id")
-    return {"ai_id": author} | quoted(item, author, item["timestamp"], *names)
+    return {"ai_id": author} | answers.quoted(item, author, item["timestamp"], *names)

@@ -21,16 +21,8 @@ import msgspec
 
 from consumers.importers.reasoning import continuation_of
 from consumers.importers.records import Aside, Counts, Record, kept_aside
+from consumers.importers.transcripts import mapping
 from consumers.importers.transcripts.conversation import Answered, Progress, Unread
-from consumers.importers.transcripts.mapping import (
-    Hidden,
-    Thought,
-    aside_stream,
-    record_of,
-    records_of,
-    source_max_chars,
-    thought_in,
-)
 from consumers.sdk.text import shorten
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
@@ -80,12 +72,12 @@ class ExistingReasoning:
         if self._is_dry:
             self._planned[name] = memory
 
-    def look_up(self, thoughts: Sequence[Thought]) -> None:
+    def look_up(self, thoughts: Sequence[mapping.Thought]) -> None:
         """Ask for everything that these responses may stand under, at once."""
         names = [name for thought in thoughts for name in thought.names]
         self._found = self._answer("reasoning.existing", {"ids": names})["reasonings"] if names else {}
 
-    def of(self, thought: Thought) -> Existing:
+    def of(self, thought: mapping.Thought) -> Existing:
         """Return where a response belongs, and what of it is missing there.
 
         Raises:
@@ -191,7 +183,7 @@ class TranscriptImport:
         self._faults_of = faults_of
         self._task = task
         self._existing = ExistingReasoning(answer, is_dry=is_dry)
-        self._waiting: list[Thought | Hidden | Unread] = []
+        self._waiting: list[mapping.Thought | mapping.Hidden | Unread] = []
         self._names: set[str] = set()
         self._size = 0
 
@@ -201,12 +193,12 @@ class TranscriptImport:
         Raises:
             Refused: the author may not import at all. Unavailable: see ``Client.submit``.
         """
-        item = thought_in(response, self._task) if isinstance(response, Answered) else response
+        item = mapping.thought_in(response, self._task) if isinstance(response, Answered) else response
         if item is None:
             assert isinstance(response, Answered)  # noqa: S101 - whatever is unread is handed on
             self._progress.skipped += response.lines
             return
-        names = set(item.names) if isinstance(item, Thought) else {left_of(item).stream}
+        names = set(item.names) if isinstance(item, mapping.Thought) else {left_of(item).stream}
         size = len(response.original or b"")
         is_full = len(self._waiting) >= responses_at_once_max or self._size + size > size_at_once_max_bytes
         if is_full or not names.isdisjoint(self._names):
@@ -222,9 +214,11 @@ class TranscriptImport:
             Refused: the author may not import at all. Unavailable: see ``Client.submit``.
         """
         waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
-        self._existing.look_up([item for item in waiting if isinstance(item, Thought)])
+        self._existing.look_up([item for item in waiting if isinstance(item, mapping.Thought)])
         self.tally.read += len(waiting)
-        made = (self._thought(item) if isinstance(item, Thought) else self._aside(left_of(item)) for item in waiting)
+        made = (
+            self._thought(item) if isinstance(item, mapping.Thought) else self._aside(left_of(item)) for item in waiting
+        )
         records = [record for record in made if record is not None]
         if records:
             counts = self._append(records)
@@ -232,12 +226,12 @@ class TranscriptImport:
             self.tally.added += counts.added
             self.tally.keep_aside(counts.aside)
 
-    def _thought(self, thought: Thought) -> Record | None:
+    def _thought(self, thought: mapping.Thought) -> Record | None:
         """Return the record of a response; None where all of it stands already."""
         answered = thought.answered
         secret = scan(answered.response)
         if secret is not None:
-            return self._aside(left_of(Hidden(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})")))
+            return self._aside(left_of(mapping.Hidden(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})")))
         task = None
         if scan(thought.memory.task) is not None:
             thought = thought._replace(memory=msgspec.structs.replace(thought.memory, task=TASK_LEFT_OUT))
@@ -249,29 +243,29 @@ class TranscriptImport:
             return None
         if not existing.is_new and existing.owner not in ("", self._me):
             reason = f"NOT_AUTHORIZED: {existing.owner} imported its beginning, and can import the rest"
-            return self._aside(left_of(Hidden(answered, reason)))
+            return self._aside(left_of(mapping.Hidden(answered, reason)))
         try:
             record = self._record(thought, existing, task)
         except Refused as refusal:
-            return self._aside(left_of(Hidden(answered, f"{refusal.code}: {refusal.message}")))
+            return self._aside(left_of(mapping.Hidden(answered, f"{refusal.code}: {refusal.message}")))
         self._existing.plan(existing.name, thought.memory)
         self._check(thought)
         return record
 
-    def _check(self, thought: Thought) -> None:
+    def _check(self, thought: mapping.Thought) -> None:
         """Count whether what a response thought holds together, and why not."""
         faults = self._faults_of(thought.memory)
         self.tally.sound += not faults
         self.tally.faults.update(faults)
 
-    def _record(self, thought: Thought, existing: Existing, task: DirtyValue | None) -> Record:
+    def _record(self, thought: mapping.Thought, existing: Existing, task: DirtyValue | None) -> Record:
         original = self._put_blob(thought.answered.original)
         if existing.is_new:
             prompt = None if thought.is_task_whole or task is not None else self._prompt(thought.answered)
-            return record_of(thought, existing.name, original, prompt, task)
+            return mapping.record_of(thought, existing.name, original, prompt, task)
         assert existing.rest is not None  # noqa: S101 - else there is nothing to record
-        first, *more = records_of(thought, list(continuation_of(existing.rest)), original)
-        aside = aside_stream(thought.answered)
+        first, *more = mapping.records_of(thought, list(continuation_of(existing.rest)), original)
+        aside = mapping.aside_stream(thought.answered)
         return Record(f"reasoning/{existing.name}", first, more=tuple(more), aside=aside)
 
     def _aside(self, left: _Left) -> Record | None:
@@ -319,9 +313,9 @@ class _Left(NamedTuple):
     ids: dict[str, str]
 
 
-def left_of(item: Hidden | Unread) -> _Left:
+def left_of(item: mapping.Hidden | Unread) -> _Left:
     """Return what is to be kept aside of a response that cannot be mapped, or of what could not be read."""
-    if isinstance(item, Hidden):
+    if isinstance(item, mapping.Hidden):
         answered = item.answered
         ids = {"session": answered.session, "message": answered.message}
         original: bytes | None = answered.original
@@ -329,5 +323,5 @@ def left_of(item: Hidden | Unread) -> _Left:
     else:
         answered = Answered(item.place, item.original or str(item.size).encode(), None)
         ids, original, size = {}, item.original, item.size
-    source = shorten(str(answered.place).strip(), source_max_chars) or "—"
-    return _Left(source, aside_stream(answered), item.reason, original, size, ids)
+    source = shorten(str(answered.place).strip(), mapping.source_max_chars) or "—"
+    return _Left(source, mapping.aside_stream(answered), item.reason, original, size, ids)

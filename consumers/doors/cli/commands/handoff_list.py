@@ -14,18 +14,8 @@ from typing import Any, Final, get_args
 
 import click
 
+from consumers.doors.cli import output
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import (
-    cut,
-    gap,
-    print_command,
-    print_lines,
-    print_table,
-    show_page,
-    suspect_cell,
-    when,
-    width,
-)
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs.acts import with_commands
@@ -113,7 +103,7 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
             f"[{one['status']} → {one['to']}]",
             one["title"],
             # What was asked of it before it was completed is past.
-            suspect_cell(one)
+            output.suspect_cell(one)
             or ("ready" if one["is_ready"] else "" if one["status"] in ("completed", "verified") else one["reason"]),
             f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
             depends_text(one["depends_on"], depends_cells_max),
@@ -121,7 +111,7 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
         for one in answer["handoffs"]
     ]
     header = ("id", "status", "title", "why", "tasks", "depends on")
-    show_page(app, "handoffs", answer, lambda: print_table(header, rows))
+    output.show_page(app, "handoffs", answer, lambda: output.print_table(header, rows))
 
 
 def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -> None:
@@ -132,7 +122,7 @@ def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -
     limit = given.pop("limit") or cards_default
     answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
     cells = shutil.get_terminal_size().columns
-    app.show("board", answer, lambda: print_lines(*board_text(answer["columns"], cells)))
+    app.show("board", answer, lambda: output.print_lines(*board_text(answer["columns"], cells)))
 
 
 def print_handoff(found: dict[str, Any]) -> None:
@@ -208,7 +198,7 @@ def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
     shown = [column for column in columns if column["handoffs"]]
     others = [column for column in columns if not column["handoffs"]]
     if shown:
-        room = (cells - len(gap) * (len(shown) - 1)) // len(shown)
+        room = (cells - len(output.gap) * (len(shown) - 1)) // len(shown)
         yield from (
             _side_by_side(shown, min(room, column_cells_max)) if room >= column_cells_min else _list(shown, cells)
         )
@@ -223,23 +213,23 @@ def wrap(text: str, cells: int, lines_max: int) -> list[str]:
     """Return a text in at most so many lines, broken at spaces or between wide characters."""
     lines: list[str] = []
     rest = one_line(text)
-    while rest and len(lines) < lines_max - 1 and width(rest) > cells:
+    while rest and len(lines) < lines_max - 1 and output.width(rest) > cells:
         head = _head(rest, cells)
         lines.append(head.rstrip())
         rest = rest[len(head) :].lstrip()
-    return [*lines, cut(rest, cells)] if rest else lines
+    return [*lines, output.cut(rest, cells)] if rest else lines
 
 
 def depends_text(wanted: list[dict[str, Any]], cells: int) -> str:
     """Return the ids that a handoff depends on, shortened; a missing one is said."""
     names = [one["id"] if one["status"] else f"{one['id']} (missing)" for one in wanted]
-    return cut(one_line(", ".join(names)), cells)
+    return output.cut(one_line(", ".join(names)), cells)
 
 
 def _head(text: str, cells: int) -> str:
     kept, taken = 0, 0
     for one in text:
-        taken += width(one)
+        taken += output.width(one)
         if taken > cells:
             break
         kept += 1
@@ -260,12 +250,12 @@ def _title(column: dict[str, Any]) -> str:
 def _card(handoff: dict[str, Any], cells: int) -> list[str]:
     lines = wrap(handoff["title"] or handoff["id"], cells, title_lines_max)
     done = f" {handoff['tasks_done']}/{handoff['tasks_total']}" if handoff["tasks_total"] else ""
-    lines.append(cut(f"→ {handoff['to'] or '?'}{done}", cells))
+    lines.append(output.cut(f"→ {handoff['to'] or '?'}{done}", cells))
     if handoff["is_ready"]:
         lines.append("ready")
     elif handoff["status"] in ("pending", "approved"):
         waits = [one for one in handoff["depends_on"] if one["status"] not in ("completed", "verified")]
-        lines += [cut(f"waits for {depends_text(waits, cells)}", cells)] if waits else []
+        lines += [output.cut(f"waits for {depends_text(waits, cells)}", cells)] if waits else []
     return lines
 
 
@@ -277,17 +267,17 @@ def _left(column: dict[str, Any]) -> list[str]:
 def _side_by_side(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
     stacks = []
     for column in columns:
-        stack = [cut(_title(column), cells), "─" * cells]
+        stack = [output.cut(_title(column), cells), "─" * cells]
         for handoff in column["handoffs"]:
             stack += [*_card(handoff, cells), ""]
         stacks.append(stack + _left(column))
     for row in zip_longest(*stacks, fillvalue=""):
-        yield gap.join(cell + " " * (cells - width(cell)) for cell in row).rstrip()
+        yield output.gap.join(cell + " " * (cells - output.width(cell)) for cell in row).rstrip()
 
 
 def _list(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
     for column in columns:
-        yield cut(_title(column), cells)
+        yield output.cut(_title(column), cells)
         for handoff in column["handoffs"]:
             first, *others = _card(handoff, max(cells - 2, column_cells_min - 2))
             yield f"- {first}"
@@ -309,7 +299,7 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
         from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - most of what waits has none
 
         answer = Grounds(app.query_with, 0, agent).waiting(answer)  # their briefs are for `handoff show` to tell
-    show_page(app, "next", answer, lambda: print_items(answer["items"], agent))
+    output.show_page(app, "next", answer, lambda: print_items(answer["items"], agent))
 
 
 def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
@@ -322,7 +312,11 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             shown = item["agent"]
             click.secho(shown, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
-        print_lines(f"{item['action']:8}  {where} {one_line(item['title'])}  (since {when(item['since_ms'])})")
-        print_lines(f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{suspect_cell(item)}")
-        print_command(one_line(item["command"]), " " * 10)
+        output.print_lines(
+            f"{item['action']:8}  {where} {one_line(item['title'])}  (since {output.when(item['since_ms'])})"
+        )
+        output.print_lines(
+            f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{output.suspect_cell(item)}"
+        )
+        output.print_command(one_line(item["command"]), " " * 10)
         print_grounds(item.get("reasoning", ()), "reasoning", " " * 10)

@@ -13,26 +13,7 @@ from consumers.doors.cli.app import App, read_text, with_contents
 from consumers.doors.cli.output import fields_of, print_command
 from consumers.doors.cli.program import Command, Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import print_grounds
-from consumers.handoffs.acts import (
-    ACTS,
-    OF_WHAT_WAS_READ,
-    REASONING,
-    Argument,
-    Verb,
-    commands_on,
-    saying_way_on,
-    spelled,
-)
-from consumers.handoffs.content import (
-    Change,
-    changes_between,
-    content_from,
-    creation,
-    events_of,
-    of_version,
-    place_of,
-    query_for,
-)
+from consumers.handoffs import acts, content
 from consumers.handoffs.receiver import missing
 from consumers.sdk.text import clean
 from ledger.author import Draft
@@ -90,13 +71,13 @@ def note_options(command: Callable[..., Any]) -> Callable[..., Any]:
               "one; `none`).")  # fmt: skip
 @click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
 @click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
-@click.option("--reasoning", cls=ListOption, metavar="ID|REF", help=REASONING)
+@click.option("--reasoning", cls=ListOption, metavar="ID|REF", help=acts.REASONING)
 def create(app: App, /, id_: str | None, **given: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
 
     Say what only you know: --tested-by, --touches, --trap, --tried. What your session recorded of it goes along.
     """
-    name, data = creation(app.query_with, app.acting(), app.settings(), id_, given_content(given))
+    name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, given_content(given))
     emit(app, name, data, warnings=missing(data.notes, name))
 
 
@@ -120,7 +101,7 @@ def present(given: dict[str, Any]) -> dict[str, Any]:
 def why(app: App, id_: str) -> None:
     """Say in one sentence why a handoff is not ready, or that it is."""
     found = app.query("handoffs.why", id=id_)
-    found["next"] = commands_on(app.query_with, found)
+    found["next"] = acts.commands_on(app.query_with, found)
     del found["waits"]
 
     def text() -> None:
@@ -161,12 +142,12 @@ def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
     if changes.get("reviewer") == "none":
         changes["reviewer"] = None
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
-    (data,) = events_of("amend", found, changes | {"reason": reason}, app.author())
+    (data,) = content.events_of("amend", found, changes | {"reason": reason}, app.author())
     assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
-    emit(app, found["id"], data, changes=changes_between(content_from(found), content_of(data)))
+    emit(app, found["id"], data, changes=content.changes_between(content.content_from(found), content_of(data)))
 
 
-def act(verb: Verb) -> click.Command:
+def act(verb: acts.Verb) -> click.Command:
     """Return the verb of an act that signs what its options say, and nothing that only this door could know."""
 
     def sign(app: App, /, id_: str, **given: Any) -> None:
@@ -178,39 +159,44 @@ def act(verb: Verb) -> click.Command:
             raise Refused("USAGE", "--version takes a whole version, sha256:…, as `baton handoff show ID` prints it")
         if "by" in given:
             given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
-        if verb in OF_WHAT_WAS_READ and "version" not in given:
+        if verb in acts.OF_WHAT_WAS_READ and "version" not in given:
             found = read_first(app, verb, id_, asks=not has_said_yes)
             given["version"] = found["version"]
         else:
-            found = app.query(query_for(verb), id=id_)
-        with of_version(app.client(), found["id"], given.get("version")):
-            expect = place_of(verb, found, given.get("version"))
-            data = events_of(verb, found, given, app.author())
+            found = app.query(content.query_for(verb), id=id_)
+        with content.of_version(app.client(), found["id"], given.get("version")):
+            expect = content.place_of(verb, found, given.get("version"))
+            data = content.events_of(verb, found, given, app.author())
             emit(app, found["id"], *data, expect=expect, tells_left=verb in TELL_LEFT)
 
-    parameters: list[click.Parameter] = [click.Argument(["id_"], metavar="ID"), *map(parameter, ACTS[verb].arguments)]
-    if verb in OF_WHAT_WAS_READ:
+    parameters: list[click.Parameter] = [
+        click.Argument(["id_"], metavar="ID"),
+        *map(parameter, acts.ACTS[verb].arguments),
+    ]
+    if verb in acts.OF_WHAT_WAS_READ:
         parameters.append(click.Option(["--yes"], is_flag=True, help="On a terminal: show it, and do not ask."))
-    return Command(spelled(verb), params=parameters, callback=sign, help=ACTS[verb].words)
+    return Command(acts.spelled(verb), params=parameters, callback=sign, help=acts.ACTS[verb].words)
 
 
-def read_first(app: App, verb: Verb, id_: str, *, asks: bool) -> dict[str, Any]:
+def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, Any]:
     """Show a handoff on the terminal, ask, and return what was shown: what is signed then is of that version."""
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         read = "`baton handoff show ID` prints it, with `--json` as `data.version`"
-        raise Refused("USAGE", f"{spelled(verb)} signs what you have read: say its --version ({read})", field="version")
+        raise Refused(
+            "USAGE", f"{acts.spelled(verb)} signs what you have read: say its --version ({read})", field="version"
+        )
     from consumers.doors.cli.commands.handoff_list import as_of_line, print_handoff  # noqa: PLC0415 - only who reads
     from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - as above
 
     found = Grounds(app.query_with, asker=app.settings().agent).shown(app.query("handoffs.show", id=id_))
     app.show("handoff", found, lambda: print_handoff(found))
     click.echo(f"\n{as_of_line(found['as_of'])}")
-    if asks and not click.confirm(f"\n{spelled(verb)} this version as {app.acting()}?", default=False, err=True):
+    if asks and not click.confirm(f"\n{acts.spelled(verb)} this version as {app.acting()}?", default=False, err=True):
         raise click.Abort
     return found
 
 
-def parameter(argument: Argument) -> click.Parameter:
+def parameter(argument: acts.Argument) -> click.Parameter:
     """Return how the command line takes an argument of an act."""
     if not argument.option.startswith("-"):
         return click.Argument([argument.name], metavar=argument.option)
@@ -228,9 +214,9 @@ def parameter(argument: Argument) -> click.Parameter:
     )
 
 
-TELL_LEFT: Final = frozenset[Verb]({"claim", "check", "ask_waiver", "waive"})
+TELL_LEFT: Final = frozenset[acts.Verb]({"claim", "check", "ask_waiver", "waive"})
 
-for verb in ACTS.keys() - {"create", "amend", "supersede"}:
+for verb in acts.ACTS.keys() - {"create", "amend", "supersede"}:
     handoff.add_command(act(verb))
 supersede = act("supersede")
 
@@ -241,12 +227,12 @@ def emit(
     *data: EventData,
     expect: int | None = None,
     tells_left: bool = False,
-    changes: Sequence[Change] = (),
+    changes: Sequence[content.Change] = (),
     warnings: Sequence[str] = (),
 ) -> None:
     """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
     drafts = [Draft(stream=f"handoff/{name}", data=one, expect=None if at else expect) for at, one in enumerate(data)]
-    with saying_way_on(app.query_with, name):
+    with acts.saying_way_on(app.query_with, name):
         accepted = app.author().emit(*drafts) if drafts else []
     found = app.query("handoffs.why", id=name)
     answer = {
@@ -254,7 +240,7 @@ def emit(
         "status": found["status"],
         "version": found["version"],
         "accepted": [fields_of(one) for one in accepted],
-        "next": commands_on(app.query_with, found),
+        "next": acts.commands_on(app.query_with, found),
     }
     entries = ", ".join(str(one.index) for one in accepted)
     at = f"entry {entries}" if entries else "nothing signed: already so"

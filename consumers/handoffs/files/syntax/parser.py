@@ -15,17 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from consumers.handoffs.files.syntax.document import (
-    META_KEYS,
-    HandoffFile,
-    MetaEntry,
-    Section,
-    StatusText,
-    section_name,
-    split_title,
-    status_heading,
-    value_or_none,
-)
+from consumers.handoffs.files.syntax import document
 from consumers.handoffs.files.syntax.lines import (
     Blocks,
     Heading,
@@ -63,7 +53,7 @@ class _Title(NamedTuple):
     heading: Heading
 
 
-def parse(content: bytes) -> HandoffFile:
+def parse(content: bytes) -> document.HandoffFile:
     """Return what a file says, with every byte of it kept.
 
     Raises:
@@ -97,11 +87,11 @@ def parse(content: bytes) -> HandoffFile:
     problems += checkbox_problems(lines, by_name.get("Acceptance Criteria"), criteria, blocks)
     problems += _form_problems(title, sections, entries, blocks)
     values = {
-        field: value_or_none(first_of(entries.get(key)))
+        field: document.value_or_none(first_of(entries.get(key)))
         for field, key in zip(_VALUES, ("From", "To", "Reviewer", "Created", "Proposal"), strict=True)
     }
     is_second = "Tasks" in by_name or "Reviewer" in entries or "Depends-on" in entries
-    return HandoffFile(
+    return document.HandoffFile(
         format="proposal" if title.kind == "proposal" else "handoff/v2" if is_second else "handoff/v1",
         title=title.text,
         title_line=title.heading.start + 1,
@@ -133,7 +123,7 @@ def _read_title(lines: Sequence[str], blocks: Blocks) -> _Title:
         if blocks.open_start is not None:
             advice = f"close the block that line {line} opens, or {advice}"
         raise Refused("INVALID_FORMAT", f"the file has no title: {advice}", line=max(1, line))
-    kind, text = split_title(heading.text)
+    kind, text = document.split_title(heading.text)
     if not text:
         raise Refused("INVALID_FORMAT", f"the title on line {heading.start + 1} is empty", line=heading.start + 1)
     return _Title(kind, text, heading)
@@ -145,39 +135,39 @@ def _refuse_swallowed(lines: Sequence[str], blocks: Blocks) -> None:
         return
     for index in range(blocks.open_start + 1, len(lines)):
         found = _HASHED.match(text_of(lines[index]))
-        if found and (section_name(found[1]) or status_heading(found[1]) is not None):
+        if found and (document.section_name(found[1]) or document.status_heading(found[1]) is not None):
             line = blocks.open_start + 1
             what = f"the block that line {line} opens is never closed and swallows {quoted(found[0].strip())}"
             raise Refused("INVALID_FORMAT", f"{what} on line {index + 1}: close it", line=line)
 
 
-def _read_sections(title: Heading, blocks: Blocks, end: int) -> tuple[Section, ...]:
+def _read_sections(title: Heading, blocks: Blocks, end: int) -> tuple[document.Section, ...]:
     begins = [one for one in blocks.headings if one is title or (one.is_hashed and one.level <= 2)]
     stops = [*(one.start for one in begins[1:]), end]
     taken: set[str] = set()
-    sections: list[Section] = []
+    sections: list[document.Section] = []
     for one, stop in zip(begins, stops, strict=True):
         if one is title:
             continue
-        name = section_name(one.text)
-        sections.append(Section("" if name in taken else name, one.text, one.start, one.stop, stop))
+        name = document.section_name(one.text)
+        sections.append(document.Section("" if name in taken else name, one.text, one.start, one.stop, stop))
         taken.add(name)
     return tuple(sections)
 
 
 def _read_meta(
-    lines: Sequence[str], title: _Title, sections: Sequence[Section], code: frozenset[int]
-) -> list[MetaEntry]:
+    lines: Sequence[str], title: _Title, sections: Sequence[document.Section], code: frozenset[int]
+) -> list[document.MetaEntry]:
     """Return the entries of the Meta section or, without one, the known keys between title and first section."""
     meta = next((section for section in sections if section.name == "Meta"), None)
     if meta:
         return read_entries(lines, meta.body, meta.stop, code=code, is_wanted=bool)
     stop = min((one.start for one in sections if one.start > title.heading.start), default=len(lines))
-    return read_entries(lines, title.heading.stop, stop, code=code, is_wanted=META_KEYS.__contains__)
+    return read_entries(lines, title.heading.stop, stop, code=code, is_wanted=document.META_KEYS.__contains__)
 
 
 def _refuse_unfinished(
-    lines: Sequence[str], title: _Title, sections: Sequence[Section], meta: Sequence[MetaEntry]
+    lines: Sequence[str], title: _Title, sections: Sequence[document.Section], meta: Sequence[document.MetaEntry]
 ) -> None:
     line = title.heading.start + 1
     if title.kind is None and not {"Status", "From", "To"}.intersection(entry.name for entry in meta):
@@ -199,19 +189,19 @@ def _refuse_unfinished(
         raise Refused("INVALID_FORMAT", message, line=len(lines))
 
 
-def _statuses(lines: Sequence[str], entry: MetaEntry | None, blocks: Blocks) -> Iterator[StatusText]:
+def _statuses(lines: Sequence[str], entry: document.MetaEntry | None, blocks: Blocks) -> Iterator[document.StatusText]:
     """Yield the status of the Meta block, and those that stand in headings."""
     if entry and (found := read_status(entry.value.split("\n")[0], entry.line, entry.column)):
         yield found
     for heading in blocks.headings:
-        start = status_heading(heading.text) if heading.level == 2 and heading.is_hashed else None
+        start = document.status_heading(heading.text) if heading.level == 2 and heading.is_hashed else None
         if start is not None:
             column = lines[heading.start].index(heading.text) + start
             if found := read_status(heading.text[start:], heading.start + 1, column):
                 yield found
 
 
-def _pick_status(statuses: Iterator[StatusText]) -> tuple[StatusText | None, list[Problem]]:
+def _pick_status(statuses: Iterator[document.StatusText]) -> tuple[document.StatusText | None, list[Problem]]:
     found = sorted(statuses, key=lambda one: one.line)
     if not found:
         return None, []
@@ -226,18 +216,18 @@ def _pick_status(statuses: Iterator[StatusText]) -> tuple[StatusText | None, lis
 
 
 def _form_problems(
-    title: _Title, sections: Sequence[Section], entries: dict[str, MetaEntry], blocks: Blocks
+    title: _Title, sections: Sequence[document.Section], entries: dict[str, document.MetaEntry], blocks: Blocks
 ) -> Iterator[Problem]:
     """Yield what the file lacks or has twice, and a block that nothing closes."""
     line = title.heading.start + 1
     if title.kind is None:
         yield Problem(line, "the title has no 'Handoff:' or 'Proposal:' in front")
     for key in ("From", "To") if title.kind != "proposal" else ():
-        if value_or_none(first_of(entries.get(key))) is None:
+        if document.value_or_none(first_of(entries.get(key))) is None:
             yield Problem(entries[key].line if key in entries else line, f"the Meta block does not say {key}")
     first = {section.name: section for section in reversed(sections) if section.name}
     for section in sections:
-        name = section_name(section.heading)
+        name = document.section_name(section.heading)
         if name and not section.name:
             both = f"a section {name} begins on line {first[name].start + 1} and again on line {section.start + 1}"
             yield Problem(section.start + 1, f"{both}: only the first counts")
