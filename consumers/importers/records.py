@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -70,31 +71,33 @@ class Aside(NamedTuple):
     reason: str
     original: str = ""
 
-    @property
-    def place(self) -> tuple[str, str]:
-        """What tells it from other originals."""
-        return self.source, self.original
-
     def answer(self) -> dict[str, str]:
         """Return it as commands print it."""
         return {"source": self.source, "reason": self.reason}
 
 
-class Counts(NamedTuple):
+@dataclass
+class Counts:
     """What an import did: ``mapped + kept_aside = read``; ``added`` events are new; ``lost`` is read and neither."""
 
-    read: int
-    mapped: int
-    added: int
-    aside: tuple[Aside, ...]
+    read: int = 0
+    mapped: int = 0
+    added: int = 0
+    aside: Sequence[Aside] = ()
+    unnamed: int = 0  # kept aside, and not in ``aside``
+
+    @property
+    def kept_aside(self) -> int:
+        """How many were kept aside."""
+        return len(self.aside) + self.unnamed
 
     def answer(self) -> dict[str, Any]:
         """Return the counts as commands print them."""
         return {
             "read": self.read,
             "mapped": self.mapped,
-            "kept_aside": len(self.aside),
-            "lost": self.read - self.mapped - len(self.aside),
+            "kept_aside": self.kept_aside,
+            "lost": self.read - self.mapped - self.kept_aside,
             "added": self.added,
             "aside": [aside.answer() for aside in self.aside],
         }
@@ -187,24 +190,19 @@ def import_records(
         if outcome.refusal is not None and not outcome.is_mapped and outcome.refusal.code not in _THERE:
             raise outcome.refusal
     mapped = sum(outcome.refusal is None and outcome.is_mapped for outcome in outcomes)
-    aside = [outcome.record.data for outcome in outcomes if not outcome.is_mapped]
-    return Counts(
-        read=len(records) + unchanged,
-        mapped=mapped + unchanged,
-        added=sum(not event.is_repeat for outcome in outcomes for event in outcome.accepted),
-        aside=tuple(Aside(data.source, data.reason, data.original) for data in aside),
-    )
+    added = sum(not event.is_repeat for outcome in outcomes for event in outcome.accepted)
+    return Counts(len(records) + unchanged, mapped + unchanged, added, _asides(outcome.record for outcome in outcomes))
 
 
 def rehearsed(records: Sequence[Record]) -> Counts:
     """Return what appending records would come to if the ledger refused none of them."""
+    aside = _asides(records)
+    return Counts(len(records), len(records) - len(aside), sum(len(record.events) for record in records), aside)
+
+
+def _asides(records: Iterable[Record]) -> tuple[Aside, ...]:
     aside = [record.data for record in records if record.data.mapped_kind is None]
-    return Counts(
-        read=len(records),
-        mapped=len(records) - len(aside),
-        added=sum(len(record.events) for record in records),
-        aside=tuple(Aside(data.source, data.reason, data.original) for data in aside),
-    )
+    return tuple(Aside(data.source, data.reason, data.original) for data in aside)
 
 
 def _kept_aside(record: Record, refusal: Refused) -> Record:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from consumers.importers import records
@@ -57,7 +58,7 @@ class Done(NamedTuple):
         """Return the counts as commands print them."""
         kind_at = {place: kind for kind, place in self.found.notes}
         kinds = Counter(kind for kind, _ in self.found.notes)
-        asides = Counter(kind_at[aside.place] for aside in self.counts.aside)
+        asides = Counter(kind_at[aside.source, aside.original] for aside in self.counts.aside)
         return self.counts.answer() | {
             "dirty": self.dirty.total(),
             "own": self.found.own,
@@ -122,7 +123,7 @@ def import_notes(author: Author, found: Read, step: Step = lambda _done, _total:
 
 def rehearsed(found: Read) -> Done:
     """Return what an import would come to, by what was read; what the ledger itself would refuse is not known."""
-    return counted(records.rehearsed([mapped.record for mapped in found.records])._replace(added=0), found)
+    return counted(replace(records.rehearsed([mapped.record for mapped in found.records]), added=0), found)
 
 
 def counted(counts: Counts, found: Read) -> Done:
@@ -132,7 +133,7 @@ def counted(counts: Counts, found: Read) -> Done:
     }
     for data in (mapped.record.data for mapped in found.records):
         outcomes[data.source, data.original] = (None, len(data.claims.get("dirty", [])))
-    outcomes |= {aside.place: (aside.reason, 0) for aside in counts.aside}
+    outcomes |= {(aside.source, aside.original): (aside.reason, 0) for aside in counts.aside}
     known = [(place, outcomes[place][0]) for _, place in found.notes if place in outcomes]  # the others are lost
     asides = tuple(Aside(source, reason, original) for (source, original), reason in known if reason is not None)
     dirty: Counter[str] = Counter()

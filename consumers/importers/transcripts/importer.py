@@ -13,7 +13,7 @@ is nobody's. Running the import again adds the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -127,40 +127,20 @@ def rest_of(whole: ReasoningMemory, there: ReasoningMemory) -> ReasoningMemory:
 
 
 @dataclass
-class Tally:
-    """What an import did so far: ``mapped + kept_aside = read``; of what was kept aside, the first are named."""
+class Tally(Counts):
+    """What an import did so far; of what was kept aside, the first are named."""
 
-    read: int = 0
-    mapped: int = 0
-    kept_aside: int = 0
-    added: int = 0
     sound: int = 0
     faults: Counter[str] = field(default_factory=Counter)
-    aside: list[Aside] = field(default_factory=list)
-    codes: Counter[str] = field(default_factory=Counter)
 
-    def keep_aside(self, asides: Iterable[Aside]) -> None:
+    def keep_aside(self, asides: Sequence[Aside]) -> None:
         """Count what was kept aside."""
-        for aside in asides:
-            self.kept_aside += 1
-            self.codes[aside.reason.partition(":")[0]] += 1
-            if len(self.aside) < asides_shown_max:
-                self.aside.append(aside)
+        every = (*self.aside, *asides)
+        self.aside, self.unnamed = every[:asides_shown_max], self.unnamed + len(every[asides_shown_max:])
 
     def answer(self) -> dict[str, Any]:
         """Return the counts as commands print them."""
-        return {
-            "read": self.read,
-            "mapped": self.mapped,
-            "kept_aside": self.kept_aside,
-            "lost": self.read - self.mapped - self.kept_aside,
-            "added": self.added,
-            "sound": self.sound,
-            "unsound_by_issue": dict(self.faults.most_common()),
-            "aside": [aside.answer() for aside in self.aside],
-            "aside_not_shown": self.kept_aside - len(self.aside),
-            "aside_by_reason": dict(self.codes.most_common()),
-        }
+        return super().answer() | {"sound": self.sound, "unsound_by_issue": dict(self.faults.most_common())}
 
 
 class TranscriptImport:

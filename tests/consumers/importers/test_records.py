@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import Ledger, key_named
 
 from consumers.importers.records import (
+    Counts,
     Record,
     _batches,
     batch_size_max_bytes,
@@ -80,7 +82,7 @@ def test_every_record_is_appended_in_order_and_in_few_submissions(ledger: Ledger
     author, client = author_of(ledger)
     since, steps = ledger.head()[0], list[tuple[int, int]]()
     counts = import_records(author, handoffs(count), lambda done, total: steps.append((done, total)))
-    assert counts == (count, count, count, ())
+    assert counts == Counts(count, count, count, ())
     assert kinds_of(ledger, since) == [(record.stream, "handoff.created") for record in handoffs(count)]
     assert sum(client.sizes) == count
     assert max(client.sizes, default=0) <= records_in_batch_max
@@ -154,7 +156,7 @@ def test_second_run_adds_nothing(ledger: Ledger) -> None:
     before = ledger.head()
     second = import_records(author, records)
     assert ledger.head() == before
-    assert second == first._replace(added=0)
+    assert second == replace(first, added=0)
     assert first.added == 152
 
 

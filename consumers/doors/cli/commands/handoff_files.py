@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.imports import counts_line, print_asides
 from consumers.doors.cli.output import configure_logging, progress, stopped_by_signals
 from consumers.doors.cli.program import Command
 from consumers.handoffs.files.folder import Folder
@@ -51,16 +52,11 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     def text() -> None:
         for one in found.warnings:
             click.echo(f"{clean(one.source)}:{one.line}: {clean(one.text)}", err=True)
-        for what, files in (("kept aside", counts.aside), ("not read", found.unread)):
-            for file in files:
-                click.echo(f"{what}: {clean(file.source)}: {clean(file.reason)}", err=True)
+        print_asides(answer)
         if copies:
             words = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
             click.echo(f"{len(copies)} {words}, and kept in step by `baton handoff watch`: nothing to import")
-        click.echo(
-            f"{counts.read} read, {counts.mapped} mapped, {len(counts.aside)} kept aside, lost {answer['lost']}; "
-            f"{counts.added} added"
-        )
+        click.echo(counts_line(answer))
 
     app.show("imported", answer, text)
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.imports import counts_line, print_asides
 from consumers.doors.cli.output import print_table, progress
 from consumers.doors.cli.program import Command
 from consumers.importers.empirica.importer import import_notes, read_notes, rehearsed
 from consumers.importers.empirica.notes import DEFAULT_REFS, Repository
-from consumers.sdk.text import clean
 
-lines_max: Final = 20
 FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
 
 
@@ -54,23 +52,11 @@ def _print_imported(answer: dict[str, Any]) -> None:
         for kind, counts in answer["by_kind"].items()
     ]
     print_table(("notes", "read", "mapped", "kept aside", "dirty values"), rows)
-    _print_first("kept aside", answer["aside"], "`baton import list --kept-aside` shows all")
-    _print_first("not read", answer["unread"], "--json has all")
+    print_asides(answer)
     if answer["own"]:
         click.echo(f"{answer['own']} notes are this ledger's own, and were not read back")
     if answer["dirty"]:
         click.echo(f"{answer['dirty']} values are dirty: `baton import list --dirty` shows where")
     if not (answer["read"] or answer["own"] or answer["unread"]):
         click.echo(f"no notes were found: a clone has none before `{FETCH}`", err=True)
-    added = f"{answer['would_add']} would be added (dry run)" if answer["dry_run"] else f"{answer['added']} added"
-    click.echo(
-        f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside, lost {answer['lost']}; "
-        f"{added}"
-    )
-
-
-def _print_first(what: str, asides: Sequence[dict[str, str]], advice: str) -> None:
-    for one in asides[:lines_max]:
-        click.echo(f"{what}: {clean(one['source'])}: {clean(one['reason'])}", err=True)
-    if len(asides) > lines_max:
-        click.echo(f"{what}: {len(asides) - lines_max} more; {advice}", err=True)
+    click.echo(counts_line(answer))

@@ -11,6 +11,7 @@ import click
 from blake3 import blake3
 
 from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.imports import counts_line, print_asides
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
 from consumers.importers.records import Aside, import_records, rehearsed
@@ -18,7 +19,6 @@ from consumers.importers.transcripts.conversation import Progress
 from consumers.importers.transcripts.files import find_transcripts, read_transcript
 from consumers.importers.transcripts.importer import TranscriptImport
 from consumers.reasoning.validator.validator import ReasoningValidator
-from consumers.sdk.text import clean
 from ledger.errors import Unavailable
 from ledger.secrets import check_text
 
@@ -90,17 +90,9 @@ def named_only(content: bytes) -> str:
 
 
 def _print_answer(answer: dict[str, Any]) -> None:
-    for aside in answer["aside"]:
-        click.echo(f"kept aside: {clean(aside['source'])}: {clean(aside['reason'])}", err=True)
-    if answer["aside_not_shown"]:
-        click.echo(f"… and {answer['aside_not_shown']} more kept aside: `baton import list` lists them", err=True)
-    for unread in answer["unread"]:
-        click.echo(f"not read: {clean(unread['source'])}: {clean(unread['reason'])}", err=True)
-    click.echo(
-        f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside, lost {answer['lost']}; "
-        f"{answer['added']} {'would be added' if answer['dry_run'] else 'added'} "
-        f"({answer['lines']} lines in {answer['files']} files, {answer['skipped']} without thinking)"
-    )
+    print_asides(answer)
+    of = f"({answer['lines']} lines in {answer['files']} files, {answer['skipped']} without thinking)"
+    click.echo(f"{counts_line(answer)} {of}")
     if answer["mapped"]:
         why = ", ".join(f"{code} {count}" for code, count in answer["unsound_by_issue"].items())
         click.echo(f"{answer['sound']} of {answer['mapped']} hold together" + (f"; the others: {why}" if why else ""))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import page_options, print_table, show_page
 from consumers.doors.cli.program import Command, Group, Lazy
+from consumers.sdk.text import clean
+
+lines_max: Final = 20
 
 
 @click.group(
@@ -53,3 +57,24 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
     ]  # fmt: skip
     header = ("entry", "stands for", "claimed time", "by", "imported by", "dirty", "source", "why")
     show_page(app, "records", page, lambda: print_table(header, rows))
+
+
+def print_asides(answer: Mapping[str, Any]) -> None:
+    """Print the first of what an import kept aside, and of what it could not read, with where the rest is told."""
+    for what, asides, total, way in (
+        ("kept aside", answer["aside"], answer["kept_aside"], "`baton import list --kept-aside` shows all"),
+        ("not read", answer["unread"], len(answer["unread"]), "--json has all"),
+    ):
+        for one in asides[:lines_max]:
+            click.echo(f"{what}: {clean(one['source'])}: {clean(one['reason'])}", err=True)
+        if total > lines_max:
+            click.echo(f"{what}: {total - lines_max} more; {way}", err=True)
+
+
+def counts_line(answer: Mapping[str, Any]) -> str:
+    """Return what an import came to in one line."""
+    added = f"{answer.get('would_add', answer['added'])} {'would be added' if answer.get('dry_run') else 'added'}"
+    return (
+        f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside, lost {answer['lost']};"
+        f" {added}"
+    )
