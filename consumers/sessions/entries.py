@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
@@ -25,7 +25,7 @@ from ledger.codec import schema_error
 from ledger.errors import Refused
 from ledger.events import session as kinds
 from ledger.events.fields import EventData
-from ledger.events.reasoning import ReasoningConcluded, ReasoningStarted, Step
+from ledger.events.reasoning import ReasoningConcluded, ReasoningStarted, ReasoningType, Step, StepType
 
 # The type that an entry becomes, and which of its fields its own line is.
 FORMS: Final[dict[str, tuple[type[EventData], str]]] = {
@@ -84,6 +84,9 @@ def read_entries(text: str) -> list[Entry]:
             words = schema_error(error).message
             for option, field in _SPELLED.items():
                 words = words.replace(field, option)
+            if "enum value" in words:
+                choices = filter(None, get_args(ReasoningType if "reasoning_type" in words else StepType))
+                words = f"{words.rpartition('.')[2]} is one of {', '.join(choices)}"
             faults.append({"line": line, "message": f"{kind}: {words}"})
         except ValueError as error:
             faults.append({"line": line, "message": f"{kind}: {error}"})
@@ -138,7 +141,7 @@ def _field(kind: str, name: str) -> str | None:
 def _entry(line: int, kind: str, fields: dict[str, list[str]], reasoning: str) -> Entry:
     if kind in ("step", "assume", "conclude") and not reasoning:
         raise ValueError("it belongs to a reasoning: write `reasoning: ID` above it")
-    numbers = [one.strip() for text in fields.pop("rests_on", ()) for one in text.split(",")]
+    numbers = [one for text in fields.pop("rests_on", ()) for one in re.split(r"[,\s]+", text.strip())]
     if not all(one.isdecimal() for one in numbers):
         raise ValueError("rests-on takes the numbers of steps, as 1,2")
     if kind == "reasoning":

@@ -171,7 +171,9 @@ def _print_notes(notes: dict[str, list[str]]) -> None:
         click.secho("\nWhat its sender knows", bold=True)
     for heading, kind in (("tested by", "tested_by"), ("touches", "touches"), ("trap", "traps"), ("tried", "tried")):
         for text in notes[kind]:
-            click.echo(f"  {heading}: {told(text)}")
+            file, is_kept, ref = text.rpartition(" kept: ")
+            kept = f"  kept: {told(file)}: `baton blob get {told(ref)}`"
+            click.echo(kept if is_kept else f"  {heading}: {told(text)}")
 
 
 _MARK_NOTES: Final = {

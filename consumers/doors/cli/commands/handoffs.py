@@ -64,7 +64,8 @@ def note_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--unlock-at", type=click.Choice(["completed", "verified"]), default="completed", show_default=True,
               help="How far those must be before it can be claimed.")  # fmt: skip
-@click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
+@click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words: why belongs to --reasoning; "
+              "what your session tried, tested and touched goes along by itself.")  # fmt: skip
 @click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
 @note_options
 @click.option("--session", metavar="ID", help="Whose dead ends, tests, files and unknowns go along (default: your open "

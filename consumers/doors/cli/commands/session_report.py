@@ -52,7 +52,9 @@ def print_made(report: dict[str, Any]) -> None:
     tokens = f"{about}{report['token_count']} tokens"
     click.echo(f"report {report['report_id'][:19]}…  {report['report_type']}, {tokens} ({place})")
     command = f"baton report show {quote(report['session_id'])}"
-    click.echo(f"  in {clean(report['storage_location'])}; read it with: {clean(command)}")
+    written = [copy["location"] for copy in report.get("stored", ()) if copy["status"] == "written"]
+    places = ", ".join(written) or report["storage_location"]
+    click.echo(f"  in {clean(places)}; read it with: {clean(command)}")
 
 
 def print_warnings(report: dict[str, Any]) -> None:

@@ -38,6 +38,11 @@ def test_what_the_sender_says_stands_first_for_the_receiver(baton: Baton, fresh:
     assert "- Trap: two configs\n" in baton("handoff", "render", name)
 
 
+def test_what_was_kept_is_shown_with_the_command_that_fetches_it(baton: Baton, fresh: Fresh) -> None:
+    name = created(baton, fresh("kept"), "--tested-by", "probe.py kept: blake3:00ff", "--session", "none")
+    assert "\n  kept: probe.py: `baton blob get blake3:00ff`\n" in baton("handoff", "show", name)
+
+
 def test_a_sender_who_says_nothing_is_warned_of_what_is_missing_and_not_refused(baton: Baton, fresh: Fresh) -> None:
     options = ("--id", name := fresh("unsaid"), *PARTIES, "--trap", "two configs", "--session", "none")
     (warning,) = baton.data("handoff", "create", *options)["warnings"]
