@@ -19,14 +19,13 @@ from ledger.errors import Corrupted, Refused
 from ledger.events.authority import EpochStarted
 from ledger.events.body import Event, decode_body, make_event
 from ledger.history import Epoch, Growth, Past, StreamAsked, StreamPage, answered
-from ledger.lifecycle.authority import ROOT
+from ledger.lifecycle.authority import ROOT, AgentRecord
 from ledger.merkle import inclusion_path, leaf_hash
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.checked import StreamReader
     from ledger.config import Settings
-    from ledger.lifecycle.authority import AgentRecord
     from ledger.local import OpenViews
     from ledger.log.blobs import BlobPage, BlobView
     from ledger.memory import Memory

@@ -14,15 +14,15 @@ import msgspec
 from msgspec.structs import replace
 
 from ledger import limits
-from ledger.client import HeadView, Page, read_epoch, read_event
-from ledger.config import WITNESSED_FILE
+from ledger.client import HeadView, Page, Progress, read_epoch, read_event
+from ledger.config import WITNESSED_FILE, Settings
 from ledger.envelope import Submission, decode_entry
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.files import read_regular
 from ledger.history import Growth, StreamAsked, StreamPage, Trusted, tell, trust
 from ledger.lifecycle.authority import AgentRecord
-from ledger.log.blobs import no_blob
+from ledger.log.blobs import BlobPage, BlobView, Intent, no_blob
 from ledger.log.log import Log
 from ledger.memory import Memory
 from ledger.resource import Resource
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from ledger.admission.gate import Gate
     from ledger.checked import StreamReader
     from ledger.checkpoint import CheckpointKey
-    from ledger.client import Progress
-    from ledger.config import Settings
-    from ledger.log.blobs import BlobPage, BlobView, Intent
     from ledger.log.read import Snapshot
     from ledger.log.uploads import Uploads
     from ledger.receipt import Receipt

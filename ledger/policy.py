@@ -25,15 +25,7 @@ from typing import Final, Self
 
 import msgspec
 
-from ledger.checkpoint import (
-    COSIGNATURE_KEY,
-    CheckpointVerifier,
-    key_id,
-    parse_checkpoint,
-    parse_vkey,
-    split_note,
-    verify_checkpoint,
-)
+from ledger import checkpoint
 from ledger.codec import decode_decimal
 from ledger.errors import Corrupted, Refused
 from ledger.identity import verify
@@ -59,8 +51,8 @@ class Witness(msgspec.Struct, frozen=True):
         Raises:
             Corrupted: such a line does not fit the text, or says no time. Refused: it is no note.
         """
-        text, lines = split_note(note)
-        id_ = key_id(self.name, COSIGNATURE_KEY, self.public_key)
+        text, lines = checkpoint.split_note(note)
+        id_ = checkpoint.key_id(self.name, checkpoint.COSIGNATURE_KEY, self.public_key)
         times = []
         for blob in [line.signature for line in lines if (line.name, line.key_id) == (self.name, id_)]:
             time_s = int.from_bytes(blob[:_TIME_SIZE_BYTES], "big")
@@ -94,7 +86,7 @@ class Witnessed(msgspec.Struct, frozen=True, kw_only=True):
 class Policy(msgspec.Struct, frozen=True):
     """A parsed policy. ``groups`` are (how many, members) by name, each after those that it names."""
 
-    logs: tuple[CheckpointVerifier, ...]
+    logs: tuple[checkpoint.CheckpointVerifier, ...]
     witnesses: Mapping[str, Witness]
     groups: Mapping[str, tuple[int, tuple[str, ...]]]
     quorum: str
@@ -125,16 +117,16 @@ class Policy(msgspec.Struct, frozen=True):
             raise Refused("INVALID_FORMAT", "A policy has one quorum line: `quorum NAME`, or `quorum none`.")
         return cls(tuple(reader.logs), reader.witnesses, reader.groups, reader.quorum)
 
-    def verify_log(self, note: str) -> CheckpointVerifier:
+    def verify_log(self, note: str) -> checkpoint.CheckpointVerifier:
         """Return the key of the policy's log that signed a checkpoint.
 
         Raises:
             Corrupted: no log of the policy signed it. Refused: it is no checkpoint.
         """
-        origin = parse_checkpoint(note).origin
+        origin = checkpoint.parse_checkpoint(note).origin
         for verifier in self.logs:
             with suppress(Corrupted):  # another log, or another key of this one, may have signed it
-                verify_checkpoint(note, verifier)
+                checkpoint.verify_checkpoint(note, verifier)
                 return verifier
         raise Corrupted("VERIFICATION_FAILED", f"no log of the policy signed for {origin!r}", origin=origin)
 
@@ -156,7 +148,7 @@ class Policy(msgspec.Struct, frozen=True):
             if met_s is None and self._is_met(by):
                 met_s = time_s
         is_met = self.quorum == _NONE or met_s is not None
-        size = parse_checkpoint(note).size
+        size = checkpoint.parse_checkpoint(note).size
         return Witnessed(size=size, by=sorted(by), of=len(self.witnesses), is_met=is_met, time_s=met_s)
 
     def demand(self, note: str, now_s: float, *, fail_open: bool = False) -> Witnessed:
@@ -183,7 +175,7 @@ class _Reader:
     """What the lines of a policy have defined so far."""
 
     def __init__(self) -> None:
-        self.logs: list[CheckpointVerifier] = []
+        self.logs: list[checkpoint.CheckpointVerifier] = []
         self.witnesses: dict[str, Witness] = {}
         self.groups: dict[str, tuple[int, tuple[str, ...]]] = {}
         self.quorum: str | None = None
@@ -194,12 +186,12 @@ class _Reader:
         fewest, most = _LINE.get(line, (1, 0))
         _need(fewest <= len(words) <= most, f"`{line}` is no line with {len(words)} words after it.")
         if line == "log":
-            verifier = CheckpointVerifier.from_vkey(words[0])
+            verifier = checkpoint.CheckpointVerifier.from_vkey(words[0])
             _need(verifier.public_key not in [log.public_key for log in self.logs], "The log's key is there twice.")
             self.logs.append(verifier)
         elif line == "witness":
             self._define(words[0])
-            witness = Witness(*parse_vkey(words[1], COSIGNATURE_KEY), *words[2:])
+            witness = Witness(*checkpoint.parse_vkey(words[1], checkpoint.COSIGNATURE_KEY), *words[2:])
             keys = [one.public_key for one in self.witnesses.values()]
             _need(witness.public_key not in keys, "The witness' key is there twice.")
             self.witnesses[words[0]] = witness

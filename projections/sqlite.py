@@ -35,18 +35,9 @@ from blake3 import blake3
 
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.files import as_unavailable, locked
+from projections import views_file
 from projections.projection import Projection, Row, Table
 from projections.store import ADVICE, Changes, Damaged, Slot, Value, Writing, quarantine_table, states_table
-from projections.views_file import (
-    APPLICATION_ID,
-    FileId,
-    file_id,
-    foreign,
-    journals_of,
-    look,
-    open_files,
-    set_aside,
-)
 
 FORMAT: Final = 1
 busy_wait_max_s: Final = 60.0
@@ -88,12 +79,12 @@ class SqliteStore:
         self._lock = threading.RLock()
         self._db, self._file = self._opened()
 
-    def _opened(self) -> tuple[sqlite3.Connection, FileId]:
+    def _opened(self) -> tuple[sqlite3.Connection, views_file.FileId]:
         path = self.path
         with _translated(path):
-            if not look(path):
+            if not views_file.look(path):
                 _make(path, self._ledger)
-            file = file_id(path.stat())
+            file = views_file.file_id(path.stat())
             db = _connect(path)
             try:
                 db.execute("PRAGMA synchronous = NORMAL")
@@ -105,23 +96,23 @@ class SqliteStore:
             except BaseException:
                 db.close()
                 raise
-        open_files.add(file)
+        views_file.open_files.add(file)
         return db, file
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._db.close()
-            open_files.remove(self._file)
+            views_file.open_files.remove(self._file)
 
     def set_aside(self) -> Path:
         """Move the file away, as ``set_aside`` does; the next transaction makes another."""
         with self._lock:
             try:
-                look(self.path)
+                views_file.look(self.path)
             except Damaged:  # what lies there now is no database, whichever file it is
-                return set_aside(self.path)
-            return set_aside(self.path, self._file)
+                return views_file.set_aside(self.path)
+            return views_file.set_aside(self.path, self._file)
 
     def reading(self) -> AbstractContextManager[_Transaction]:
         """The views of one moment, as long as the block lasts."""
@@ -146,13 +137,13 @@ class SqliteStore:
 
     def _reopen_if_replaced(self) -> None:
         try:
-            is_same = file_id(self.path.lstat()) == self._file
+            is_same = views_file.file_id(self.path.lstat()) == self._file
         except FileNotFoundError:
             is_same = False
         if not is_same and not self._db.in_transaction:
             db, file = self._opened()
             self._db.close()
-            open_files.remove(self._file)
+            views_file.open_files.remove(self._file)
             self._db, self._file = db, file
 
 
@@ -191,14 +182,14 @@ def _make(path: Path, ledger: str) -> None:
             db.execute("PRAGMA journal_mode = WAL")
             db.executescript(_BOOKKEEPING)
             db.execute("INSERT INTO baton_ledger VALUES (?)", (ledger,))
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA application_id = {views_file.APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
         finally:
             db.close()
         with locked(path.parent), contextlib.suppress(FileExistsError):
             if not os.path.lexists(path):
                 # Journals of a file that was deleted would be read into this one.
-                for journal in journals_of(path):
+                for journal in views_file.journals_of(path):
                     journal.unlink(missing_ok=True)
             path.hardlink_to(made)
 
@@ -206,8 +197,8 @@ def _make(path: Path, ledger: str) -> None:
 def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION_ID:
-        raise foreign(path)
+    if application != views_file.APPLICATION_ID:
+        raise views_file.foreign(path)
     if version != FORMAT:
         raise Corrupted("CORRUPTED", f"{path} is a views file of another version of Baton: {ADVICE}", version=version)
     if db.execute("SELECT ledger FROM baton_ledger").fetchall() != [(ledger,)]:

@@ -11,28 +11,17 @@ The tile says which hash each must have, so a length with one byte changed is fo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
 from consumers.auditor.replay import Replay
-from consumers.auditor.report import Replayed
+from consumers.auditor.report import Anchor, AuditReport, Findings, Replayed
 from ledger.admission.replay import Part
 from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.bundle.layout import (
-    blob_name,
-    checkpoint_keys,
-    entry_names,
-    entry_range,
-    home_name,
-    key_members,
-    levels_of,
-    tile_name,
-    tiles_of,
-)
+from ledger.bundle import Bundle, layout
 from ledger.bundle.program import program_digest, verify_program
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
-from ledger.ends import open_ends
+from ledger.ends import Ends, open_ends
 from ledger.errors import BatonError, Corrupted, Refused, message_of
 from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
@@ -40,10 +29,6 @@ from ledger.merkle import leaf_hash, root_of, verify_inclusion
 from ledger.receipt import Receipt
 from ledger.signature import split_hashes
 
-if TYPE_CHECKING:
-    from consumers.auditor.report import Anchor, AuditReport, Findings
-    from ledger.bundle import Bundle
-    from ledger.ends import Ends
 _LENGTH = 2
 _WHOLE_LOG_ONLY = "only the whole log shows that idempotency keys were used once, session keys within their number of \
 events, and that the clock did not jump"
@@ -55,10 +40,11 @@ def check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Call
     replay = Replay(findings, size, roots_at={size, *anchor.sizes})
     hashes: list[bytes] = []
     try:
-        for number, width in tiles_of(size, 0):
+        for number, width in layout.tiles_of(size, 0):
             tile = _tile(bundle, 0, number, width, findings)
             start = number * TILE_WIDTH
-            entries, damaged = split_entries(bundle.read(tile_name("entries", number, width)), tile, start, findings)
+            bundled = bundle.read(layout.tile_name("entries", number, width))
+            entries, damaged = split_entries(bundled, tile, start, findings)
             replay.feed(entries, damaged=damaged)
             progress(replay.size, size)
             if width == TILE_WIDTH:
@@ -82,7 +68,7 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
     part, root = Part(), bytes.fromhex(manifest.root)
     note = bundle.read("checkpoint")
     for index in manifest.indexes:
-        data, proof = (bundle.read(name) for name in entry_names(index))
+        data, proof = (bundle.read(name) for name in layout.entry_names(index))
         try:
             receipt = _read_proof(proof, index, note)
         except (Refused, UnicodeDecodeError) as error:
@@ -142,7 +128,7 @@ def _read_ends(bundle: Bundle, part: Part, findings: Findings) -> Ends | None:
     try:
         if created is None:
             raise Refused("VERIFICATION_FAILED", "entry 0 does not name the ledger's keys")
-        key = checkpoint_keys(part.authority).at(manifest.size)
+        key = layout.checkpoint_keys(part.authority).at(manifest.size)
         note = bundle.read("ends").decode("utf-8")
         ends = open_ends(note, CheckpointVerifier(created.origin, bytes.fromhex(key)))
         if (ends.size, ends.root) != (manifest.size, manifest.root) or manifest.stream not in ends.streams:
@@ -155,10 +141,10 @@ def _read_ends(bundle: Bundle, part: Part, findings: Findings) -> Ends | None:
 
 
 def _tile(bundle: Bundle, level: int, number: int, width: int, findings: Findings) -> list[bytes]:
-    name = tile_name(level, number, width)
+    name = layout.tile_name(level, number, width)
     content = bundle.read(name)
     if len(content) != width * HASH_SIZE:
-        place = entry_range(name)
+        place = layout.entry_range(name)
         findings.problem(place["index"], "CORRUPTED", f"{name} has {len(content)} bytes", end=place["end"])
         content = content.ljust(width * HASH_SIZE, b"\0")[: width * HASH_SIZE]
     return [content[start : start + HASH_SIZE] for start in range(0, len(content), HASH_SIZE)]
@@ -167,9 +153,9 @@ def _tile(bundle: Bundle, level: int, number: int, width: int, findings: Finding
 def _check_upper_tiles(bundle: Bundle, hashes: list[bytes], findings: Findings) -> None:
     """Compare each level above 0 with what the stored level below it gives."""
     size = bundle.manifest.size
-    for level in levels_of(size)[1:]:
+    for level in layout.levels_of(size)[1:]:
         above: list[bytes] = []
-        for number, width in tiles_of(size, level):
+        for number, width in layout.tiles_of(size, level):
             tile = _tile(bundle, level, number, width, findings)
             start = number * TILE_WIDTH
             for place, (stored, wanted) in enumerate(zip(tile, hashes[start : start + width], strict=True), start):
@@ -202,7 +188,7 @@ def _check_members(bundle: Bundle, replay: Replay | Replayed, findings: Findings
     try:
         _check_keys(bundle, replay, findings)
         note = bundle.read("checkpoint").decode("utf-8")
-        key = checkpoint_keys(replay.authority).at(manifest.size)
+        key = layout.checkpoint_keys(replay.authority).at(manifest.size)
         checkpoint = verify_checkpoint(note, CheckpointVerifier(created.origin, bytes.fromhex(key)))
     except (BatonError, UnicodeDecodeError) as error:
         findings.problem(None, "VERIFICATION_FAILED", f"the checkpoint: {message_of(error)}")
@@ -217,19 +203,19 @@ def _check_files(bundle: Bundle, findings: Findings) -> None:
     """Check blobs, and what a backup holds of the ledger's folder, against their hashes."""
     for ref in bundle.manifest.blobs:
         try:
-            check_blob(ref, bundle.read(blob_name(ref)))
+            check_blob(ref, bundle.read(layout.blob_name(ref)))
         except Corrupted as error:
-            findings.problem(None, error.code, f"{blob_name(ref)}: {error.message}")
+            findings.problem(None, error.code, f"{layout.blob_name(ref)}: {error.message}")
     for file, digest in bundle.manifest.files.items():
-        if blake3(bundle.read(home_name(file))).hexdigest() != digest:
-            findings.problem(None, "CORRUPTED", f"{home_name(file)} is not the file that the manifest names")
+        if blake3(bundle.read(layout.home_name(file))).hexdigest() != digest:
+            findings.problem(None, "CORRUPTED", f"{layout.home_name(file)} is not the file that the manifest names")
 
 
 def _check_keys(bundle: Bundle, replay: Replay | Replayed, findings: Findings) -> None:
     if replay.lost_from is not None:
         findings.note(replay.lost_from, "VERIFICATION_FAILED", "keys/ were not compared: an entry is lost")
         return
-    for name, wanted in key_members(replay.authority).items():
+    for name, wanted in layout.key_members(replay.authority).items():
         if bundle.read(name) != wanted:
             findings.problem(None, "CORRUPTED", f"{name} is not what the entries say")
 

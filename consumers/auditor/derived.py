@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from blake3 import blake3
 
-from consumers.auditor.page_reader import PageReader, UnreadableError
+from consumers.auditor.page_reader import PageReader, Record, UnreadableError
 from consumers.auditor.report import Findings
 from ledger.codec import UNREADABLE
 from ledger.events.blob import blobs_of
@@ -22,7 +22,6 @@ from ledger.log.environment import FILE
 from ledger.log.tables import FORMAT, HEAD_KEY, QUOTA_PREFIX, Head, decode_record, head_decoder, stream_digest
 
 if TYPE_CHECKING:
-    from consumers.auditor.page_reader import Record
     from consumers.auditor.replay import Replay
     from ledger.admission.check import Candidate
 

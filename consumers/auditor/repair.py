@@ -23,13 +23,12 @@ from ledger.admission.check import Candidate
 from ledger.errors import Corrupted
 from ledger.limits import range_events_max, range_size_max_bytes
 from ledger.log.log import Log
-from ledger.log.tables import HEAD_KEY, QUOTA_PREFIX, id_key, index_key, quarantine_key
+from ledger.log.tables import HEAD_KEY, QUOTA_PREFIX, Head, id_key, index_key, quarantine_key
 
 if TYPE_CHECKING:
     import lmdb
 
     from ledger.log.read import Snapshot
-    from ledger.log.tables import Head
 
 # What a rule never says of an entry: with one of these the log itself is damaged, not what was derived from it.
 _OF_THE_LOG: Final = frozenset({"SIGNATURE_INVALID", "INVALID_FORMAT", "UNSUPPORTED_VERSION", "TOO_LARGE", "CORRUPTED"})

@@ -24,7 +24,7 @@ from ledger.admission.replay import decide_again
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer, NoLog
 from ledger.codec import encode_packed
-from ledger.envelope import decode_entry, event_id, pae
+from ledger.envelope import Entry, decode_entry, event_id, pae
 from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised, LedgerCreated
 from ledger.events.body import decode_body
@@ -36,7 +36,6 @@ from ledger.merkle import Frontier, leaf_hash
 
 if TYPE_CHECKING:
     from consumers.auditor.report import Findings
-    from ledger.envelope import Entry
     from ledger.events import EventData
 records_decoded_max: Final = 50_000
 

@@ -24,7 +24,7 @@ from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ledger.envelope import batch_pae
+from ledger.envelope import Entry, batch_pae
 from ledger.identity import verify
 from ledger.limits import batch_size_max_bytes
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from consumers.auditor.report import Findings
-    from ledger.envelope import Entry
 
 PROCESSES: Final = multiprocessing.get_context("spawn")
 in_place_events_max: Final = 1024

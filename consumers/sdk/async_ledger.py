@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
 from consumers.sdk.clients import clients
 from consumers.sdk.ledger import LedgerBase, asking, given, index_in
-from ledger.client import poll_wait_s, read_event
+from ledger.client import Client, poll_wait_s, read_event
 from ledger.errors import Refused, Unavailable
 from projections.views import CHECKED, ask
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.author import Author, Draft
-    from ledger.client import Client
     from ledger.events import EventData
     from ledger.events.body import Event
     from ledger.policy import Policy

@@ -7,13 +7,12 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
-from ledger.client import open_client
+from ledger.client import Client, open_client
 from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.client import Client
     from ledger.config import Settings
     from ledger.local import Views
 

@@ -21,7 +21,7 @@ from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, presen
 from consumers.sdk.clients import clients
 from ledger import trust
 from ledger.author import Author
-from ledger.client import follow, read_event
+from ledger.client import Client, follow, read_event
 from ledger.config import Settings, present_folder, read_settings
 from ledger.errors import Refused, Unavailable
 from ledger.events import EventData
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from consumers.sdk.reactor import EffectT, Handlers, Where
     from consumers.sdk.subscriptions import Subscriptions
     from ledger.admission.decide import Accepted
-    from ledger.client import Client
     from ledger.events.body import Event
     from ledger.home import Home
     from ledger.identity import Key

@@ -22,7 +22,7 @@ import msgspec
 from ledger import limits
 from ledger.bus.remote_history import Chain
 from ledger.checkpoint import Checkpoint, CheckpointVerifier
-from ledger.client import Page, read_batch_path, read_event
+from ledger.client import Client, Page, read_batch_path, read_event
 from ledger.codec import check_strict, decode_base64, decode_strict
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Corrupted, Refused
@@ -35,7 +35,6 @@ from ledger.signature import is_signed, split_hashes
 from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
-    from ledger.client import Client
     from ledger.events.body import Event
     from ledger.policy import Policy, Witnessed
 

@@ -22,19 +22,7 @@ from ledger.events import authority
 from ledger.events.body import Event
 from ledger.events.fields import EventData
 from ledger.identity import ledger_id, possession, verify
-from ledger.lifecycle.authority import (
-    CHECKPOINT,
-    CHECKPOINT_KEYS,
-    NODE,
-    RESERVED_NAMES,
-    ROOT,
-    AgentRecord,
-    CheckpointKeys,
-    KeyEnd,
-    KeyRecord,
-    delegated,
-    to_ms,
-)
+from ledger.lifecycle import authority as life
 from ledger.log.tables import StreamState
 
 if TYPE_CHECKING:
@@ -65,7 +53,7 @@ def require_role(event: Event, state: Layer, *roles: str) -> None:
         raise Refused("NOT_AUTHORIZED", message, role=wanted)
 
 
-def known_agent(state: Layer, name: str) -> AgentRecord:
+def known_agent(state: Layer, name: str) -> life.AgentRecord:
     """Return an agent that is registered and was not removed."""
     agent = state.agent(name)
     if agent is None:
@@ -82,16 +70,16 @@ def known_agent(state: Layer, name: str) -> AgentRecord:
 def _created(event: Event, state: Layer, _: Life) -> None:
     """Entry 0, signed by the root key that it names."""
     data = typed(event, authority.LedgerCreated)
-    if event.index != 0 or event.key != data.root or event.author != ROOT:
+    if event.index != 0 or event.key != data.root or event.author != life.ROOT:
         raise Refused("NOT_AUTHORIZED", "ledger.created is entry 0, signed by the root key it names, as root")
     if event.ledger != ledger_id(bytes.fromhex(data.root)):
         raise Refused("WRONG_LEDGER", "the ledger's id is not that of its root key", ledger=event.ledger)
     if len({data.root, data.node_key, data.checkpoint_key}) != len(("root", "node", "checkpoint")):
         raise Refused("INVALID_FIELD", "root, node and checkpoint keys differ from each other", path="$.data")
     state.ledger = event.ledger
-    for name, key, roles in ((ROOT, data.root, ("admin",)), (NODE, data.node_key, ())):
-        state.put_agent(AgentRecord(name, key, frozenset(roles)))
-        state.put_key(key, KeyRecord(name, is_identity=True, since_index=0))
+    for name, key, roles in ((life.ROOT, data.root, ("admin",)), (life.NODE, data.node_key, ())):
+        state.put_agent(life.AgentRecord(name, key, frozenset(roles)))
+        state.put_key(key, life.KeyRecord(name, is_identity=True, since_index=0))
     _put_checkpoint_key(event, state, data.checkpoint_key, ())
 
 
@@ -102,8 +90,8 @@ def _epoch_started(event: Event, _state: Layer, _: Life) -> None:
     (a copy was put back and written to) or larger.
     """
     data = typed(event, authority.EpochStarted)
-    if event.author != ROOT:
-        raise Refused("NOT_AUTHORIZED", f"only {ROOT} signs ledger.epoch_started", name=event.author)
+    if event.author != life.ROOT:
+        raise Refused("NOT_AUTHORIZED", f"only {life.ROOT} signs ledger.epoch_started", name=event.author)
     if data.abandoned_size == 0:
         raise Refused("INVALID_FIELD", "a log without entries has no head to abandon", path="$.data.abandoned_size")
 
@@ -111,28 +99,29 @@ def _epoch_started(event: Event, _state: Layer, _: Life) -> None:
 def _clock_set(event: Event, _state: Layer, _: Life) -> None:
     """The root alone says what time it is; the entry's own time is the one that was signed."""
     data = typed(event, authority.ClockSet)
-    if event.author != ROOT:
-        raise Refused("NOT_AUTHORIZED", f"only {ROOT} sets the ledger's clock: add `--as {ROOT}`", name=event.author)
-    if event.accepted_ms != to_ms(data.time):
+    if event.author != life.ROOT:
+        message = f"only {life.ROOT} sets the ledger's clock: add `--as {life.ROOT}`"
+        raise Refused("NOT_AUTHORIZED", message, name=event.author)
+    if event.accepted_ms != life.to_ms(data.time):
         raise Refused("INVALID_FIELD", f"the entry's time is not {data.time}, which was signed", path="$.data.time")
 
 
 def _registered(event: Event, state: Layer, _: Life) -> None:
     """An admin registers agents, and the node service agents; the key proves whose it is."""
     data = typed(event, authority.AgentRegistered)
-    if event.author != NODE or data.roles != ["service"]:
+    if event.author != life.NODE or data.roles != ["service"]:
         require_role(event, state, "admin")
     _require_agent_stream(event, data.name)
     before = state.agent(data.name)
     if before is not None and before.removed_index is not None:
         message = f"{data.name} was removed at entry {before.removed_index}: a name is never used again, choose another"
         raise Refused("AGENT_EXISTS", message, name=data.name, index=before.removed_index)
-    if data.name in RESERVED_NAMES or before is not None:
+    if data.name in life.RESERVED_NAMES or before is not None:
         raise Refused("AGENT_EXISTS", f"there is an agent {data.name} already", name=data.name)
     _require_new_key(event, state, data.name, data.key, data.proof)
     _take_bus_key(state, data.name, data.nkey)
-    state.put_agent(AgentRecord(data.name, data.key, frozenset(data.roles), data.nkey, data.ai_id))
-    state.put_key(data.key, KeyRecord(data.name, is_identity=True, since_index=event.index))
+    state.put_agent(life.AgentRecord(data.name, data.key, frozenset(data.roles), data.nkey, data.ai_id))
+    state.put_key(data.key, life.KeyRecord(data.name, is_identity=True, since_index=event.index))
 
 
 def _removed(event: Event, state: Layer, _: Life) -> None:
@@ -141,7 +130,7 @@ def _removed(event: Event, state: Layer, _: Life) -> None:
     require_role(event, state, "admin")
     _require_agent_stream(event, data.agent)
     agent = known_agent(state, data.agent)
-    if data.agent in RESERVED_NAMES:
+    if data.agent in life.RESERVED_NAMES:
         raise Refused("NOT_AUTHORIZED", f"{data.agent} cannot be removed", name=data.agent)
     _end_key(state, agent.key, event, "removed")
     state.put_agent(msgspec.structs.replace(agent, roles=frozenset(), removed_index=event.index))
@@ -154,8 +143,8 @@ def _role_changed(event: Event, state: Layer, _: Life) -> None:
     require_role(event, state, "admin")
     _require_agent_stream(event, data.agent)
     agent = known_agent(state, data.agent)
-    if data.agent == ROOT and not is_granted:
-        raise Refused("NOT_AUTHORIZED", "the root keeps its role", name=ROOT)
+    if data.agent == life.ROOT and not is_granted:
+        raise Refused("NOT_AUTHORIZED", "the root keeps its role", name=life.ROOT)
     roles = agent.roles | {data.role} if is_granted else agent.roles - {data.role}
     state.put_agent(msgspec.structs.replace(agent, roles=roles))
 
@@ -164,10 +153,10 @@ def _key_delegated(event: Event, state: Layer, _: Life) -> None:
     """An agent delegates a key of its own."""
     data = typed(event, authority.KeyDelegated)
     _require_agent_stream(event, event.author)
-    if to_ms(data.expires_at) <= event.accepted_ms:
+    if life.to_ms(data.expires_at) <= event.accepted_ms:
         raise Refused("KEY_EXPIRED", "the session key would be expired already", expires_at=data.expires_at)
     _require_new_key(event, state, event.author, data.key, data.proof)
-    state.put_key(data.key, delegated(event.author, event.index, event.accepted_ms, data, event.key))
+    state.put_key(data.key, life.delegated(event.author, event.index, event.accepted_ms, data, event.key))
 
 
 def _key_revoked(event: Event, state: Layer, _: Life) -> None:
@@ -176,7 +165,7 @@ def _key_revoked(event: Event, state: Layer, _: Life) -> None:
     record = _known_key(event, state, data.key)
     if record.agent != event.author:
         require_role(event, state, "admin")
-    if record.agent in RESERVED_NAMES:
+    if record.agent in life.RESERVED_NAMES:
         message = f"a key of {record.agent} is not revoked but replaced: run `baton key rotate --as {record.agent}`"
         raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     if record.ended_index is not None:
@@ -190,27 +179,27 @@ def _key_rotated(event: Event, state: Layer, _: Life) -> None:
     data = typed(event, authority.KeyRotated)
     _require_agent_stream(event, data.agent)
     agent = known_agent(state, data.agent)
-    if event.author not in (data.agent, ROOT):
+    if event.author not in (data.agent, life.ROOT):
         require_role(event, state, "admin")
-        if data.agent in RESERVED_NAMES or agent.roles & {"admin", "human", "reviewer"}:
+        if data.agent in life.RESERVED_NAMES or agent.roles & {"admin", "human", "reviewer"}:
             message = f"{data.agent} approves or administers: its lost key is replaced by root (`--as root`)"
             raise Refused("NOT_AUTHORIZED", message, name=data.agent)
-    if data.agent == ROOT != event.author:
-        raise Refused("NOT_AUTHORIZED", "only the root key replaces the root key", name=ROOT)
+    if data.agent == life.ROOT != event.author:
+        raise Refused("NOT_AUTHORIZED", "only the root key replaces the root key", name=life.ROOT)
     _require_new_key(event, state, data.agent, data.key, data.proof)
     _take_bus_key(state, data.agent, data.nkey)
     _end_key(state, agent.key, event, "replaced")
-    state.put_key(data.key, KeyRecord(data.agent, is_identity=True, since_index=event.index))
+    state.put_key(data.key, life.KeyRecord(data.agent, is_identity=True, since_index=event.index))
     state.put_agent(msgspec.structs.replace(agent, key=data.key, nkey=data.nkey))
 
 
 def _checkpoint_key_rotated(event: Event, state: Layer, _: Life) -> None:
     """Root replaces the key of checkpoints."""
     data = typed(event, authority.CheckpointKeyRotated)
-    if event.author != ROOT:
+    if event.author != life.ROOT:
         raise Refused("NOT_AUTHORIZED", f"{event.kind} is signed by root: add `--as root`", name=event.author)
     keys = state.checkpoint_keys()
-    _require_new_key(event, state, CHECKPOINT, data.key, data.proof)
+    _require_new_key(event, state, life.CHECKPOINT, data.key, data.proof)
     for _index, key in keys[-1:]:
         _end_key(state, key, event, "replaced")
     _put_checkpoint_key(event, state, data.key, keys)
@@ -220,8 +209,8 @@ def _key_compromised(event: Event, state: Layer, _: Life) -> None:
     """An agent says so of its own keys, an admin of anybody's, root alone of those of root and node."""
     data = typed(event, authority.KeyCompromised)
     record = _known_key(event, state, data.key)
-    if record.agent in RESERVED_NAMES:
-        if event.author != ROOT:
+    if record.agent in life.RESERVED_NAMES:
+        if event.author != life.ROOT:
             raise Refused("NOT_AUTHORIZED", f"only root says so of a key of {record.agent}", name=record.agent)
         if record.is_valid:
             message = f"replace the key of {record.agent} first: run `baton key rotate --as {record.agent}`"
@@ -238,26 +227,26 @@ def _key_compromised(event: Event, state: Layer, _: Life) -> None:
     state.put_key(data.key, msgspec.structs.replace(ended, suspect_since=data.since, suspect_index=event.index))
 
 
-def _known_key(event: Event, state: Layer, key: str) -> KeyRecord:
+def _known_key(event: Event, state: Layer, key: str) -> life.KeyRecord:
     record = state.key(key)
     if record is None:
         raise Refused("KEY_UNKNOWN", "this key is not registered in this ledger: `baton key list` shows them", key=key)
-    if record.agent == CHECKPOINT_KEYS:
+    if record.agent == life.CHECKPOINT_KEYS:
         message = "a checkpoint key signs no events, it is replaced: run `baton key rotate --checkpoint`"
         raise Refused("NOT_AUTHORIZED", message, key=key)
     _require_agent_stream(event, record.agent)
     return record
 
 
-def _end_key(state: Layer, key: str, event: Event, how: KeyEnd) -> None:
+def _end_key(state: Layer, key: str, event: Event, how: life.KeyEnd) -> None:
     record = state.key(key)
     if record is not None:
         state.put_key(key, record.ended(event.index, how))
 
 
 def _put_checkpoint_key(event: Event, state: Layer, key: str, before: tuple[tuple[int, str], ...]) -> None:
-    state.put_key(key, KeyRecord(CHECKPOINT_KEYS, is_identity=False, since_index=event.index))
-    state.put_checkpoint_keys(CheckpointKeys((*before, (event.index, key))))
+    state.put_key(key, life.KeyRecord(life.CHECKPOINT_KEYS, is_identity=False, since_index=event.index))
+    state.put_checkpoint_keys(life.CheckpointKeys((*before, (event.index, key))))
 
 
 def _take_bus_key(state: Layer, agent: str, nkey: str | None) -> None:

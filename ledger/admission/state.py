@@ -10,16 +10,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
-from ledger.log.tables import (
-    CHECKPOINT_KEYS_KEY,
-    IdempotencyRecord,
-    StreamRecord,
-    agent_key,
-    bus_key_key,
-    idempotency_key,
-    key_key,
-    stream_key,
-)
+from ledger.log import tables
 
 
 class Base(Protocol):
@@ -129,56 +120,56 @@ class Layer:
         for decided in (self.records, self.indexes, self.signers):
             decided.clear()
 
-    def stream(self, name: str) -> StreamRecord | None:
+    def stream(self, name: str) -> tables.StreamRecord | None:
         """Return the record of a stream."""
-        record: StreamRecord | None = self.record(stream_key(name))
+        record: tables.StreamRecord | None = self.record(tables.stream_key(name))
         return record
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
-        record: AgentRecord | None = self.record(agent_key(name))
+        record: AgentRecord | None = self.record(tables.agent_key(name))
         return record
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
-        record: KeyRecord | None = self.record(key_key(public_key))
+        record: KeyRecord | None = self.record(tables.key_key(public_key))
         return record
 
     def checkpoint_keys(self) -> tuple[tuple[int, str], ...]:
         """Return the keys that signed checkpoints so far, each with the index that names it; the last one signs now."""
-        record: CheckpointKeys | None = self.record(CHECKPOINT_KEYS_KEY)
+        record: CheckpointKeys | None = self.record(tables.CHECKPOINT_KEYS_KEY)
         return () if record is None else record.keys
 
     def bus_key_owner(self, nkey: str) -> str | None:
         """Return the agent that has, or had, a bus key."""
-        owner: str | None = self.record(bus_key_key(nkey))
+        owner: str | None = self.record(tables.bus_key_key(nkey))
         return owner
 
-    def idempotency(self, author: str, idem: str) -> IdempotencyRecord | None:
+    def idempotency(self, author: str, idem: str) -> tables.IdempotencyRecord | None:
         """Return what an author used an idempotency key for."""
-        record: IdempotencyRecord | None = self.record(idempotency_key(author, idem))
+        record: tables.IdempotencyRecord | None = self.record(tables.idempotency_key(author, idem))
         return record
 
-    def put_stream(self, name: str, record: StreamRecord) -> None:
+    def put_stream(self, name: str, record: tables.StreamRecord) -> None:
         """Decide a stream's record."""
-        self.records[stream_key(name)] = record
+        self.records[tables.stream_key(name)] = record
 
     def put_agent(self, record: AgentRecord) -> None:
         """Decide an agent's record."""
-        self.records[agent_key(record.name)] = record
+        self.records[tables.agent_key(record.name)] = record
 
     def put_key(self, public_key: str, record: KeyRecord) -> None:
         """Decide a signing key's record."""
-        self.records[key_key(public_key)] = record
+        self.records[tables.key_key(public_key)] = record
 
     def put_checkpoint_keys(self, record: CheckpointKeys) -> None:
         """Decide which keys sign checkpoints."""
-        self.records[CHECKPOINT_KEYS_KEY] = record
+        self.records[tables.CHECKPOINT_KEYS_KEY] = record
 
     def put_bus_key(self, nkey: str, agent: str) -> None:
         """Decide whose a bus key is, for good."""
-        self.records[bus_key_key(nkey)] = agent
+        self.records[tables.bus_key_key(nkey)] = agent
 
-    def put_idempotency(self, author: str, idem: str, record: IdempotencyRecord) -> None:
+    def put_idempotency(self, author: str, idem: str, record: tables.IdempotencyRecord) -> None:
         """Decide what an idempotency key was used for."""
-        self.records[idempotency_key(author, idem)] = record
+        self.records[tables.idempotency_key(author, idem)] = record

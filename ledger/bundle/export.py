@@ -18,20 +18,8 @@ from blake3 import blake3
 
 from ledger.admission.replay import Part
 from ledger.admission.rules import AUTHORITY_KINDS
+from ledger.bundle import layout
 from ledger.bundle.archive import ending, header, padding
-from ledger.bundle.layout import (
-    FORMAT,
-    HomeFile,
-    Manifest,
-    blob_name,
-    entry_names,
-    entry_range,
-    home_name,
-    key_members,
-    levels_of,
-    tile_name,
-    tiles_of,
-)
 from ledger.bundle.program import program_digest, schemas, verify_program
 from ledger.checkpoint import parse_checkpoint
 from ledger.client import Client, read_batch_path, read_event
@@ -102,10 +90,10 @@ def export_bundle(
     path: Path,
     *,
     stream: str | None = None,
-    files: Mapping[HomeFile, bytes] = MappingProxyType({}),
+    files: Mapping[layout.HomeFile, bytes] = MappingProxyType({}),
     is_folder: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Manifest:
+) -> layout.Manifest:
     """Write the ledger, or one stream of it, to a tar at ``path``, or to files in a new folder; return the manifest.
 
     The folder can be served as it is: it is a log as C2SP tlog-tiles lays it out, with our own files beside it.
@@ -129,8 +117,8 @@ def export_bundle(
         streams, indexes = _looked_at(client, survey, stream)
         given["ends"] = client.ends(checkpoint.size, streams).encode()
     blobs = [ref for ref in sorted(survey.refs) if _get_blob(client, ref) is not None]
-    manifest = Manifest(
-        format=FORMAT,
+    manifest = layout.Manifest(
+        format=layout.FORMAT,
         ledger=client.ledger,
         origin=checkpoint.origin,
         size=checkpoint.size,
@@ -142,12 +130,12 @@ def export_bundle(
         verify_py=program_digest(program),
         files={name: blake3(content).hexdigest() for name, content in files.items()},
     )
-    given |= {home_name(name): content for name, content in files.items()}
+    given |= {layout.home_name(name): content for name, content in files.items()}
     with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
         for name, content in _members(client, manifest, survey, given):
             write(name, content)
             if name.startswith("tile/entries/"):
-                done = min(checkpoint.size, entry_range(name)["end"])
+                done = min(checkpoint.size, layout.entry_range(name)["end"])
                 tell(checkpoint.size + done, 2 * checkpoint.size)
     return manifest
 
@@ -253,14 +241,14 @@ def _decode_head(index: int, data: bytes) -> _Head:
 
 
 def _members(
-    client: Client, manifest: Manifest, survey: _Survey, given: Mapping[str, bytes]
+    client: Client, manifest: layout.Manifest, survey: _Survey, given: Mapping[str, bytes]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the members in the order of ``layout.member_names``; ``given`` are those not made of entries."""
     for ref in manifest.blobs:
         content = _get_blob(client, ref)
         if content is None:
             raise Unavailable("STORE_IN_USE", f"blob {ref} was erased while it was exported: export again", ref=ref)
-        yield blob_name(ref), content
+        yield layout.blob_name(ref), content
     yield "checkpoint", given["checkpoint"]
     if "ends" in given:
         yield "ends", given["ends"]
@@ -269,20 +257,20 @@ def _members(
         path = tuple(inclusion_proof(index, manifest.size, survey.tree.subtree))
         batch = b"".join(read_batch_path(client, index, decode_entry(data))) or None
         receipt = Receipt(index, path, given["checkpoint"].decode(), batch)
-        yield from zip(entry_names(index), (data, receipt.to_text().encode()), strict=True)
-    yield from ((name, given[name]) for name in map(home_name, sorted(manifest.files)))
-    yield from sorted(key_members(survey.authority).items())
+        yield from zip(layout.entry_names(index), (data, receipt.to_text().encode()), strict=True)
+    yield from ((name, given[name]) for name in map(layout.home_name, sorted(manifest.files)))
+    yield from sorted(layout.key_members(survey.authority).items())
     yield "manifest.json", manifest.encode()
     yield "schemas.json", given["schemas.json"]
     if manifest.content == "log":
-        for level in levels_of(manifest.size):
-            for number, width in tiles_of(manifest.size, level):
-                yield tile_name(level, number, width), survey.tree.tile(level, number, width)
-        for number, width in tiles_of(manifest.size, 0):
+        for level in layout.levels_of(manifest.size):
+            for number, width in layout.tiles_of(manifest.size, level):
+                yield layout.tile_name(level, number, width), survey.tree.tile(level, number, width)
+        for number, width in layout.tiles_of(manifest.size, 0):
             start = number * TILE_WIDTH
             entries = [data for _, data in read_range(client, start, start + width)]
             content = b"".join(len(data).to_bytes(2, "big") + data for data in entries)
-            yield tile_name("entries", number, width), content
+            yield layout.tile_name("entries", number, width), content
     yield "verify.py", given["verify.py"]
 
 

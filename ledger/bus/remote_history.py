@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
-from ledger.client import read_batch_path, read_event
+from ledger.client import EntryReads, Reads, read_batch_path, read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted
 from ledger.events.authority import CheckpointKeyRotated, EpochStarted, KeyRotated, LedgerCreated
@@ -23,7 +23,6 @@ from ledger.signature import is_signed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.client import EntryReads, Reads
     from ledger.config import Settings
     from ledger.events.body import Event
 

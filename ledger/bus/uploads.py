@@ -7,17 +7,14 @@ the node. Nothing of an upload lies in memory: what one agent has begun is on di
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ledger.admission.intent import check_again
 from ledger.envelope import decode_submission
 from ledger.errors import Refused
 from ledger.forms import REF_PATTERN
-from ledger.local import now_ms
+from ledger.local import LocalClient, now_ms
 from ledger.log.uploads import Held
-
-if TYPE_CHECKING:
-    from ledger.local import LocalClient
 
 BLOB_HEADER: Final = "Baton-Blob"
 CHUNK_HEADER: Final = "Baton-Chunk"

@@ -5,29 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from projections.query import (
-    Answer,
-    Arguments,
-    ByRef,
-    Limit,
-    Listing,
-    Moment,
-    Where,
-    candidates_max,
-    list_of,
-    only_match,
-    prefix_range,
-)
+from projections import query
 from projections.store import quarantine_table
 from projections.views import ON_DEMAND, VIEW_VERSIONS
 
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")  # within SQL's integers; a leading zero makes it hex digits
 
-STREAMS: Final = Listing("SELECT * FROM streams", "streams", "stream", newest_first=False)
-LISTING: Final = Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
+STREAMS: Final = query.Listing("SELECT * FROM streams", "streams", "stream", newest_first=False)
+LISTING: Final = query.Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
 
 
-class EventFilter(Arguments, frozen=True):
+class EventFilter(query.Arguments, frozen=True):
     """Filters of a list of events; ``after`` is an index, and the page begins behind it; ``newest``: newest first."""
 
     kind: str | None = None
@@ -36,31 +24,31 @@ class EventFilter(Arguments, frozen=True):
     corr: str | None = None
     newest: bool = False
     after: int | None = None
-    limit: Limit = 50
+    limit: query.Limit = 50
 
 
-class StreamFilter(Arguments, frozen=True):
+class StreamFilter(query.Arguments, frozen=True):
     """Streams of one sort (``handoff``), or all; ``after`` is the ``next`` of the page before."""
 
     sort: str | None = None
     after: str = ""
-    limit: Limit = 50
+    limit: query.Limit = 50
 
 
-def matching_events(moment: Moment, asked: str) -> list[dict[str, Any]]:
+def matching_events(moment: query.Moment, asked: str) -> list[dict[str, Any]]:
     """Return the events (at most eleven) that an index, an id, a body's digest or a beginning of one may mean."""
     found: list[dict[str, Any]] = []
     if _INDEX.fullmatch(asked) and (rows := moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))):
         return rows
     for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
-        bounds = prefix_range(asked, algorithm)
+        bounds = query.prefix_range(asked, algorithm)
         if bounds is not None:
             sql = f"SELECT * FROM events WHERE {column} >= ? AND {column} < ? LIMIT ?"  # noqa: S608 - fixed names
-            found += moment.rows(sql, (*bounds, candidates_max + 1))
+            found += moment.rows(sql, (*bounds, query.candidates_max + 1))
     return found
 
 
-def list_quarantined(moment: Moment, _asked: Arguments) -> Answer:
+def list_quarantined(moment: query.Moment, _asked: query.Arguments) -> query.Answer:
     """Return ``{"entries": [{"index", "code", "message", "views"}]}``: what views left out, as no gate admits it."""
     entries: dict[int, dict[str, Any]] = {}
     for view in VIEW_VERSIONS:
@@ -72,22 +60,22 @@ def list_quarantined(moment: Moment, _asked: Arguments) -> Answer:
     return {"entries": [entries[index] for index in sorted(entries)]}
 
 
-def show_event(moment: Moment, asked: ByRef) -> Answer:
+def show_event(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     """Return the row of an event and its ``refs``; asked for by index, id, body's SHA-256, or 12 digits of either."""
     found = {row["event_index"]: row for row in matching_events(moment, asked.ref)}
     names = [row["body_ref"] if asked.ref.startswith("sha256:") else row["id"] for row in found.values()]
-    only_match(names, asked.ref, "event")
+    query.only_match(names, asked.ref, "event")
     (row,) = found.values()
     return row | {"refs": refs_of(moment, row["event_index"])}
 
 
-def find_events(moment: Moment, asked: EventFilter) -> Answer:
+def find_events(moment: query.Moment, asked: EventFilter) -> query.Answer:
     """Return ``{"events", "total", "next"}`` in the order of the log or against it; ``total`` counts all that match."""
     listing = LISTING._replace(newest_first=asked.newest)
-    return list_of(moment, listing, Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
+    return query.list_of(moment, listing, query.Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
 
 
-def count_events(moment: Moment, _asked: Arguments) -> Answer:
+def count_events(moment: query.Moment, _asked: query.Arguments) -> query.Answer:
     """Return ``{"total", "kinds", "authors", "streams"}``: how many of each."""
     kinds = moment.rows("SELECT kind, count(*) AS number FROM events GROUP BY kind ORDER BY kind")
     authors = moment.rows("SELECT author, count(*) AS number FROM events GROUP BY author ORDER BY author")
@@ -100,11 +88,11 @@ def count_events(moment: Moment, _asked: Arguments) -> Answer:
     }
 
 
-def list_streams(moment: Moment, asked: StreamFilter) -> Answer:
+def list_streams(moment: query.Moment, asked: StreamFilter) -> query.Answer:
     """Return ``{"streams", "total", "next"}``, by name."""
-    return list_of(moment, STREAMS, Where(asked, "sort"), asked, of="streams")
+    return query.list_of(moment, STREAMS, query.Where(asked, "sort"), asked, of="streams")
 
 
-def refs_of(moment: Moment, index: int) -> list[dict[str, Any]]:
+def refs_of(moment: query.Moment, index: int) -> list[dict[str, Any]]:
     """Return what an event rests on, each ``{"ref", "via"}`` (``catalog.fold``)."""
     return moment.rows("SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position", (index,))

@@ -28,17 +28,7 @@ from msgspec.structs import replace
 from ledger.errors import Corrupted, Refused
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.query import prefix_digits_min, prefix_range
-from projections.reasoning.graph import (
-    ReasoningDelta,
-    SentStep,
-    apply_change,
-    memory_of,
-    ref_of,
-    sent_confidence,
-    sent_step,
-    settle,
-    state_of,
-)
+from projections.reasoning import graph
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref, memory_from_dict
 
 SentAs: TypeAlias = Literal["full", "squashed", "chain"]
@@ -51,7 +41,7 @@ class Delta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A delta as it is sent: ``reasoning_ref`` is the ref of the base, ``target`` that of the result."""
 
     reasoning_ref: str
-    reasoning_delta: ReasoningDelta
+    reasoning_delta: graph.ReasoningDelta
     target: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +60,7 @@ class Size(msgspec.Struct, frozen=True):
 class _Whole(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str
     conclusion: str
-    steps: list[SentStep]
+    steps: list[graph.SentStep]
     dependencies: dict[int, list[int]] = {}
     ai_id: str = ""
     reasoning_strategy: str = ""
@@ -83,8 +73,8 @@ class _Deltas(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
     reasoning_ref: str
     target: str
-    reasoning_delta: ReasoningDelta | None = None
-    chain: list[ReasoningDelta] = []
+    reasoning_delta: graph.ReasoningDelta | None = None
+    chain: list[graph.ReasoningDelta] = []
 
 
 def make_delta(base: ReasoningMemory, target: ReasoningMemory) -> Delta:
@@ -93,7 +83,7 @@ def make_delta(base: ReasoningMemory, target: ReasoningMemory) -> Delta:
 
 
 def apply_chain(
-    base: ReasoningMemory, base_ref: str, changes: Iterable[ReasoningDelta], target: str
+    base: ReasoningMemory, base_ref: str, changes: Iterable[graph.ReasoningDelta], target: str
 ) -> ReasoningMemory:
     """Return the graph that changes make of ``base``, one after the other; its hash was computed and is ``target``.
 
@@ -101,23 +91,23 @@ def apply_chain(
         Refused: ``VERSION_MISMATCH`` when the changes are for another base, ``INVALID_FIELD`` for what is no ref.
         Corrupted: ``VERIFICATION_FAILED`` when the result is not ``target``.
     """
-    state = state_of(base)
-    held = ref_of(state)
+    state = graph.state_of(base)
+    held = graph.ref_of(state)
     if not _is_named(base_ref, held):
         raise Refused("VERSION_MISMATCH", f"the delta is for {base_ref}, not for {held}", base=base_ref, held=held)
     try:
         for change in changes:
-            state = apply_change(state, change)
-        computed = ref_of(state)
+            state = graph.apply_change(state, change)
+        computed = graph.ref_of(state)
     except ValueError as error:  # NaN, which no JSON holds, but a delta made by hand may
         raise Corrupted("VERIFICATION_FAILED", f"the delta makes no graph: {error}", ref=target) from error
     if not _is_named(target, computed):
         message = f"the delta leads to {computed}, not to {target}"
         raise Corrupted("VERIFICATION_FAILED", message, ref=target, computed=computed)
-    return memory_of(state, base.reasoning_id)
+    return graph.memory_of(state, base.reasoning_id)
 
 
-def find_change(base: ReasoningMemory, target: ReasoningMemory) -> ReasoningDelta:
+def find_change(base: ReasoningMemory, target: ReasoningMemory) -> graph.ReasoningDelta:
     """Return what changes from one graph to another."""
     kept = _kept_steps(base, target)
     before = {step.step_number: step for step in base.steps}
@@ -132,11 +122,11 @@ def find_change(base: ReasoningMemory, target: ReasoningMemory) -> ReasoningDelt
                 updated[step.step_number] = update
     numbers = {step.step_number for step in kept}
     linked = {number: rests_on for number, rests_on in base.dependencies.items() if number in numbers}
-    return ReasoningDelta(
-        steps_added=[sent_step(step) for step in target.steps[len(kept) :]],
+    return graph.ReasoningDelta(
+        steps_added=[graph.sent_step(step) for step in target.steps[len(kept) :]],
         dependencies={number: after for number, after in target.dependencies.items() if linked.get(number) != after},
         assumptions_updated=updated,
-        steps_changed=[sent_step(step) for step in changed],
+        steps_changed=[graph.sent_step(step) for step in changed],
         steps_removed=[step.step_number for step in base.steps if step.step_number not in numbers],
         dependencies_removed=[number for number in linked if number not in target.dependencies],
         **{name: new for name in _SCALARS if (new := getattr(target, name)) != getattr(base, name)},
@@ -166,8 +156,8 @@ def _find_update(old: ReasoningStep, new: ReasoningStep) -> str | None:
     before, after = old.conclusion or "", new.conclusion
     if after is UNSET:
         return None
-    update = after.removeprefix(settle(before, ""))
-    settled = replace(old, needs_validation=False, conclusion=settle(before, update))
+    update = after.removeprefix(graph.settle(before, ""))
+    settled = replace(old, needs_validation=False, conclusion=graph.settle(before, update))
     return update if settled == new else None
 
 
@@ -182,11 +172,11 @@ def _is_named(ref: str, whole: str) -> bool:
 def write_full(memory: ReasoningMemory) -> str:
     """Return the payload of a whole graph."""
     values = {name: getattr(memory, name) for name in _Whole.__struct_fields__}
-    steps, confidence = map(sent_step, memory.steps), sent_confidence(memory.confidence_in_reasoning)
+    steps, confidence = map(graph.sent_step, memory.steps), graph.sent_confidence(memory.confidence_in_reasoning)
     return _encode(_Whole(**values | {"steps": list(steps), "confidence_in_reasoning": confidence})).decode()
 
 
-def write_squashed(base: str, target: str, change: ReasoningDelta) -> str:
+def write_squashed(base: str, target: str, change: graph.ReasoningDelta) -> str:
     """Return the payload of one delta between two refs."""
     return _encode(Delta(_short(base), change, _short(target))).decode()
 

@@ -11,31 +11,14 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from ledger.errors import Corrupted, Refused
+from projections import query
 from projections.briefs.tokens import count_tokens, tokenizer
-from projections.query import (
-    Answer,
-    Arguments,
-    ById,
-    ByIds,
-    ByRef,
-    Limit,
-    Listing,
-    Moment,
-    Page,
-    Where,
-    candidates_max,
-    is_whole_ref,
-    list_of,
-    names_in,
-    only_match,
-    prefix_range,
-)
 from projections.reasoning.delta import SentAs, choose, find_change, write_chain, write_full, write_squashed
 from projections.reasoning.fold import marked
 from projections.reasoning.graph import GraphState, apply_change, canonical_text, decode_change, memory_of, ref_of
 from projections.reasoning.memory import ReasoningMemory
 
-LISTING: Final = Listing("SELECT * FROM reasonings", "reasonings", "started_index")
+LISTING: Final = query.Listing("SELECT * FROM reasonings", "reasonings", "started_index")
 
 
 class FullReasoning(NamedTuple):
@@ -49,22 +32,22 @@ class FullReasoning(NamedTuple):
     canonical: bytes
 
 
-class Fetch(Arguments, frozen=True):
+class Fetch(query.Arguments, frozen=True):
     """The version wanted, and the one that the receiver has; both as ``find_version`` takes them."""
 
     ref: str
     have: str | None = None
 
 
-class DeltaList(Arguments, frozen=True):
+class DeltaList(query.Arguments, frozen=True):
     """The deltas of a reasoning, oldest first; ``after`` is the ``next`` of the page before."""
 
     id: str
     after: int = 0
-    limit: Limit = 50
+    limit: query.Limit = 50
 
 
-class ReasoningList(Page, frozen=True):
+class ReasoningList(query.Page, frozen=True):
     """Filters of a list, newest first."""
 
     author: str | None = None
@@ -72,27 +55,27 @@ class ReasoningList(Page, frozen=True):
     status: Literal["open", "concluded"] | None = None
 
 
-def find_version(moment: Moment, asked: str) -> tuple[str, int]:
+def find_version(moment: query.Moment, asked: str) -> tuple[str, int]:
     """Return (reasoning id, version) of a ref, of an unambiguous beginning of one, or the latest of an id.
 
     A ref comes before an id: briefs name theirs by a beginning, and anybody may call a reasoning like that.
     """
     name = asked.removeprefix("reasoning/")
     refs: list[str] = []
-    bounds = prefix_range(asked, "sha256")
+    bounds = query.prefix_range(asked, "sha256")
     if bounds is not None:
         sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
-        refs = [row["ref"] for row in moment.rows(sql, (*bounds, candidates_max + 1))]
+        refs = [row["ref"] for row in moment.rows(sql, (*bounds, query.candidates_max + 1))]
     named = "SELECT id, version FROM reasonings WHERE id = ?"
-    for row in () if refs or is_whole_ref(asked) else moment.rows(named, (name,)):
+    for row in () if refs or query.is_whole_ref(asked) else moment.rows(named, (name,)):
         return row["id"], row["version"]
-    ref = only_match(refs, asked, "reasoning", lambda: names_in(moment, "reasonings"))
+    ref = query.only_match(refs, asked, "reasoning", lambda: query.names_in(moment, "reasonings"))
     first = "SELECT reasoning_id, version FROM reasoning_versions WHERE ref = ? ORDER BY event_index LIMIT 1"
     (row,) = moment.rows(first, (ref,))
     return row["reasoning_id"], row["version"]
 
 
-def get_full_reasoning(moment: Moment, asked: str) -> FullReasoning:
+def get_full_reasoning(moment: query.Moment, asked: str) -> FullReasoning:
     """Return a version of a graph whole, with the bytes whose SHA-256 is its ref.
 
     Raises:
@@ -103,7 +86,7 @@ def get_full_reasoning(moment: Moment, asked: str) -> FullReasoning:
     return _whole(moment, name, version, _deltas(moment, name, version))
 
 
-def show_reasoning(moment: Moment, asked: ById) -> Answer:
+def show_reasoning(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return a reasoning at its latest version, its ``versions`` and its whole ``memory``."""
     name, version = find_version(moment, asked.id)
     (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))
@@ -121,7 +104,7 @@ def show_reasoning(moment: Moment, asked: ById) -> Answer:
     }
 
 
-def full_reasoning(moment: Moment, asked: ByRef) -> Answer:
+def full_reasoning(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     """Return a version whole: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
     full = get_full_reasoning(moment, asked.ref)
     (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
@@ -136,7 +119,7 @@ def full_reasoning(moment: Moment, asked: ByRef) -> Answer:
     }
 
 
-def fetch(moment: Moment, asked: Fetch) -> Answer:
+def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
     """Return the ``payload`` that is the smallest for this receiver, ``sent_as`` full, squashed or chain.
 
     ``ref`` and ``base`` are whole; ``sizes`` has bytes and tokens of all three, None for what needs a base that the
@@ -175,7 +158,7 @@ def fetch(moment: Moment, asked: Fetch) -> Answer:
     }
 
 
-def list_deltas(moment: Moment, asked: DeltaList) -> Answer:
+def list_deltas(moment: query.Moment, asked: DeltaList) -> query.Answer:
     """Return ``{"id", "deltas", "total", "next", "tokenizer", "exact"}``: what each version changed of the one before.
 
     A delta has its ``base`` and ``target``, ``bytes``, and the ``tokens`` counted now.
@@ -196,18 +179,20 @@ def list_deltas(moment: Moment, asked: DeltaList) -> Answer:
     }
 
 
-def list_reasonings(moment: Moment, asked: ReasoningList) -> Answer:
+def list_reasonings(moment: query.Moment, asked: ReasoningList) -> query.Answer:
     """Return ``{"reasonings", "total", "next"}``, newest first."""
-    return list_of(moment, LISTING, Where(asked, "author", "session", "status"), asked, of="reasonings", read=marked)
+    return query.list_of(
+        moment, LISTING, query.Where(asked, "author", "session", "status"), asked, of="reasonings", read=marked
+    )
 
 
-def existing(moment: Moment, asked: ByIds) -> Answer:
+def existing(moment: query.Moment, asked: query.ByIds) -> query.Answer:
     """Return ``{"reasonings"}``: of each of these ids that there is, its row; ids that there are not are left out."""
     rows = [row for name in asked.ids for row in moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))]
     return {"reasonings": {row["id"]: marked(row) for row in rows}}
 
 
-def origins(moment: Moment, asked: ByRef) -> Answer:
+def origins(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     """Return ``{"own", "imported", "ids"}``: how many reasonings with a version were recorded here, and imported."""
     try:
         name, version = find_version(moment, asked.ref)
@@ -225,13 +210,13 @@ def origins(moment: Moment, asked: ByRef) -> Answer:
     return {"own": own, "imported": len(rows) - own, "ids": [row["id"] for row in rows]}
 
 
-def _deltas(moment: Moment, name: str, version: int) -> list[str]:
+def _deltas(moment: query.Moment, name: str, version: int) -> list[str]:
     """Return the deltas from nothing to a version, as they are stored."""
     sql = "SELECT delta FROM reasoning_deltas WHERE reasoning_id = ? AND version <= ? ORDER BY version"
     return [row["delta"] for row in moment.rows(sql, (name, version))]
 
 
-def _whole(moment: Moment, name: str, version: int, deltas: Iterable[str]) -> FullReasoning:
+def _whole(moment: query.Moment, name: str, version: int, deltas: Iterable[str]) -> FullReasoning:
     """Return the version that the deltas lead to, its hash compared with the ref it is stored under."""
     graph = GraphState()
     try:

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from consumers.reasoning.compressor.envelope import empty_brief, make_fact, whole_json, with_facts
 from consumers.reasoning.compressor.selection import Line, Part, Pick, order_of
 from ledger.events.brief import Brief, Layout, Remark, RemarkSort, Sizes
-from projections.briefs import shorthand
+from projections.briefs import sentences, shorthand
 from projections.briefs.embedding import best_embedder, embed_text, pack
 from projections.briefs.fidelity import HIGH_BAND, measure_indexed
 from projections.briefs.index import GraphIndex, index_graph, spelled
@@ -41,14 +41,6 @@ from projections.briefs.prompt import (
     tight_text,
     to_context_prompt,
     unfitted_tokens,
-)
-from projections.briefs.sentences import (
-    CONCLUSION,
-    FIDELITY,
-    check_detail,
-    evidence_detail,
-    fact_statement,
-    is_concluded,
 )
 from projections.briefs.text import one_line, words
 from projections.briefs.tokens import count_tokens
@@ -108,18 +100,18 @@ class _Choice:
         concluded = spelled(words(self.conclusion))
         seen: set[str] = set()
         for fact in self._facts.values():
-            text, run = fact_statement(fact), self.index.step_spelled.get(fact.step)
+            text, run = sentences.fact_statement(fact), self.index.step_spelled.get(fact.step)
             if run is None:
                 if text:
                     yield Line(shorthand.OTHERS, text, (), step=fact.step)
                 continue
-            if is_concluded(fact, self.conclusion):
-                yield Line("", "", (run,), step=fact.step, evidence=evidence_detail(fact))
+            if sentences.is_concluded(fact, self.conclusion):
+                yield Line("", "", (run,), step=fact.step, evidence=sentences.evidence_detail(fact))
             runs = (run, spelled(words(fact.conclusion))) if fact.conclusion else (run,)
             if text and run not in seen and any(part not in concluded for part in runs):
                 head = shorthand.ASSUMED if fact.assumed else shorthand.BRIEF
-                check = check_detail(fact) if fact.assumed else ""
-                yield Line(head, text, runs, step=fact.step, evidence=evidence_detail(fact), check=check)
+                check = sentences.check_detail(fact) if fact.assumed else ""
+                yield Line(head, text, runs, step=fact.step, evidence=sentences.evidence_detail(fact), check=check)
             seen.add(run)
         for place, remark in enumerate(self._remarks):
             run = spelled(words(remark.text))
@@ -192,7 +184,8 @@ def measured(brief: Brief, index: GraphIndex) -> Brief:
     """Return a brief with the fidelity, the size and the embedding of the prompt that it renders to."""
     prompt = to_context_prompt(brief)
     brief = replace(brief, fidelity=measure_indexed(index, prompt.prompt))
-    if f"\n{FIDELITY}: " in prompt.prompt:  # The figure is part of the prompt, so the prompt's size is known only now.
+    # The figure is part of the prompt, so the prompt's size is known only now.
+    if f"\n{sentences.FIDELITY}: " in prompt.prompt:
         prompt = to_context_prompt(brief)
     sizes = Sizes(compressed=prompt.tokens, full=brief.sizes.full)
     return replace(brief, sizes=sizes, embedding=pack(embed_text(brief.reasoning_brief, best_embedder())))
@@ -215,7 +208,7 @@ def budget_needed(index: GraphIndex, empty: Brief, choice: _Choice | None = None
     order = choice.critical(HIGH_BAND)
     if order and order[-1].value < HIGH_BAND:
         return None
-    conclusion = count_tokens(f"{CONCLUSION}: {one_line(empty.conclusion)}\n")
+    conclusion = count_tokens(f"{sentences.CONCLUSION}: {one_line(empty.conclusion)}\n")
     needed = count_tokens(tight_text(choice.holding(endless, order)))
     return max(needed, math.ceil(conclusion / conclusion_share_max))
 

@@ -38,17 +38,7 @@ from ledger.client import Ask
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.review import ReviewRequested
-from projections.briefs.gates import (
-    HIGH_RISK_DOMAINS,
-    LOW_FIDELITY,
-    FetchAnswer,
-    FetchRule,
-    GateAnswer,
-    check_level,
-    check_verdict,
-    choose_level,
-    should_fetch_full_reasoning,
-)
+from projections.briefs import gates
 from projections.briefs.prompt import Prompt, TransferLevel, short_ref
 from projections.briefs.text import one_line
 from projections.reasoning.memory import ReasoningMemory
@@ -96,11 +86,11 @@ class Decision(msgspec.Struct, frozen=True):
     """
 
     action: Action
-    rule: FetchRule | None
+    rule: gates.FetchRule | None
     level: str
-    gate: GateAnswer
+    gate: gates.GateAnswer
     reasons: list[str]
-    answer: FetchAnswer
+    answer: gates.FetchAnswer
     prompt: Prompt
     snapshot: EnhancedEpistemicSnapshot
     verdict: LatestVerdict | None = None
@@ -146,7 +136,7 @@ def act_on(
     gate = _gate(snapshot, level, verdict)
     sent = TransferLevel(gate.level)
     is_imported = _is_imported(view, snapshot)
-    answer = should_fetch_full_reasoning(
+    answer = gates.should_fetch_full_reasoning(
         snapshot,
         fidelity=_fidelity_at(snapshot, sent) if fidelity is None else fidelity,
         domain=_riskier_domain(view, snapshot),
@@ -164,10 +154,10 @@ def act_on(
         own = validate_ref(view, verdict.reasoning_ref, tree=tree).report
     rule = answer.rule
     if rule is None and own is not None and not own.passed:
-        rule = FetchRule(_OWN, "The receiver's own validation failed.")
+        rule = gates.FetchRule(_OWN, "The receiver's own validation failed.")
     versions = [] if verdict is None else view("reasoning.show", {"id": verdict.reasoning_ref})["versions"]
     for entry in [one["suspect"] for one in versions if "suspect" in one][:1] if rule is None else ():
-        rule = FetchRule(_SUSPECT, f"A key that signed it is compromised, says entry {entry}.")
+        rule = gates.FetchRule(_SUSPECT, f"A key that signed it is compromised, says entry {entry}.")
     prompt = to_context_prompt(snapshot, sent)
     decided = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
     decided = replace(decided, is_imported=is_imported, reasons=[] if own is None else [_said(own)])
@@ -184,7 +174,7 @@ def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str |
     elif verdict is None:
         problems = [f"The full reasoning {short_ref(ref)} is not in this ledger."]
     else:
-        passing, problems = check_verdict(verdict)
+        passing, problems = gates.check_verdict(verdict)
         decided = replace(decided, graph=fetch(view, ref).memory)
     if not problems and passing is not None and (own is None or own.passed):
         said = f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}."
@@ -232,12 +222,12 @@ def describe(decision: Decision) -> dict[str, Any]:
 
 def _gate(
     snapshot: EnhancedEpistemicSnapshot, level: TransferLevel | None, verdict: LatestVerdict | None
-) -> GateAnswer:
+) -> gates.GateAnswer:
     if snapshot.reasoning_ref is None:
         # There is no reasoning that a lower level could lose.
         sent = (level or TransferLevel.MINIMAL).value
-        return GateAnswer("passed", sent, TransferLevel.MINIMAL.value, "")
-    return check_level(level or choose_level(snapshot.fidelities), snapshot.fidelities, verdict)
+        return gates.GateAnswer("passed", sent, TransferLevel.MINIMAL.value, "")
+    return gates.check_level(level or gates.choose_level(snapshot.fidelities), snapshot.fidelities, verdict)
 
 
 def _fidelity_at(snapshot: EnhancedEpistemicSnapshot, level: TransferLevel) -> float | None:
@@ -249,10 +239,10 @@ def _fidelity_at(snapshot: EnhancedEpistemicSnapshot, level: TransferLevel) -> f
 
 
 def _riskier_domain(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> str:
-    if snapshot.domain.strip().lower() in HIGH_RISK_DOMAINS or snapshot.reasoning_ref is None:
+    if snapshot.domain.strip().lower() in gates.HIGH_RISK_DOMAINS or snapshot.reasoning_ref is None:
         return snapshot.domain
     own = view("snapshots.domains", {"reasoning_ref": snapshot.reasoning_ref})["domains"]
-    risky = (domain for domain in own if domain.strip().lower() in HIGH_RISK_DOMAINS)
+    risky = (domain for domain in own if domain.strip().lower() in gates.HIGH_RISK_DOMAINS)
     return next(risky, snapshot.domain)
 
 
@@ -279,7 +269,7 @@ def _grounds(decided: Decision) -> list[str]:
     names = {rule.name for rule in decided.answer.all_rules}
     if decided.own is not None and not decided.own.passed:
         names.add(_OWN)
-    return sorted(names - {LOW_FIDELITY} or names)
+    return sorted(names - {gates.LOW_FIDELITY} or names)
 
 
 def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None) -> ReviewRequested:

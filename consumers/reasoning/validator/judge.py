@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from consumers.reasoning.validator.validator import Verdict
-from consumers.sdk.llm.model import Message, prompt_digest
+from consumers.sdk.llm.model import LlmClient, Message, prompt_digest
 from consumers.sdk.quotation import UNTRUSTED, data_block
 from consumers.sdk.text import one_line
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
-    from consumers.sdk.llm.model import LlmClient
     from ledger.events.reasoning import Opinion
     from projections.reasoning.memory import ReasoningStep
 

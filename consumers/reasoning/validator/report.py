@@ -15,18 +15,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from consumers.reasoning.validator.evidence import HOLDING, cut
+from ledger.events import reasoning
 from ledger.events.brief import Part
-from ledger.events.reasoning import (
-    AssumptionCheck,
-    CheckedTree,
-    Counts,
-    EvidenceCheck,
-    InferenceCheck,
-    Issue,
-    JudgeMark,
-    ReasoningValidated,
-    listed_max,
-)
 
 VALIDATOR_NAME: Final = "baton-validator"
 VALIDATOR_VERSION: Final = "1"
@@ -42,14 +32,14 @@ class ValidationReport:
     reasoning_ref: str = ""
     steps: int = 0
     of_brief: bool = False
-    issues: list[Issue] = field(default_factory=list)
-    evidence: list[EvidenceCheck] = field(default_factory=list)
-    assumptions: list[AssumptionCheck] = field(default_factory=list)
-    inferences: list[InferenceCheck] = field(default_factory=list)
+    issues: list[reasoning.Issue] = field(default_factory=list)
+    evidence: list[reasoning.EvidenceCheck] = field(default_factory=list)
+    assumptions: list[reasoning.AssumptionCheck] = field(default_factory=list)
+    inferences: list[reasoning.InferenceCheck] = field(default_factory=list)
     checkable: list[int] = field(default_factory=list)
     not_checkable: list[int] = field(default_factory=list)
-    tree: CheckedTree = field(default_factory=lambda: CheckedTree(sort="none"))
-    judge: JudgeMark | None = None
+    tree: reasoning.CheckedTree = field(default_factory=lambda: reasoning.CheckedTree(sort="none"))
+    judge: reasoning.JudgeMark | None = None
 
     @property
     def passed(self) -> bool:
@@ -64,12 +54,12 @@ class ValidationReport:
 
     def add_issue(self, message: str, *, code: str = "INVALID", step: int | None = None) -> None:
         """Note something wrong; the report does not pass any more."""
-        self.issues.append(Issue(code, cut(message), step))
+        self.issues.append(reasoning.Issue(code, cut(message), step))
 
-    def counts(self) -> Counts:
+    def counts(self) -> reasoning.Counts:
         """Return the complete numbers."""
         assumed = Counter(check.status for check in self.assumptions)
-        return Counts(
+        return reasoning.Counts(
             steps=self.steps,
             issues=len(self.issues),
             evidence=len(self.evidence),
@@ -91,7 +81,7 @@ class ValidationReport:
             values |= {"checkable": self.checkable, "not_checkable": self.not_checkable, "coverage": self.coverage}
         return values
 
-    def to_event(self, *, whole: str | None = None) -> ReasoningValidated:
+    def to_event(self, *, whole: str | None = None) -> reasoning.ReasoningValidated:
         """Return the event's data, the worst first; ``whole`` is the blob with what it had to leave out."""
         room = _Room()
         # Each takes of what is left, so their order is part of what is published.
@@ -104,7 +94,7 @@ class ValidationReport:
             ),
         }
         blob = whole if room.omitted else None
-        return ReasoningValidated(**self._fields() | kept, omitted=room.omitted, whole=blob)
+        return reasoning.ReasoningValidated(**self._fields() | kept, omitted=room.omitted, whole=blob)
 
     def _fields(self) -> dict[str, Any]:
         """Return what the report and its event have under the same names."""
@@ -124,7 +114,7 @@ class _Room:
         """Return as many of the lines as there is room for, from the first on."""
         kept: list[P] = []
         left = self._left // 2
-        for line in lines[:listed_max]:
+        for line in lines[: reasoning.listed_max]:
             left -= len(msgspec.json.encode(line)) + 1
             if left < 0:
                 break

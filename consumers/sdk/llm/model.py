@@ -18,7 +18,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,13 +27,10 @@ from consumers.sdk.llm import family as families
 from consumers.sdk.llm.family import Family
 from consumers.sdk.thinking.response import read_tags
 from ledger.codec import UNREADABLE, check_depth, decode_strict, encode_sorted, encode_utf8
-from ledger.config import environment_variable
+from ledger.config import Actions, environment_variable
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import Label
 from ledger.identity import read_private
-
-if TYPE_CHECKING:
-    from ledger.config import Actions
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
 import click
 import msgspec
@@ -16,16 +16,13 @@ from consumers.doors.cli.output import print_fields, print_lines, print_table, s
 from consumers.doors.cli.program import Group, ListOption
 from consumers.sdk.service import register_agent
 from consumers.sdk.text import counted
-from ledger.author import Draft
+from ledger.author import Author, Draft
 from ledger.client import open_client
 from ledger.config import check_name
 from ledger.errors import Refused, Unavailable
 from ledger.events.authority import AgentRemoved, Role
 from ledger.home import Home
 from ledger.lifecycle.authority import NODE, ROOT
-
-if TYPE_CHECKING:
-    from ledger.author import Author
 
 let_in_wait_max_s: Final = 5.0
 let_in_poll_s: Final = 0.05

@@ -16,11 +16,10 @@ from consumers.doors.cli.program import Command, Group
 from ledger.errors import Corrupted, Refused
 from ledger.files import open_regular
 from ledger.limits import blob_chunk_bytes
-from ledger.log.blobs import check_blob, page_blobs_max
+from ledger.log.blobs import BlobView, check_blob, page_blobs_max
 
 if TYPE_CHECKING:
     from ledger.client import Client, Progress
-    from ledger.log.blobs import BlobView
 
 
 @click.group(cls=Group)

@@ -15,7 +15,7 @@ from consumers.doors.cli.commands.imports import counts_line, print_asides
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
 from consumers.importers.records import Aside, import_records, rehearsed
-from consumers.importers.transcripts.conversation import Progress
+from consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from consumers.importers.transcripts.files import find_transcripts, read_transcript
 from consumers.importers.transcripts.importer import TranscriptImport
 from consumers.reasoning.validator.validator import ReasoningValidator
@@ -23,7 +23,6 @@ from ledger.errors import Unavailable
 from ledger.secrets import check_text
 
 if TYPE_CHECKING:
-    from consumers.importers.transcripts.conversation import Answered, Unread
     from projections.reasoning.memory import ReasoningMemory
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -13,15 +13,12 @@ from consumers.doors.cli.commands.agents import new_passphrase, wait_until_let_i
 from consumers.doors.cli.output import print_table, short_key
 from consumers.doors.cli.program import Group, ListOption
 from ledger.author import Draft
-from ledger.client import open_client, read_event
+from ledger.client import Client, open_client, read_event
 from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised, KeyDelegated, KeyRevoked
 from ledger.identity import Key, KeyFile, read_key_file, write_session_key
 from ledger.lifecycle.authority import ROOT, to_ms
 from ledger.trust import fingerprint
-
-if TYPE_CHECKING:
-    from ledger.client import Client
 
 ttl_max: Final = timedelta(days=366)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
