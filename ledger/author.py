@@ -133,5 +133,4 @@ class Author:
             from ledger.admission.check import refusal_of  # noqa: PLC0415 - loads what verifies signatures
 
             raise refusal_of({position: refusal(one) for position, one in secrets.items()}, len(bodies))
-        key = self._key_for([(kind_of(draft), draft.stream, draft.data) for draft in drafts])
-        return sign(bodies, key)
+        return sign(bodies, self._key_for([(kind_of(draft), draft.stream, draft.data) for draft in drafts]))

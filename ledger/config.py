@@ -58,14 +58,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What ``config.toml`` may say that runs a program, sends something or writes elsewhere: only when trusted.
 
-    ``nats_server`` is the path of the server program for ``baton serve``, relative to the project; ``llm`` is the
-    table of a model that may write prose beside briefs (``consumers.sdk.llm``), and empty asks nobody;
-    ``validator_tree`` is the folder that the evidence of reasoning is in, relative to the project: with it,
-    ``baton serve`` validates every concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how
-    that something waits for them (``consumers.handoffs.notifier``), and empty tells nobody; ``reports`` says where
-    handoff reports are kept beside the log (``consumers.sessions.copies``), and empty leaves that to what the project
-    has; ``witness`` says who is to cosign the checkpoints of ``baton serve`` (``consumers.doors.node.witnesses``), and
-    empty asks nobody.
+    ``nats_server`` is the path of the server program for ``baton serve``, relative to the project; ``llm`` is the table
+    of a model that may write prose beside briefs (``consumers.sdk.llm``), and empty asks nobody; ``validator_tree`` is
+    the folder that the evidence of reasoning is in, relative to the project: with it, ``baton serve`` validates every
+    concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how that something waits for them
+    (``consumers.handoffs.notifier``), and empty tells nobody; ``reports`` says where handoff reports are kept beside
+    the log (``consumers.sessions.copies``), and empty leaves that to what the project has; ``witness`` says who is to
+    cosign the checkpoints of ``baton serve`` (``consumers.doors.node.witnesses``), and empty asks nobody.
     """
 
     nats_server: str | None = None

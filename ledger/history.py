@@ -204,8 +204,7 @@ class Past:
             tell(str(epoch))
         if last is not None and not is_continued(last, growth):
             kept = yield from self._still_held()
-            place = kept or begun[0].index
-            self.led_back_to = position = min(position, place)
+            self.led_back_to = position = min(position, kept or begun[0].index)
             tell(f"what was read from index {position} on is given up: reading goes on there, events may come again")
         self.heads.append(trusted)
         self._thin()

@@ -180,8 +180,7 @@ class Memory:
         if remembered is None:
             return self._first_meeting(growth_since, read_epoch)
         held = remembered.trusted
-        growth = growth_since(held.size)
-        trusted, begun = trust(held, growth, read_epoch, self.where)
+        trusted, begun = trust(held, growth_since(held.size), read_epoch, self.where)
         return Meeting(trusted, [str(epoch) for epoch in begun])
 
     def keep(self, growth_since: GrowthSince, read_epoch: ReadEpoch, *, only_looks: bool) -> Trusted | None:

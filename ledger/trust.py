@@ -371,8 +371,7 @@ def _acquire(descriptor: int, lock: Path) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
-                message = f"another process holds {shown(lock)}: try again"
-                raise Unavailable("STORE_IN_USE", message) from error
+                raise Unavailable("STORE_IN_USE", f"another process holds {shown(lock)}: try again") from error
             time.sleep(_lock_poll_s)
         except OSError as error:
             raise Unavailable("STORE_UNAVAILABLE", f"{shown(lock)} cannot be locked: {error}") from error

@@ -170,8 +170,7 @@ def page_of(
     sql = f"{listing.select}{where.sql} ORDER BY {listing.order()} LIMIT ?"
     rows = moment.rows(sql, (*values, *where.values, limit + 1))
     page = rows[:limit]
-    column = listing.by.rpartition(".")[2]
-    return page, total, page[-1][column] if len(rows) > limit else None
+    return page, total, page[-1][listing.by.rpartition(".")[2]] if len(rows) > limit else None
 
 
 def list_of(

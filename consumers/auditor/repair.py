@@ -99,8 +99,7 @@ def _require_whole(replay: Replay, head: Head, findings: Findings) -> None:
 
 def _head(head: Head, replay: Replay) -> bytes:
     versions = {"authority_version": replay.state.authority_version}
-    right = msgspec.structs.replace(head, accepted_ms=replay.clock_ms, **versions)
-    return msgspec.msgpack.encode(right)
+    return msgspec.msgpack.encode(msgspec.structs.replace(head, accepted_ms=replay.clock_ms, **versions))
 
 
 def _put_right(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, bytes]) -> tuple[int, int]:

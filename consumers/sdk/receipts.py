@@ -147,8 +147,7 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
     receipt, trusted = Trusted(checkpoint.size, checkpoint.root.hex()), remembered.trusted
     # Between these two, and no third head: a node could show one branch to the receipt and another to the memory.
     small, large = sorted((receipt, trusted), key=lambda head: head.size)
-    path = client.consistency(small.size, large.size).path
-    growth = Growth(large.size, large.root, path)
+    growth = Growth(large.size, large.root, client.consistency(small.size, large.size).path)
     if not is_continued(small, growth):
         raise changed(trusted, Growth(receipt.size, receipt.root), client.memory.where)
 

@@ -152,8 +152,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     rule = RULES.get(body.kind)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
-    life = rule(event, layer, None if before is None else before.state)
-    _count(body, layer, event.index, version, life)
+    _count(body, layer, event.index, version, rule(event, layer, None if before is None else before.state))
     layer.indexes[body.stream, candidate.id] = event.index
     layer.signers[event.index] = key
     layer.size += 1

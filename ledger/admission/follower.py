@@ -59,8 +59,7 @@ class Follower:
                 )
                 raise Corrupted("HISTORY_CHANGED", message, size=snapshot.size, expected=start)
             layer, pending = self._decide(snapshot, signed)
-            head = snapshot.head or first_head(layer.ledger)
-            self._log.appender.append(txn, head, pending)
+            self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
         # If we crash before this line the log has none of them, after it all: whoever goes on asks where the log ends.
         self._cache |= layer.records
         self._cached_size = start + len(signed)

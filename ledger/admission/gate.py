@@ -70,8 +70,7 @@ class Gate:
                 pending.accepted_ms = layer.now_ms
                 pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
                 pending.authority_version = layer.authority_version
-                head = snapshot.head or first_head(layer.ledger)
-                new_head, _ = self._log.appender.append(txn, head, pending)
+                new_head, _ = self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
             # If we crash before this line, nothing of the group is in the log and nobody was told otherwise. After it,
             # whoever had no answer submits again, and gets the first one.
         except BaseException:

@@ -54,8 +54,7 @@ class Refold:
         Raises:
             Corrupted: they give another one.
         """
-        known = self._proven.get(key)
-        if record is not None and known == record:
+        if record is not None and self._proven.get(key) == record:
             return
         match key[:1]:
             case b"s":

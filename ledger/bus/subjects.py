@@ -25,8 +25,7 @@ _VERB: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
 def _checked(form: re.Pattern[str], what: str, value: str) -> str:
     if form.fullmatch(value) is None:
-        message = f"{value!r} cannot be part of a subject: it is not {what}"
-        raise Refused("INVALID_FORMAT", message, value=value)
+        raise Refused("INVALID_FORMAT", f"{value!r} cannot be part of a subject: it is not {what}", value=value)
     return value
 
 

@@ -126,8 +126,7 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
     assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
     assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
     sender = data.claimed_author or ""
-    reviewer = content.reviewer or sender
-    after = _unworked(content, sender, reviewer=reviewer, importer=event.author)
+    after = _unworked(content, sender, reviewer=content.reviewer or sender, importer=event.author)
     tasks, criteria = after.tasks, after.criteria
     for position in claims.tasks:
         tasks = _replaced(tasks, position, True, "task")  # noqa: FBT003 - a mark

@@ -156,8 +156,7 @@ class Environment:
     def used_ratio(self) -> float:
         """Return the part of the map in use, 0 to 1; above ``limits.map_alarm_ratio`` the operator must act."""
         info = self.env.info()
-        page = int(self.env.stat()["psize"])
-        return float((info["last_pgno"] + 1) * page / info["map_size"])
+        return float((info["last_pgno"] + 1) * int(self.env.stat()["psize"]) / info["map_size"])
 
     def _table(self, name: str) -> lmdb._Database:
         try:

@@ -164,8 +164,7 @@ class Snapshot:
     def entry_bundle(self, number: int, width: int) -> bytes:
         """Return the entries under a tile of level 0, each after its length (C2SP tlog-tiles, Log entries)."""
         self._check_tile(self.size, number, width)
-        start = number * TILE_WIDTH
-        entries = self._tables.values(self._txn, self._tables.entries, layout.index_key(start))
+        entries = self._tables.values(self._txn, self._tables.entries, layout.index_key(number * TILE_WIDTH))
         return b"".join(len(data).to_bytes(2, "big") + data for data in islice(entries, width))
 
     def _check_tile(self, count: int, number: int, width: int) -> None:

@@ -49,8 +49,7 @@ def read_leaves(tables: Tables, txn: lmdb.Transaction, start: int, end: int) -> 
 def store_leaves(tables: Tables, txn: lmdb.Transaction, first: int, leaves: list[bytes]) -> None:
     """Store the tiles that ``leaves`` complete; ``first`` is the index of the first one, a multiple of 256."""
     for start in range(0, len(leaves) - TILE_WIDTH + 1, TILE_WIDTH):
-        complete = leaves[start : start + TILE_WIDTH]
-        _store_complete(tables, txn, 0, (first + start) // TILE_WIDTH, complete)
+        _store_complete(tables, txn, 0, (first + start) // TILE_WIDTH, leaves[start : start + TILE_WIDTH])
 
 
 def _store_complete(tables: Tables, txn: lmdb.Transaction, level: int, number: int, hashes: list[bytes]) -> None:
@@ -83,8 +82,7 @@ def tiled(read: Callable[[int, int], list[bytes]]) -> SubtreeReader:
     def subtree(level: int, number: int) -> bytes:
         tile_level, height = divmod(level, TILE_HEIGHT)
         tile, offset = divmod(number << height, TILE_WIDTH)
-        hashes = read(tile_level, tile)
-        wanted = hashes[offset : offset + (1 << height)]
+        wanted = read(tile_level, tile)[offset : offset + (1 << height)]
         if len(wanted) != 1 << height:
             raise Corrupted("CORRUPTED", f"tile {tile} of level {tile_level} is not complete", level=tile_level)
         return root_of(wanted)

@@ -60,8 +60,7 @@ def words(text: str) -> list[str]:
 
 def content_of(tokens: list[str]) -> list[str]:
     """Return the content words among tokens; if there are none, all of them."""
-    kept = [stem(token) for token in tokens if token not in _STOP_WORDS]
-    return kept or tokens
+    return [stem(token) for token in tokens if token not in _STOP_WORDS] or tokens
 
 
 def content_words(text: str) -> list[str]:

@@ -135,8 +135,7 @@ def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
     base = None
     if asked.have is not None:
         base = get_full_reasoning(moment, asked.have)
-        change = find_change(base.memory, full.memory)
-        payloads["squashed"] = write_squashed(base.ref, full.ref, change)
+        payloads["squashed"] = write_squashed(base.ref, full.ref, find_change(base.memory, full.memory))
         # The last version of the same reasoning that is the base, if the wanted one grew out of it.
         sql = (
             "SELECT max(version) AS newest FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"

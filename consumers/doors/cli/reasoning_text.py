@@ -195,8 +195,7 @@ def _print_step(changed: dict[str, Any]) -> None:
 
 
 def _line(sign: str, text: str, content: str | None = None) -> None:
-    colour = {"+": "green", "-": "red"}.get(sign)
-    click.secho(clean(f"{sign} {text}"), fg=colour)
+    click.secho(clean(f"{sign} {text}"), fg={"+": "green", "-": "red"}.get(sign))
     if content is not None:
         click.echo(clean(f"     {content}"))
 

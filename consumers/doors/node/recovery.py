@@ -192,8 +192,7 @@ class Recovery(AsyncResource):
 @contextlib.asynccontextmanager
 async def _alone_with_the_bus(settings: Settings, home: Home) -> AsyncIterator[NatsClient]:
     """Run the embedded server for us alone, and yield a connection to it that may read every stream."""
-    program = server_program(settings)
-    server = EmbeddedServer(home.bus, _ledger_of_bus(home), program=program)
+    server = EmbeddedServer(home.bus, _ledger_of_bus(home), program=server_program(settings))
     seed = _new_seed()
     await asyncio.to_thread(server.start, BusUsers(nodes=(), admin=public_bus_key(seed)))
     client = NatsClient()

@@ -5,6 +5,5 @@
 from consumers.reasoning.compressor.compress import compress
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 
-brief = compress(memory, TransferLevel.MINIMAL)
-print(to_context_prompt(brief).prompt, brief.fidelity.value)
+brief = compress(memory, TransferLevel.MINIMAL) print(to_context_prompt(brief).prompt, brief.fidelity.value)
 """

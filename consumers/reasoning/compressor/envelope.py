@@ -177,8 +177,7 @@ def _make_tags(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
 def snake_case(text: str) -> str:
     """Return the first telling words of a text as one label."""
     kept = [word for word in _WORD.findall(text.lower().replace("_", " ")) if word not in _FILLERS]
-    shortened = [word if word.isascii() else word[:_tag_cjk_max_chars] for word in kept]
-    return "_".join(shortened[:tag_words_max])
+    return "_".join([word if word.isascii() else word[:_tag_cjk_max_chars] for word in kept][:tag_words_max])
 
 
 def _summarize_blocks(memory: ReasoningMemory) -> BlockSummaries:

@@ -67,8 +67,7 @@ def write_prose(memory: ReasoningMemory, client: LlmClient) -> Prose:
     """
     if not memory.steps:
         raise Refused("INVALID_FIELD", "a graph without a step has nothing to write about", field="steps")
-    messages = prose_messages(memory)
-    answer = client.ask(messages, _Written)
+    answer = client.ask(prose_messages(memory), _Written)
     index = index_graph(memory)
     sentences = answer.value.sentences
     if problems := prose_problems(sentences, index):

@@ -186,8 +186,7 @@ def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetche
     base = None if have is None else compute_reasoning_ref(have)
     arguments = {"ref": ref} if base is None else {"ref": ref, "have": base}
     answer = read_answer(view("reasoning.fetch", arguments), _FetchAnswer)
-    received = read_payload(answer.sent_as, answer.payload, have)
-    canonical = canonical_json(received)
+    canonical = canonical_json(read_payload(answer.sent_as, answer.payload, have))
     computed = "sha256:" + hashlib.sha256(canonical).hexdigest()
     asked = prefix_range(ref, "sha256")
     if ref in {answer.reasoning_id, f"reasoning/{answer.reasoning_id}"} and not is_whole_ref(ref):

@@ -142,8 +142,7 @@ def check_evidence(
     reads = reads.at(evidence.revision) or reads
     file = reads.file(parts)
     earlier = earlier if earlier and earlier.line else None
-    known = earlier.line if earlier else cited
-    status, note, line = _compare(evidence, file, earlier, known, reads)
+    status, note, line = _compare(evidence, file, earlier, earlier.line if earlier else cited, reads)
     return EvidenceCheck(step, shown, status, cut(note), f"sha256:{file.digest}", line)
 
 
@@ -278,8 +277,7 @@ def _compare(
 
     ``earlier`` is what a former check found there, ``known`` the digest that the lines should have ("": nobody says).
     """
-    end = evidence.end or evidence.line
-    line = file.cited(evidence.line, end)
+    line = file.cited(evidence.line, evidence.end or evidence.line)
     if line is None:
         return _elsewhere(evidence, file, known, reads, ("no_such_line", f"The file has {len(file.lines)} lines", ""))
     if len(line) > line_max_chars:

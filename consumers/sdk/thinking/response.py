@@ -116,8 +116,7 @@ def _read_value(value: Any) -> Response:
         response = _of_message(value[inner], inner) if inner else _of_object(value)
     model = _text_at(value.get("model"), "model") or first_text(value, "modelVersion")
     outer = {"model": model, "task": first_text(value, "task", "prompt")}
-    named = {name: text for name, text in outer.items() if text}
-    return msgspec.structs.replace(_with_tags(response), **named)
+    return msgspec.structs.replace(_with_tags(response), **{name: text for name, text in outer.items() if text})
 
 
 def _of_object(value: dict[str, Any]) -> Response:

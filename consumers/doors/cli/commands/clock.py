@@ -44,8 +44,7 @@ def set_(app: App, reason: str) -> None:
     Needed when nothing was recorded for 30 days, or when entries were accepted under a wrong clock. Leases and session
     keys granted later than it says now hold no longer; those that had only seemed to end hold on.
     """
-    client = app.client()
-    before = compare_clocks(client)
+    before = compare_clocks(app.client())
     accepted = app.author(app.agent or ROOT).emit(Draft(stream="ledger", data=ClockSet(time=now(), reason=reason)))[0]
     data = {"index": accepted.index, "before": before["last"], "after": clock_text(accepted.accepted_ms)}
 

@@ -135,8 +135,7 @@ def _names(names: list[str]) -> str:
     if len(names) <= path_named_max:
         return " → ".join(map(one_line, names))
     half = path_named_max // 2
-    shown = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
-    return " → ".join(map(one_line, shown))
+    return " → ".join(map(one_line, [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]))
 
 
 def _label(node: dict[str, Any]) -> list[str]:

@@ -214,8 +214,7 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
 def diff(app: App, base: str, target: str) -> None:
     """Show what changed from version A to version B: steps added, assumptions settled, another conclusion."""
     before = fetch_graph(app.query_with, base)
-    after = fetch_graph(app.query_with, target, have=before.memory)
-    found = describe_diff(before.memory, after.memory)
+    found = describe_diff(before.memory, fetch_graph(app.query_with, target, have=before.memory).memory)
     app.show("reasoning_diff", found, lambda: print_diff(found))
 
 
@@ -305,8 +304,7 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
     recorded = []
     with progress("recording", shown=not app.as_json) as step:
         for number, (graph, name, groups) in enumerate(planned, 1):
-            indexes = _emit(author, name, groups)
-            recorded.append(_answer(graph, name, indexes))
+            recorded.append(_answer(graph, name, _emit(author, name, groups)))
             step(number, len(planned))
 
     def text() -> None:

@@ -123,8 +123,7 @@ def _hold_here(app: App, checked: Checked) -> bool:
 
 def write_receipt(app: App, index: int, path: Path, *, policy: Policy | None = None) -> None:
     """Write the receipt of an entry to a file."""
-    text = take(app.client(), index, policy=policy).to_text()
-    write_whole(path, text.encode())
+    write_whole(path, take(app.client(), index, policy=policy).to_text().encode())
 
 
 def read_policy(path: Path) -> Policy:

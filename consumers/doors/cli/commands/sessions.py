@@ -165,8 +165,7 @@ def tool(app: App, words: tuple[str, ...], *, purpose: str) -> None:
 @click.option("--summary", metavar="TEXT|@FILE", help="How it ended.")
 def end(app: App, id_: str | None, summary: str | None) -> None:
     """End a session. Its report can still be made, and made again."""
-    name = chosen_session(app, id_)
-    record(app, name, kinds.SessionEnded(summary=read_text(summary, "--summary")), "end")
+    record(app, chosen_session(app, id_), kinds.SessionEnded(summary=read_text(summary, "--summary")), "end")
 
 
 @session.command()

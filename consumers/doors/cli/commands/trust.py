@@ -179,8 +179,7 @@ def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
 
 def _inside(home: Path, value: str) -> str:
     path = beside(home, value)
-    project = beside(home, ".").resolve()
-    if path.resolve().is_relative_to(project):
+    if path.resolve().is_relative_to(beside(home, ".").resolve()):
         return f"{path}, inside this project: whoever can change the project can change it"
     return str(path)
 
