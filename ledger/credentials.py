@@ -153,9 +153,7 @@ PATTERNS: Final = (
     _token("age key", "AGE-SECRET-KEY-", "(?:PQ-)?1[02-9AC-HJ-NP-Z]{50}"),
     # ``ledger.identity.KeyFile``: a public key beside its seed, or beside the seed sealed with a passphrase.
     Pattern(
-        KEY_FILE,
-        r'(?:seed|sealed)\\*"\s*:',
-        rf'"public{_IS}[0-9a-f]{{64}}[^{{}}]*"(?:seed|sealed){_IS}[0-9a-f]{{64}}',
+        KEY_FILE, r'(?:seed|sealed)\\*"\s*:', rf'"public{_IS}[0-9a-f]{{64}}[^{{}}]*"(?:seed|sealed){_IS}[0-9a-f]{{64}}'
     ),
 )
 

@@ -138,11 +138,7 @@ def check_chains(home: Path, content: bytes) -> None:
 
 
 def demand(
-    home: Path,
-    client: Entries | None = None,
-    *,
-    ledger: str | None = None,
-    environment: Mapping[str, str] = os.environ,
+    home: Path, client: Entries | None = None, *, ledger: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> Record:
     """Return what is kept of a trusted folder; with a ``client``, or the id of its ``ledger``, that is compared.
 

@@ -83,11 +83,7 @@ def verify_bundle(
             return check_log(bundle, findings, anchor, progress or (lambda _done, _total: None))
     except Corrupted as error:
         findings.problem(error.details.get("index"), error.code, error.message, end=error.details.get("end"))
-        return AuditReport(
-            source="bundle",
-            problems=findings.sorted_problems(),
-            problems_total=findings.problems_total,
-        )
+        return AuditReport(source="bundle", problems=findings.sorted_problems(), problems_total=findings.problems_total)
 
 
 def _begin_comparison(settings: Settings, stack: ExitStack) -> Connection:

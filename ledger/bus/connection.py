@@ -122,11 +122,7 @@ class AsyncConnection:
             await asyncio.wait_for(self._greet(self._exchange), close_wait_max_s)
 
     async def _exchange(
-        self,
-        subject: str,
-        payload: bytes,
-        headers: dict[str, str] | None = None,
-        timeout_s: float = attempt_timeout_s,
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, timeout_s: float = attempt_timeout_s
     ) -> bytes:
         if not self._nats.is_connected:
             raise self._why_away()

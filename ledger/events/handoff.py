@@ -12,9 +12,7 @@ from ledger.forms import DAY_PATTERN, FILE_ID_PATTERN
 HandoffId = Annotated[
     str,
     msgspec.Meta(
-        pattern=FILE_ID_PATTERN,
-        max_length=200,
-        description="The id of a handoff: the name of its file without .md.",
+        pattern=FILE_ID_PATTERN, max_length=200, description="The id of a handoff: the name of its file without .md."
     ),
 ]
 UnlockAt: TypeAlias = Literal["completed", "verified"]

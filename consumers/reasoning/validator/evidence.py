@@ -112,12 +112,7 @@ def references_of(step: ReasoningStep) -> list[str]:
 
 
 def check_evidence(
-    reference: str,
-    reads: Reads,
-    *,
-    step: int | None = None,
-    earlier: EvidenceCheck | None = None,
-    cited: str = "",
+    reference: str, reads: Reads, *, step: int | None = None, earlier: EvidenceCheck | None = None, cited: str = ""
 ) -> EvidenceCheck:
     """Return what stands where a reference points.
 
