@@ -134,17 +134,20 @@ def submit(app: App, submission: str) -> None:
 @click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
 @click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
-@click.option("--follow", "is_following", is_flag=True, help="From --after on (default: all), then what comes.")
+@click.option("--follow", "is_following", is_flag=True, help="These in the order of the log, then what comes.")
 def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
     """List events: the last 50, newest first; with --after or --reverse in the order of the log."""
     check_kinds((kind,) if kind else ())
     before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
     if before is not None and not (is_newest and not is_following):
         raise click.UsageError("--before goes back from an entry: leave --after, --reverse and --follow out")
-    if is_following:
-        _follow(app, (kind,) if kind else (), given["stream"], given["author"], -1 if after is None else after)
-        return
     asked = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
+    if is_following:
+        start = 0 if after is None else after + 1
+        if is_newest and (last := app.query("catalog.find", **asked, **given)["events"]):
+            start = last[-1]["event_index"]  # the oldest of them: what is written meanwhile comes behind it
+        _follow(app, (kind,) if kind else (), given["stream"], given["author"], start)
+        return
     answer = app.query("catalog.find", **asked, **given)
     bad = {one["index"]: one["code"] for one in app.query("catalog.quarantined")["entries"]}
     marked = [(one | {"quarantined": bad.get(one["event_index"])}) for one in answer["events"]]
@@ -300,9 +303,9 @@ class Suspects:
         return {"suspect": found[0]} if found else {}
 
 
-def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, after: int) -> None:
+def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
     suspects = Suspects(app, is_filtered=bool(kinds or stream or author))
-    for item in follow(app.client(), after + 1, kinds=kinds, stream=stream):
+    for item in follow(app.client(), start, kinds=kinds, stream=stream):
         if isinstance(item, int) or (author is not None and item.author != author):
             continue
         mark = suspects.mark(item)

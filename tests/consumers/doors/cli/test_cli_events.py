@@ -187,6 +187,20 @@ def test_followed_log_prints_one_document_a_line_until_it_is_interrupted(baton: 
     assert said.code == 130
 
 
+@pytest.mark.parametrize(("options", "count"), [(["--limit", "2"], 2), (["--limit", "2", "--reverse"], 3)])
+def test_followed_log_begins_with_what_the_log_shows(
+    baton: Baton, fresh: Fresh, options: list[str], count: int
+) -> None:
+    stream = start_session(baton, fresh("tail"))
+    indexes = [emit_finding(baton, stream, f"number {number}")["index"] for number in range(2)]
+    chosen = ["--author", "a", "--stream", stream, *options]
+    with Running("--home", baton.home, "log", *chosen, "--follow", "--json") as following:
+        assert [json.loads(following.line())["index"] for _ in range(count)][-2:] == indexes
+        index = emit_finding(baton, stream, "what comes")["index"]
+        assert json.loads(following.line())["index"] == index
+        following.signal(signal.SIGINT)
+
+
 @pytest.mark.served
 def test_expected_version_and_idempotency_are_passed_on(baton: Baton, fresh: Fresh) -> None:
     stream = start_session(baton, fresh("idem"))
