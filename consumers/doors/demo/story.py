@@ -207,7 +207,7 @@ class Story:
         self._refused("minimax", "claim", PHASE_2C, "DEPENDENCY_PENDING")
         baton = [*_BATON, "--as", "minimax", "--server", self._stage.url]
         command = shlex.join([sys.executable, *baton, "handoff", "claim", PHASE_2C, "--json"]) + " >/dev/null"
-        watch = ["watch", "--kind", "handoff.completed", "--from-start", "--exec", command]
+        watch = ["watch", "--kind", "handoff.completed", "--from-start", "--exec", command, "--json"]
         watcher = self._stage.start([*baton, *watch])
         self.data["agents"]["minimax"]["subscriber_pid"] = watcher.pid
         self._tell(Line("minimax", "subscribes to handoff.completed", f"baton watch, pid {watcher.pid}"))

@@ -116,7 +116,8 @@ def _watch(
     if asked["from_start"] and is_known:
         how += f"; --from-start is for a new watcher: to begin again, remove {kept.path}"
     place = reactor.start_at(0 if asked["from_start"] else size)
-    click.echo(f"watching {what} from entry {place} on{how}", err=True)
+    if not app.as_json:
+        click.echo(f"watching {what} from entry {place} on{how}", err=True)
     with contextlib.suppress(KeyboardInterrupt):
         while not stop.is_set():
             try:
