@@ -85,7 +85,7 @@ _QUERIES: Final = {
     "reports.overlap": "search.similar.overlapping",
     "reports.sessions": "reports.queries.list_sessions",
     "reports.show": "reports.queries.show_report",
-    "resolve": "resolve.resolve",
+    "resolve": "catalog.walk.resolve",
     "reviews.list": "reviews.queries.list_reviews",
     "reviews.show": "reviews.queries.show_review",
     "search.find": "search.queries.find_text",

@@ -13,6 +13,7 @@ Whatever runs in the background is started again when it fails, and the failure 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -20,10 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
+import nkeys
 import structlog
 
 from consumers.doors.node.publication import Publishing
-from consumers.doors.node.users import current_users
 from consumers.doors.node.witnesses import Witnessing, configured_witnesses
 from consumers.handoffs.notifier.settings import configured_channels
 from consumers.handoffs.notifier.store import STORE_FILE
@@ -43,12 +44,13 @@ from ledger.bus.connection import bus_errors
 from ledger.bus.node_client import NodeClient
 from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
+from ledger.bus.server_config import BusUsers
 from ledger.bus.service import News, Service
 from ledger.config import CHAINS_FILE, Settings, beside, read_file
 from ledger.errors import BatonError, Unavailable, message_of
 from ledger.files import as_unavailable
-from ledger.home import Home
-from ledger.lifecycle.authority import NODE
+from ledger.home import Home, public_bus_key
+from ledger.lifecycle.authority import NODE, ROOT
 from ledger.local import LocalClient
 from ledger.log.expiry import drop_unreferenced
 from ledger.log.log import Log
@@ -346,3 +348,46 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
             client, reader.answer, path / STORE_FILE, channels, behind=lambda refs: Grounds(reader.answer, 0).of(refs)
         ).run
     return workers
+
+
+log = structlog.get_logger("baton.node")
+
+_CHECKSUM_BYTES: Final = 2
+
+
+def current_users(client: LocalClient, home: Home) -> BusUsers:
+    """Return the users that the log and the ledger's folder name now: agents with a valid identity key and a bus key.
+
+    Not: whose identity key was revoked or called compromised and not yet replaced, and who was removed; nor whose bus
+    key is no key or somebody else's: a nats-server refuses its whole configuration for one that it cannot use.
+
+    Raises:
+        Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE`` for the node's own key.
+    """
+    node = public_bus_key(home.bus_seed(NODE))
+    taken, agents = {node}, dict[str, str]()
+    if home.nkey_file(ROOT).exists():
+        # Who owns the ledger's folder may also ask its server; the key lies nowhere else.
+        agents[ROOT] = public_bus_key(home.bus_seed(ROOT))
+        taken.add(agents[ROOT])
+    with client.log.snapshot() as snapshot:
+        valid = [agent for agent in snapshot.agents() if (key := snapshot.key(agent.key)) is not None and key.is_valid]
+    for agent in valid:
+        if agent.nkey is None:
+            continue
+        if agent.nkey in taken or not is_bus_key(agent.nkey):
+            log.warning("agent cannot connect: its bus key is no key, or the node's", agent=agent.name, nkey=agent.nkey)
+            continue
+        taken.add(agent.nkey)
+        agents[agent.name] = agent.nkey
+    return BusUsers(nodes=(node,), agents=agents)
+
+
+def is_bus_key(nkey: str) -> bool:
+    """Whether this is the public key of a NATS user: prefix, 32 bytes, checksum (NATS ADR-14)."""
+    try:
+        raw = base64.b32decode(nkey)
+    except ValueError:
+        return False
+    payload, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
+    return payload[:1] == bytes([nkeys.PREFIX_BYTE_USER]) and bytes(nkeys.crc16_checksum(payload)) == checksum
