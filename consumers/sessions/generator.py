@@ -29,7 +29,7 @@ from ledger.codec import converted
 from ledger.errors import Refused
 from ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
 from projections.reports.calibration import Ends, decimals, ends_of
-from projections.reports.corrections import DEAD_END, DERIVED, FIND_OUT, OPEN
+from projections.reports.report import DEAD_END, DERIVED, FIND_OUT, OPEN
 
 know_gain_min: Final = 0.15
 uncertainty_fall_min: Final = 0.20

@@ -17,8 +17,7 @@ from typing import Any, Final
 from ledger.client import Ask
 from ledger.codec import converted
 from ledger.errors import Refused
-from projections.reports.corrections import standing
-from projections.reports.report import read_report
+from projections.reports.report import read_report, standing
 
 since_max_chars: Final = 64
 _LANGUAGES: Final = ["en", "zh"]

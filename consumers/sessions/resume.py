@@ -25,9 +25,8 @@ from ledger.errors import Refused
 from projections.briefs.tokens import count_tokens, most_tokens, strictest
 from projections.records.marks import Imported
 from projections.reports.compressed import short_ref
-from projections.reports.corrections import DERIVED, standing
 from projections.reports.markdown import duration_text, markdown_of, with_texts
-from projections.reports.report import Report, plain, read_report, report_of
+from projections.reports.report import DERIVED, Report, plain, read_report, report_of, standing
 
 Blobs = Callable[[str], bytes]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]

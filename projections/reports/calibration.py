@@ -22,7 +22,6 @@ INVERTED: Final = frozenset({"uncertainty"})
 """The vectors of which less is better."""
 
 OVERALL: Final = "overall_confidence"
-balanced_below: Final = 0.15
 bias_above: Final = 0.20
 decimals: Final = 4
 
@@ -36,12 +35,12 @@ class Ends(NamedTuple):
 
     @property
     def report_type(self) -> ReportType:
-        """The type of report that follows."""
-        return type_of(
-            has_preflight=self.preflight is not None,
-            has_check=self.has_check,
-            has_postflight=self.postflight is not None,
-        )
+        """The type of report that follows; a POSTFLIGHT alone makes a planning report."""
+        if self.preflight is None:
+            return "planning"
+        if self.postflight is not None:
+            return "complete"
+        return "investigation" if self.has_check else "preflight_only"
 
     @property
     def comparison(self) -> Comparison:
@@ -86,15 +85,6 @@ def overall_of(
     return _mean(before, names), _mean(after, names)
 
 
-def label(delta_know: float | None, delta_uncertainty: float | None) -> Calibration:
-    """Return the calibration of a session by its two deltas; a side missing is ``not_assessable``.
-
-    Below a gap of 0.15 a session is well calibrated, from there to 0.20 still; beyond it is over- or underconfident.
-    """
-    bias = bias_of(delta_know, delta_uncertainty)
-    return "not_assessable" if bias is None else label_of_bias(bias)
-
-
 def bias_of(delta_know: float | None, delta_uncertainty: float | None) -> float | None:
     """Return dk - du, 4 decimals: how much more knowledge grew than uncertainty fell (negative: less)."""
     if delta_know is None or delta_uncertainty is None:
@@ -103,15 +93,13 @@ def bias_of(delta_know: float | None, delta_uncertainty: float | None) -> float 
     return difference(fall, know)
 
 
-def label_of_bias(bias: float) -> Calibration:
-    """Return what a bias amounts to."""
-    if abs(bias) < balanced_below:
+def label_of_bias(bias: float | None) -> Calibration:
+    """Return what a bias amounts to; without one, as where a side is missing, ``not_assessable``."""
+    if bias is None:
+        return "not_assessable"
+    if abs(bias) <= bias_above:
         return "well_calibrated"
-    if bias < -bias_above:
-        return "overconfident"
-    if bias > bias_above:
-        return "underconfident"
-    return "well_calibrated"
+    return "overconfident" if bias < 0 else "underconfident"
 
 
 def compare(
@@ -128,19 +116,10 @@ def compare(
     deltas = deltas_of(before, after)
     is_given = given_before is not None and given_after is not None
     overall_before, overall_after = (given_before, given_after) if is_given else overall_of(before, after)
-    status = label(deltas.get("know"), deltas.get("uncertainty"))
+    status = label_of_bias(bias_of(deltas.get("know"), deltas.get("uncertainty")))
     if overall_before is not None and overall_after is not None:
         deltas[OVERALL] = difference(overall_before, overall_after)
     return Comparison(deltas, overall_before, overall_after, is_given, status)
-
-
-def type_of(*, has_preflight: bool, has_check: bool, has_postflight: bool) -> ReportType:
-    """Return the type of a report by the phases that were assessed; a POSTFLIGHT alone makes a planning report."""
-    if has_preflight and has_postflight:
-        return "complete"
-    if has_preflight:
-        return "investigation" if has_check else "preflight_only"
-    return "planning"
 
 
 def ends_of(assessments: Sequence[Mapping[str, Any]]) -> Ends:

@@ -19,8 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from projections.briefs.text import CJK_MARKS, is_between_signs
-from projections.reports.corrections import standing
-from projections.reports.report import Report
+from projections.reports.report import Report, standing
 
 short_id_chars: Final = 8
 task_max_chars: Final = 200

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +21,7 @@ from ledger.events.session import FilledGap
 from projections.briefs.text import one_line
 from projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
 from projections.reports.compressed import compressed_of
-from projections.reports.corrections import counted, standing
-from projections.reports.report import Correction, Report, plain
+from projections.reports.report import Correction, Report, plain, standing
 
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"
@@ -44,6 +44,7 @@ _WHY_NOT: Final = {
     "planning": "the session has no PREFLIGHT to compare with",
 }
 _LISTED: Final = {"finding.retracted": "key_findings", "unknown.resolved": "remaining_unknowns"}
+_CORRECTED: Final = ("finding.retracted", "dead_end.retracted", "unknown.resolved")
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -126,6 +127,13 @@ def _struck(one: Correction) -> str:
     """Return what was corrected as an item that is struck, and who did that, when and why."""
     how = f"{one.kind.partition('.')[2]} {one.timestamp[:10]} by {inline(one.author)}: {span(one.words)}"
     return f"- ~~{inline(one.text)}~~ ({how})"
+
+
+def counted(report: Report) -> str:
+    """Return how much was corrected, in words; empty for nothing."""
+    counts = Counter(one.kind for one in report.corrections)
+    parts = ((counts[kind], *kind.replace("_", " ").split(".")) for kind in _CORRECTED if counts[kind])
+    return ", ".join(f"{count} {what}{'' if count == 1 else 's'} {verb}" for count, what, verb in parts)
 
 
 def duration_text(seconds: int | None) -> str:

@@ -28,11 +28,10 @@ from projections.query import (
     prefix_range,
     with_json,
 )
-from projections.reports.corrections import with_corrections
 from projections.reports.markdown import with_texts
-from projections.reports.report import plain, read_report
+from projections.reports.report import Correction, is_same, plain, read_report, timestamp_of
 from projections.reports.trends import grounds_of
-from projections.sessions.queries import find_session
+from projections.sessions.queries import corrections_of, find_session
 
 pattern_max_chars: Final = 1_000
 pattern_memory_max_bytes: Final = 8 * 1024**2
@@ -164,6 +163,23 @@ def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
     reports = {report["session_id"]: report for report in with_corrections(moment, read)}
     sessions = [with_json(row, "imported") | {"report": reports.get(row["session_id"])} for row in page]
     return {"sessions": sessions, "total": total, "next": following}
+
+
+def with_corrections(moment: Moment, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return plain reports with the ``corrections`` that came after them, or are about their very words."""
+    by_session: dict[str, list[dict[str, Any]]] = {report["session_id"]: [] for report in reports}
+    for row in corrections_of(moment, *by_session) if by_session else ():
+        row["timestamp"] = timestamp_of(row["happened_ms"])
+        by_session[row["session_id"]].append({name: row[name] for name in Correction.__struct_fields__})
+
+    def is_about(report: dict[str, Any], one: dict[str, Any]) -> bool:
+        texts = (*report["key_findings"], *report["remaining_unknowns"])
+        return one["event_index"] > report["event_index"] or any(is_same(one["text"], text) for text in texts)
+
+    return [
+        report | {"corrections": [one for one in by_session[report["session_id"]] if is_about(report, one)]}
+        for report in reports
+    ]
 
 
 def decoded(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,30 @@
 """One shape for a report, wherever it comes from: a published event, a row of the view, or a report just made.
 
 Its fields have the names that other tools know. What was not assessed is absent: a delta not taken is never 0.
+
+A report is signed and never changes, and every version is kept; but whoever reads it must not go on from what its
+author no longer believes. What its session took back or found out since is laid over it whenever it is read: struck in
+Markdown, with who did it, when and why, and left out of what others go on from (``standing``). A text is known by its
+words, also where the report holds it shortened: one that was told in other words for the report stands, and what was
+corrected stands beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ledger.events.session import Calibration, Deltas, FilledGap, LongText, ReportGenerated, ReportType, Vectors
 from projections.records.marks import Imported
+
+DERIVED: Final = "(Derived from the session's events.)"
+# What begins a sentence of a derived context, or a next step, about an unknown or a dead end.
+OPEN: Final = "Open: "
+DEAD_END: Final = "Dead end: "
+FIND_OUT: Final = "Find out: "
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,3 +148,38 @@ def timestamp_of(at_ms: int) -> str:
 def assessed(values: Vectors | Deltas) -> dict[str, float]:
     """Return the values that are there, by name, in the order of the kind; what is absent stays absent."""
     return {name: float(value) for name, value in msgspec.structs.asdict(values).items() if value is not None}
+
+
+def is_same(whole: str, held: str) -> bool:
+    """Return whether a report's text is this one, or what is left of it."""
+    parts, place = held.strip().split("…"), 0
+    if len(parts) == 1 or not whole.strip().startswith(parts[0].rstrip()):
+        return held.strip() == whole.strip()
+    for part in parts:
+        place = whole.find(part.strip(), place) + len(part.strip())
+        if place < len(part.strip()):
+            return False
+    return True
+
+
+def standing(report: Report) -> Report:
+    """Return the report without what was corrected."""
+    if not report.corrections:
+        return report
+    corrected = [one.text for one in report.corrections]
+
+    def stands(text: str) -> bool:
+        return not any(is_same(whole, text) for whole in corrected)
+
+    context = report.next_session_context
+    for beginning in (f"{what}{text.strip()}" for text in corrected for what in (OPEN, DEAD_END)):
+        before, there, after = context.partition(beginning)
+        context = f"{before.rstrip()} {after.lstrip('.').lstrip()}".strip() if there else context
+    return msgspec.structs.replace(
+        report,
+        key_findings=list(filter(stands, report.key_findings)),
+        remaining_unknowns=list(filter(stands, report.remaining_unknowns)),
+        recommended_next_steps=[step for step in report.recommended_next_steps if stands(step.removeprefix(FIND_OUT))],
+        knowledge_gaps_filled=[gap for gap in report.knowledge_gaps_filled if stands(gap.after)],
+        next_session_context="" if context == DERIVED else context,
+    )

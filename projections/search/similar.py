@@ -18,7 +18,7 @@ import msgspec
 
 from projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
 from projections.query import Answer, Arguments, Limit, Moment, Where, with_json
-from projections.reports.corrections import is_same
+from projections.reports.report import is_same
 from projections.search.nearness import Near, by_stream, nearest, related_min, score_digits, weight
 from projections.search.words import features_of, stem_of
 from projections.sessions.queries import corrections_of

@@ -9,14 +9,13 @@ from reporting import AFTER, BEFORE
 
 from projections.reports.calibration import (
     VECTOR_NAMES,
+    Ends,
     bias_of,
     compare,
     deltas_of,
     ends_of,
-    label,
     label_of_bias,
     overall_of,
-    type_of,
 )
 from projections.reports.trends import bias_text
 
@@ -81,7 +80,7 @@ def test_a_missing_side_gives_no_delta_no_overall_and_no_label(before, after):
     ],
 )
 def test_the_label_points_the_right_way_and_its_limits_are_the_designs(know, uncertainty, expected):
-    assert label(know, uncertainty) == expected
+    assert label_of_bias(bias_of(know, uncertainty)) == expected
 
 
 @given(VECTORS, VECTORS)
@@ -103,10 +102,9 @@ def test_overall_confidence_lies_between_0_and_1_and_ignores_one_sided_vectors(b
 @given(UNIT, UNIT)
 def test_labels_are_symmetric_and_agree_with_the_bias_and_its_sentence(grown, fallen):
     opposite = {"overconfident": "underconfident", "underconfident": "overconfident"}
-    found = label(grown, -fallen)
-    assert label(fallen, -grown) == opposite.get(found, found)
     bias = bias_of(grown, -fallen)
-    assert label_of_bias(bias) == found
+    found = label_of_bias(bias)
+    assert label_of_bias(bias_of(fallen, -grown)) == opposite.get(found, found)
     assert (found == "overconfident") <= (fallen > grown)
     assert (found == "underconfident") <= (grown > fallen)
     text = bias_text(bias)
@@ -143,4 +141,4 @@ def test_an_assessment_without_vectors_counts_only_where_there_is_no_other():
 
 
 def test_a_postflight_alone_makes_a_planning_report():
-    assert type_of(has_preflight=False, has_check=True, has_postflight=True) == "planning"
+    assert Ends(None, {}, has_check=True).report_type == "planning"

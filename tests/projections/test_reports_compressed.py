@@ -12,8 +12,7 @@ from reporting import EVENT, report
 from ledger.events.session import Deltas
 from projections.briefs.tokens import count_tokens
 from projections.reports.compressed import compressed_of, shorten
-from projections.reports.corrections import is_same
-from projections.reports.report import plain, read_report, timestamp_of
+from projections.reports.report import is_same, plain, read_report, timestamp_of
 
 KEYS = ["s", "ai", "ts", "task", "deltas", "findings", "unknowns", "next", "recommend", "calibrated"]
 ENGLISH = "The session pool is never closed when the login handler raises an exception under load and "

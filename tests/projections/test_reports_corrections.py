@@ -10,9 +10,8 @@ import pytest
 from reporting import report
 
 from projections.reports.compressed import compressed_of
-from projections.reports.corrections import counted, is_same, standing
-from projections.reports.markdown import markdown_of
-from projections.reports.report import Correction, Report
+from projections.reports.markdown import counted, markdown_of
+from projections.reports.report import Correction, Report, is_same, standing
 
 
 def corrected(kind: str, text: str, **fields: Any) -> Report:

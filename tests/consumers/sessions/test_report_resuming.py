@@ -24,7 +24,7 @@ from ledger.errors import Refused
 from ledger.events import session
 from projections.briefs.tokens import count_tokens, most_tokens
 from projections.reader import Reader
-from projections.reports.corrections import is_same
+from projections.reports.report import is_same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
