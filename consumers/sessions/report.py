@@ -8,6 +8,9 @@ What was generated becomes one signed event of its session. Publishing the same 
 that stands is found, or, when two do it at once, the idempotency key is the same, so the ledger answers both with one
 event. Content that an older version had is published anew, because the latest version counts.
 
+What a session recorded is taken back, or an unknown resolved, by one more event of it, also after its end, of its
+author or of an admin. The report that stands follows when it is read; its copies beside the log are written anew.
+
 Texts that an entry cannot hold are shortened at a word and stand whole as blobs, named by their JSON pointers in
 ``long_texts``; where the whole is too large, its longest texts are shortened to one length, the greatest that fits.
 """
@@ -29,6 +32,7 @@ from ledger.client import Ask, Client, read_event
 from ledger.codec import converted, encode_canonical, encode_utf8
 from ledger.config import Settings
 from ledger.errors import BatonError, Refused
+from ledger.events import session as kinds
 from ledger.events.body import Event
 from ledger.events.session import AssessmentRecorded, Phase, ReportGenerated, SessionStarted, Vectors
 from ledger.limits import data_size_max_bytes
@@ -237,6 +241,58 @@ def with_report(
         return postflight | more | {"report_error": error.to_dict()}
     report = with_copies(ask, settings, report)
     return postflight | {"handoff_report": report, "warnings": [*postflight["warnings"], *report["warnings"]]}
+
+
+def correction(ask: Ask, ref: str, words: str, *, is_resolved: bool) -> tuple[str, kinds.Correction]:
+    """Return the session's stream, and what corrects the event ``ref``: a number, an id, or the beginning of one.
+
+    Raises:
+        Refused: ``NOT_FOUND``; ``USAGE`` for an event that cannot be corrected so; ``TRANSITION_NOT_ALLOWED`` where it
+            is corrected already.
+    """
+    if not words.strip():
+        raise Refused("USAGE", "say why it is taken back, or what it came to: whoever reads it goes on from that")
+    event = ask("catalog.show", {"ref": ref})
+    index, stream = event["event_index"], event["stream"]
+    family, _, name = stream.partition("/")
+    session = ask("sessions.show", {"id": name}) if family == "session" else {}
+    logged = ((kind, one) for kind in ("findings", "dead_ends", "unknowns") for one in session.get(kind, ()))
+    match = next((pair for pair in logged if pair[1]["event_index"] == index), None)
+    if match is None:
+        message = f"entry {index} ({event['kind']}) is no finding, dead end or unknown: `baton session show` has them"
+        raise Refused("USAGE", message)
+    kind, one = match
+    if (kind == "unknowns") != is_resolved:
+        way = f"resolve {index} --with TEXT" if kind == "unknowns" else f"retract {index} --reason TEXT"
+        raise Refused("USAGE", f"entry {index} is one of the {kind.replace('_', ' ')}: `baton session {way}`")
+    if (done := one["correction"]) is not None:
+        verb = done["kind"].partition(".")[2]
+        message = f"entry {index} was {verb} by {done['author']} in entry {done['event_index']} already"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, entry=done["event_index"])
+    if is_resolved:
+        return stream, kinds.UnknownResolved(target=event["id"], answer=words)
+    made = kinds.FindingRetracted if kind == "findings" else kinds.DeadEndRetracted
+    return stream, made(target=event["id"], reason=words)
+
+
+def correct(
+    author: Author, ask: Ask, settings: Settings, ref: str, words: str, *, is_resolved: bool = False
+) -> dict[str, Any]:
+    """Correct an event of a session, and return ``{"id", "kind", "event_index", "target", "stored", "warnings"}``.
+
+    Raises:
+        Refused: as ``correction``; ``NOT_AUTHORIZED`` for who is neither the session's author nor an admin.
+    """
+    stream, data = correction(ask, ref, words, is_resolved=is_resolved)
+    (accepted,) = author.emit(Draft(stream=stream, data=data))
+    # If we crash here, the correction stands, and copies of the report lack it until `baton notes sync`.
+    name = stream.removeprefix("session/")
+    answer = {"id": name, "event_index": accepted.index, "target": data.target, "stored": [], "warnings": []}
+    (session,) = ask("reports.sessions", {"id": name, "limit": 1})["sessions"]
+    if session["report"] is None or session["imported"] is not None:
+        return answer
+    copied = with_copies(ask, settings, {"session_id": name, "storage_location": "", "warnings": []})
+    return answer | {part: copied[part] for part in ("stored", "warnings")}
 
 
 def _recorded(author: Author, session_id: str, data: AssessmentRecorded) -> dict[str, Any]:

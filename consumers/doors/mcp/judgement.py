@@ -15,7 +15,7 @@ from consumers.reasoning.snapshots.take import take_snapshot
 from consumers.reasoning.validator.publication import offer, validate_ref
 from consumers.reasoning.validator.trees import open_tree, work_tree
 from consumers.sdk.quotation import words_of
-from consumers.sessions.corrections import correct
+from consumers.sessions.report import correct
 from ledger.author import Author
 from ledger.client import Ask
 from projections.views import ask

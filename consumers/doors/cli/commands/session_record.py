@@ -1,11 +1,28 @@
-"""`baton session record`: findings, unknowns, dead ends, tools, artifacts and reasoning steps of one file, at once."""
+r"""`baton session record`: what a session learned, many entries of one file at once, in the words of the verbs.
+
+An entry is a line ``KIND: TEXT``; what is indented below it is an option, ``NAME: VALUE``, or goes on with the text::
+
+    dead-end: A cache of tokens
+      why: it hides the fault
+    reasoning: expire-tokens
+      task: Why do tokens never expire?
+    step: check() reads no time
+      evidence: src/auth.py:12-15
+
+Text and not JSON, because code is full of quotes and line ends, and a fault in it has a line. ``step``, ``assume`` and
+``conclude`` belong to the ``reasoning`` above them, which is started where it has a ``task``, else extended.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, get_args
 
 import click
+import msgspec
 from msgspec.structs import replace
 
 from consumers.doors.cli.app import App, kept, read_argument
@@ -14,15 +31,58 @@ from consumers.doors.cli.output import fields_of
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import chosen_session, find_session
 from consumers.reasoning.validator.evidence import cite
-from consumers.sessions.entries import Entry, read_entries
 from ledger.author import Draft
+from ledger.codec import schema_error
 from ledger.errors import Refused
-from ledger.events.reasoning import ReasoningExtended, Step
-from ledger.events.session import ToolUsed
+from ledger.events import session as kinds
+from ledger.events.fields import EventData
+from ledger.events.reasoning import (
+    ReasoningConcluded,
+    ReasoningExtended,
+    ReasoningStarted,
+    ReasoningType,
+    Step,
+    StepType,
+)
 from ledger.limits import batch_events_max
 
-if TYPE_CHECKING:
-    from ledger.events import EventData
+# The type that an entry becomes, and which of its fields its own line is.
+FORMS: Final[dict[str, tuple[type[EventData], str]]] = {
+    "finding": (kinds.FindingLogged, "finding"),
+    "unknown": (kinds.UnknownLogged, "unknown"),
+    "dead-end": (kinds.DeadEndLogged, "approach"),
+    "tool": (kinds.ToolUsed, "tool"),
+    "artifact": (kinds.ToolUsed, "tool"),
+    "reasoning": (ReasoningStarted, "id"),
+    "step": (Step, "content"),
+    "assume": (Step, "content"),
+    "conclude": (ReasoningConcluded, "conclusion"),
+}
+# As the options of the verbs are spelled.
+_SPELLED: Final = {
+    "why": "why_failed", "check": "validation_method", "premise": "premises", "assuming": "assumptions",
+    "alternative": "alternatives_considered", "limitation": "known_limitations", "strategy": "reasoning_strategy",
+}  # fmt: skip
+_CONFIDENCE: Final = {"conclude": {"confidence": "confidence_in_reasoning"}}
+_GIVEN: Final[dict[str, dict[str, Any]]] = {
+    "step": {"type": "inference"},
+    "assume": {"type": "assumption", "needs_validation": True},
+}
+_OPTIONS: Final = frozenset(_SPELLED) | {"evidence", "impact", "subject", "purpose", "rests-on", "confidence", "task"}
+_LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")
+
+
+class Entry(NamedTuple):
+    """One entry: where it stands, and what it signs; a ``reasoning`` and its steps name ``of`` which it is.
+
+    ``data`` is None for a reasoning that goes on; ``rests_on`` are the steps that a step follows from.
+    """
+
+    line: int
+    kind: str
+    data: EventData | None
+    of: str = ""
+    rests_on: tuple[int, ...] = ()
 
 
 @click.command(cls=Command)
@@ -41,8 +101,9 @@ def record(app: App, file: str, given: str | None) -> None:
         message = f"{len(entries)} entries: one batch holds {batch_events_max}, so split before line"
         raise Refused("TOO_LARGE", f"nothing was recorded: {message} {entries[batch_events_max].line}")
     session = str(find_session(app, chosen_session(app, given))["id"])
+    signed = [entry for entry in entries if entry.data is not None]
     notices: list[str] = []
-    planned = _drafts(app, entries, session, notices)
+    planned = _drafts(app, signed, session, notices)
     cited, warnings = cite([data for _, data in planned], app.query_with)
     warnings = [*notices, *warnings]
     # The same content is the same events: who repeats a call whose answer was lost gets the first ones.
@@ -54,13 +115,10 @@ def record(app: App, file: str, given: str | None) -> None:
     try:
         accepted = app.author().emit(*drafts)
     except Refused as refusal:
-        signed = _signed(entries)
         positions = [one["position"] for one in refusal.details.get("events", ())] or [0] * (len(signed) == 1)
         lines = "".join(f"line {signed[one].line}: " for one in positions)
         raise Refused(refusal.code, f"nothing was recorded: {lines}{refusal.message}", **refusal.details) from refusal
-    counts: dict[str, int] = {}
-    for entry in entries:
-        counts[entry.kind] = counts.get(entry.kind, 0) + 1
+    counts = Counter(entry.kind for entry in entries)
     repeated = all(one.is_repeat for one in accepted)
     answer = {"id": session, "counts": counts, "is_repeat": repeated, "warnings": warnings,
               "accepted": [fields_of(one) for one in accepted]}  # fmt: skip
@@ -74,15 +132,11 @@ def record(app: App, file: str, given: str | None) -> None:
     app.show("session", answer, said)
 
 
-def _signed(entries: list[Entry]) -> list[Entry]:
-    return [one for one in entries if one.data is not None]
-
-
-def _drafts(app: App, entries: list[Entry], session: str, notices: list[str]) -> list[tuple[str, EventData]]:
+def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> list[tuple[str, EventData]]:
     """Return what each entry signs, with the stream: steps numbered on, artifacts as what was kept of them."""
     numbers: dict[str, int] = {}
     drafts: list[tuple[str, Any]] = []
-    for entry in _signed(entries):
+    for entry in signed:
         data: Any = entry.data
         stream = f"reasoning/{entry.of}"
         if entry.kind == "reasoning":
@@ -95,7 +149,7 @@ def _drafts(app: App, entries: list[Entry], session: str, notices: list[str]) ->
             numbers[entry.of] += 1
         elif entry.kind != "conclude":
             stream = f"session/{session}"
-            if entry.kind == "artifact" and isinstance(data, ToolUsed):
+            if entry.kind == "artifact" and isinstance(data, kinds.ToolUsed):
                 data = replace(data, purpose=" ".join(filter(None, (data.purpose, kept(app, data.tool)))))
         drafts.append((stream, data))
     return drafts
@@ -108,3 +162,95 @@ def _following(app: App, reasoning: str, first: Step, notices: list[str]) -> int
     same = [one["step_number"] for one in steps if one["content"] == first.content]
     notices += [] if same else reopened(found)
     return same[0] if same else max((one["step_number"] for one in steps), default=0) + 1
+
+
+def read_entries(text: str) -> list[Entry]:
+    """Return the entries of a file in order; all that is wrong is named by its line before anything is signed.
+
+    Raises:
+        Refused: ``INVALID_FORMAT`` with ``details["faults"]``: a line and what is wrong there, each.
+    """
+    faults: list[dict[str, Any]] = []
+    entries: list[Entry] = []
+    reasoning = ""
+    for line, kind, fields in _blocks(text, faults):
+        if kind == "reasoning":
+            reasoning = fields["id"][0]
+        try:
+            entries.append(_entry(line, kind, fields, reasoning))
+        except msgspec.ValidationError as error:
+            words = schema_error(error).message
+            for option, field in _SPELLED.items():
+                words = words.replace(field, option)
+            if "enum value" in words:
+                choices = filter(None, get_args(ReasoningType if "reasoning_type" in words else StepType))
+                words = f"{words.rpartition('.')[2]} is one of {', '.join(choices)}"
+            faults.append({"line": line, "message": f"{kind}: {words}"})
+        except ValueError as error:
+            faults.append({"line": line, "message": f"{kind}: {error}"})
+    if not faults and all(entry.data is None for entry in entries):
+        faults.append({"line": 1, "message": f"there is no entry: begin a line with one of {', '.join(FORMS)}"})
+    if faults:
+        said = "; ".join(f"line {one['line']}: {one['message']}" for one in faults)
+        raise Refused("INVALID_FORMAT", f"nothing was recorded: {said}", faults=faults)
+    return entries
+
+
+def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
+    """Yield the line, the kind and the fields of each entry, every field as the texts that were given for it."""
+    entry: tuple[int, str, dict[str, list[str]]] | None = None
+    last: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        found = _LINE.match(line)
+        name = found[1].lower().replace("_", "-") if found else ""
+        if not line[0].isspace():
+            if entry is not None:
+                yield entry
+            entry = None
+            if name not in FORMS:
+                what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(FORMS)}"
+                faults.append({"line": number, "message": what})
+                continue
+            assert found is not None  # noqa: S101 - it has a name
+            last = [found[2] or ""]
+            entry = number, name, {FORMS[name][1]: last}
+        elif entry is not None:
+            field = _field(entry[1], name)
+            if field is None and name in _OPTIONS:
+                faults.append({"line": number, "message": f"a {entry[1]} takes no {name}"})
+            elif found is None or field is None:  # the text goes on
+                last[-1] = f"{last[-1]}\n{line.strip()}".strip()
+            else:
+                last = entry[2].setdefault(field, [])
+                last.append(found[2] or "")
+    if entry is not None:
+        yield entry
+
+
+def _field(kind: str, name: str) -> str | None:
+    """Return the field that an option of an entry sets; None where it is none, and part of a text."""
+    field = _CONFIDENCE.get(kind, {}).get(name) or _SPELLED.get(name, name.replace("-", "_"))
+    is_known = field in FORMS[kind][0].__struct_fields__ or (kind == "step" and field == "rests_on")
+    return field if is_known else None
+
+
+def _entry(line: int, kind: str, fields: dict[str, list[str]], reasoning: str) -> Entry:
+    if kind in ("step", "assume", "conclude") and not reasoning:
+        raise ValueError("it belongs to a reasoning: write `reasoning: ID` above it")
+    numbers = [one for text in fields.pop("rests_on", ()) for one in re.split(r"[,\s]+", text.strip())]
+    if not all(one.isdecimal() for one in numbers):
+        raise ValueError("rests-on takes the numbers of steps, as 1,2")
+    if kind == "reasoning":
+        fields.pop("id")
+        if not fields:
+            return Entry(line, kind, None, reasoning)
+    form = FORMS[kind][0]
+    lists = {one.name for one in msgspec.structs.fields(form) if one.default_factory is list}
+    given: dict[str, Any] = _GIVEN.get(kind, {}) | {
+        name: texts if name in lists else "\n".join(texts) for name, texts in fields.items()
+    }
+    if form is Step:
+        given["step_number"] = 1  # until all of the reasoning is known
+    return Entry(line, kind, msgspec.convert(given, form, strict=False), reasoning, tuple(map(int, numbers)))

@@ -142,7 +142,7 @@ def resolve(app: App, ref: str, answer: str) -> None:
 
 
 def _correct(app: App, ref: str, words: str, *, is_resolved: bool) -> None:
-    from consumers.sessions.corrections import correct  # noqa: PLC0415 - loads the stores of reports
+    from consumers.sessions.report import correct  # noqa: PLC0415 - loads the stores of reports
 
     done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved)
     for warning in () if app.as_json else done["warnings"]:

@@ -379,7 +379,7 @@ class Session(_Noun[R, A]):
 
     def _correct(self, ref: str | int, words: str, *, is_resolved: bool) -> R:
         def make(author: Author) -> list[EventData]:
-            from consumers.sessions.corrections import correction  # noqa: PLC0415 - loads the stores of reports
+            from consumers.sessions.report import correction  # noqa: PLC0415 - loads the stores of reports
             from projections.views import ask  # noqa: PLC0415 - a program that only writes loads no views
 
             stream, data = correction(partial(ask, author.client), str(ref), words, is_resolved=is_resolved)

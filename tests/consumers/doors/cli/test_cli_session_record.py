@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.sessions.entries import read_entries
+from consumers.doors.cli.commands.session_record import read_entries
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
