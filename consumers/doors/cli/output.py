@@ -225,6 +225,12 @@ def _unknown_names(app: App, asked: dict[str, Any]) -> Iterator[str]:
             yield f"there is no stream {stream}{did_you_mean(whole)}"
 
 
+def warn(warnings: Iterable[str]) -> None:
+    """Print what is doubtful about what was done on stderr, where it does not mix with the answer."""
+    for warning in warnings:
+        click.echo(clean(f"warning: {warning}"), err=True)
+
+
 def next_page(value: object, cursor: str = "cursor") -> str | None:
     """Return the command line of this run with another cursor, ready to be pasted into a shell; None for no cursor."""
     if value is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from consumers.doors.cli.app import App, parse_json, read_text, with_contents
-from consumers.doors.cli.output import fields_of
+from consumers.doors.cli.output import fields_of, warn
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import append, session_and
 from consumers.sdk.text import clean
@@ -40,15 +40,7 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 @click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
 @click.option("--keep", is_flag=True, help="With --artifact: keep the contents of those that are files here.")
 @click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report now.")
-def assess(
-    app: App,
-    /,
-    words: tuple[str, ...],
-    given: tuple[str, ...],
-    document: str | None,
-    reasoning: str | None,
-    **more: Any,
-) -> None:
+def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: Any) -> None:
     """Record how well you know, can and are sure, at one phase of the work.
 
     PHASE is PREFLIGHT, THINK, PLAN, INVESTIGATE, CHECK, ACT or POSTFLIGHT. Vectors, each from 0 to 1: engagement, know,
@@ -59,15 +51,15 @@ def assess(
     assessment stands, and `baton session sweep` makes it again.
     """
     name, word = session_and(app, words, "PHASE")
-    phase = phase_of(word)
-    vectors = read_vectors(parse_vectors(given, document))
+    phases: tuple[Phase, ...] = get_args(Phase)
+    phase = next((phase for phase in phases if phase == word.upper()), None)
+    if phase is None:
+        raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
+    vectors = read_vectors(parse_vectors(more["given"], more["document"]))
     check_given(phase, vectors, reasoning, more)
+    said, overall = read_text(reasoning, "--reasoning"), more["overall_confidence"]
     data = AssessmentRecorded(
-        phase=phase,
-        vectors=vectors,
-        reasoning=read_text(reasoning, "--reasoning"),
-        round=more["round_"],
-        overall_confidence=more["overall_confidence"],
+        phase=phase, vectors=vectors, reasoning=said, round=more["round_"], overall_confidence=overall
     )
     inputs: ReportInputs | None = None
     if phase == "POSTFLIGHT" and not more["no_report"]:
@@ -83,21 +75,12 @@ def assess(
     app.show("assessment", answer, lambda: _print_assessment(answer, vectors))
 
 
-def phase_of(word: str) -> Phase:
-    """Return the phase that a word names, in any case."""
-    phases: tuple[Phase, ...] = get_args(Phase)
-    if word.upper() not in phases:
-        raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
-    return phases[phases.index(word.upper())]
-
-
 def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dict[str, Any]) -> None:
     """Refuse what says nothing, and what only a report can hold."""
     overall = more["overall_confidence"]
     if overall is not None and not 0 <= overall <= 1:
         raise Refused("INVALID_FIELD", "--overall-confidence is not between 0 and 1", field="overall_confidence")
-    is_empty = all(getattr(vectors, name) is None for name in vectors.__struct_fields__)
-    if is_empty and overall is None and not reasoning:
+    if vectors == Vectors() and overall is None and not reasoning:
         raise Refused("USAGE", "nothing is assessed: give --vector NAME=VALUE or --vectors JSON")
     if phase != "POSTFLIGHT":
         for option in REPORT_OPTIONS:
@@ -122,7 +105,7 @@ def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
         click.echo(f"warning: no report was made: {error.code}: {clean(error.message)}", err=True)
         click.echo(f"  the assessment stands; the report is made again with: {clean(command)}", err=True)
         return {"status": "failed", "error": error.to_dict(), "command": command}
-    session_report.print_warnings(report)
+    warn(report["warnings"])
     return report
 
 

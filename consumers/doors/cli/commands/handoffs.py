@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, read_text, with_contents
-from consumers.doors.cli.output import fields_of, print_command
+from consumers.doors.cli.output import fields_of, print_command, warn
 from consumers.doors.cli.program import Command, Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs import acts, content
@@ -267,8 +267,7 @@ def emit(
         if tells_left:
             click.echo(clean(answer["why"]))
         print_grounds(answer.get("reasoning", ()), "reasoning")
-        for warning in warnings:
-            click.echo(clean(f"warning: {warning}"), err=True)
+        warn(warnings)
         print_next(answer["next"])
 
     app.show("handoff", answer, text, following=next(iter(answer["next"]), None))

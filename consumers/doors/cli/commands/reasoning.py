@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from consumers.doors.cli.app import App, read_argument
-from consumers.doors.cli.output import fields_of, page_options, print_fields, print_table, progress, show_page
+from consumers.doors.cli.output import fields_of, page_options, print_fields, print_table, progress, show_page, warn
 from consumers.doors.cli.program import Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree, print_verdict
 from consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
@@ -229,15 +229,9 @@ def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> 
 
     def text() -> None:
         click.echo(said)
-        print_warnings(warnings)
+        warn(warnings)
 
     app.show("reasoning", answer, text)
-
-
-def print_warnings(warnings: Sequence[str]) -> None:
-    """Print on standard error what is doubtful about what was signed."""
-    for warning in warnings:
-        click.echo(clean(f"warning: {warning}"), err=True)
 
 
 def find(app: App, ref: str) -> dict[str, Any]:
@@ -314,7 +308,7 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
             )
             for path in one["kept_aside"]:
                 click.echo(f"  kept aside: {clean(path)}", err=True)
-        print_warnings(warnings)
+        warn(warnings)
 
     app.show("recorded", {"recorded": recorded, "total": len(recorded), "warnings": warnings}, text)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, with_contents
-from consumers.doors.cli.output import imported_by, page_options, print_table, show_page, since_option
+from consumers.doors.cli.output import imported_by, page_options, print_table, show_page, since_option, warn
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.session_choice import chosen_session
 from consumers.sdk.text import clean, counted, one_line, shorten
@@ -34,11 +34,9 @@ def report() -> None:
 @report.command()
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @click.option("--task-summary", metavar="TEXT|@FILE", help="What was done, in 2 or 3 sentences (default: the task).")
-@click.option(
-    "--finding", "findings", multiple=True, help="What was found out, 3 to 5 times (default: from the session)."
-)
-@click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: from the session).")
-@click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: from the session).")
+@click.option("--finding", "findings", multiple=True, help="What was found out, 3 to 5 times (default: the session's).")
+@click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: the session's).")
+@click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: the session's).")
 @click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
 @click.option("--keep", is_flag=True, help="Keep the contents of artifacts that are files here.")
 def generate(app: App, /, session_id: str | None, **given: Any) -> None:
@@ -50,13 +48,12 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
         inputs_from,
         make_report,
         print_made,
-        print_warnings,
     )
 
     given["artifacts"] = with_contents(app, given["artifacts"]) if given.pop("keep") else given["artifacts"]
     report = make_report(app, chosen_session(app, session_id), inputs_from(given))
     if not app.as_json:
-        print_warnings(report)
+        warn(report["warnings"])
     app.show("report", report, lambda: print_made(report))
 
 
@@ -87,19 +84,13 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 @report.command()
 @ai_id_option
 @click.option("--since", metavar="TIME", help='A date or time (UTC), or as "7 days ago".')
-@click.option(
-    "--task-pattern",
-    metavar="RE2",
-    help="A pattern that the task or the outcome matches; upper and lower case are the same.",
-)
+@click.option("--task-pattern", metavar="RE2", help="A pattern that task or outcome matches, in any case.")
 @page_options(default=10)
-def query(
-    app: App, *, ai_id: str | None, since: str | None, task_pattern: str | None, limit: int, cursor: int | None
-) -> None:
+def query(app: App, **asked: Any) -> None:
     """Find reports, newest first: by agent, time and a pattern of the task or of what came of it."""
     from consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
 
-    page = query_reports(app.query_with, datetime.now(UTC), ai_id, since, task_pattern, limit, cursor)
+    page = query_reports(app.query_with, datetime.now(UTC), **asked)
     show_page(app, "reports", page, lambda: _print_reports(page["reports"]))
 
 
@@ -133,18 +124,18 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
 @ai_id_option
 @since_option("Only what was written since")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=5, show_default=True, help="Rows of a page.")
-def similar(app: App, task: str, ai_id: str | None, since_ms: int | None, limit: int) -> None:
+def similar(app: App, **asked: Any) -> None:
     """Find the sessions nearest to a task in words, and how near each is; those without a report, too."""
-    answer = app.query("search.similar", task=task, ai_id=ai_id, since_ms=since_ms, limit=limit)
+    answer = app.query("search.similar", **asked)
     app.show("similar", answer, lambda: _print_similar(answer))
 
 
 @report.command()
 @since_option("Only reports since then")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=20, show_default=True, help="Rows of a page.")
-def overlap(app: App, since_ms: int | None, limit: int) -> None:
+def overlap(app: App, **asked: Any) -> None:
     """Show where work may have been done twice: pairs of reports about nearly the same, however it is told."""
-    answer = app.query("reports.overlap", since_ms=since_ms, limit=limit)
+    answer = app.query("reports.overlap", **asked)
     app.show("overlap", answer, lambda: _print_overlaps(answer))
 
 
@@ -152,9 +143,9 @@ def overlap(app: App, since_ms: int | None, limit: int) -> None:
 @ai_id_option
 @since_option("Only reports since then")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Points of each agent.")
-def calibration(app: App, ai_id: str | None, since_ms: int | None, limit: int) -> None:
+def calibration(app: App, **asked: Any) -> None:
     """Show how well agents judge themselves: report by report, and over time."""
-    answer = app.query("reports.calibration", ai_id=ai_id, since_ms=since_ms, limit=limit)
+    answer = app.query("reports.calibration", **asked)
     app.show("calibration", answer, lambda: _print_calibration(answer))
 
 

@@ -13,7 +13,7 @@ import click
 import structlog
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import configure_logging, next_page, print_fields, print_table, stopped_by_signals
+from consumers.doors.cli.output import configure_logging, next_page, print_fields, print_table, stopped_by_signals, warn
 from consumers.doors.cli.program import Group
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS
 from consumers.handoffs.router.chains import advise, described
@@ -210,8 +210,7 @@ def _print_chains(data: dict[str, Any]) -> None:
         for step in chain["then"]:
             click.echo("  then")
             print_fields(step, indent="    ")
-    for warning in data["warnings"]:
-        click.echo(clean(f"warning: {warning}"), err=True)
+    warn(data["warnings"])
     if not data["agents_checked"]:
         click.echo("there is no ledger here: names were not checked", err=True)
 

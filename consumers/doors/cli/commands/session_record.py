@@ -26,8 +26,8 @@ import msgspec
 from msgspec.structs import replace
 
 from consumers.doors.cli.app import App, kept, read_argument
-from consumers.doors.cli.commands.reasoning import print_warnings, reopened
-from consumers.doors.cli.output import fields_of
+from consumers.doors.cli.commands.reasoning import reopened
+from consumers.doors.cli.output import fields_of, warn
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import chosen_session, find_session
 from consumers.reasoning.validator.evidence import cite
@@ -127,7 +127,7 @@ def record(app: App, file: str, given: str | None) -> None:
         what = ", ".join(f"{number} {kind}" for kind, number in counts.items())
         click.echo(f"{session}: {what} {'stood already' if repeated else 'recorded'} (entries {accepted[0].index} to "
                    f"{accepted[-1].index})")  # fmt: skip
-        print_warnings(warnings)
+        warn(warnings)
 
     app.show("session", answer, said)
 

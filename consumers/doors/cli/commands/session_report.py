@@ -57,12 +57,6 @@ def print_made(report: dict[str, Any]) -> None:
     click.echo(f"  in {clean(places)}; read it with: {clean(command)}")
 
 
-def print_warnings(report: dict[str, Any]) -> None:
-    """Print what the author should know, where it does not mix with the answer."""
-    for warning in report["warnings"]:
-        click.echo(f"warning: {clean(warning)}", err=True)
-
-
 @click.command(cls=Command)
 @click.option(
     "--older-than", default="24h", show_default=True, metavar="TIME", help="Idle for so long: 30m, 12h, 7d, or 0."

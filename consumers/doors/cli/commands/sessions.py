@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, read_text
-from consumers.doors.cli.output import fields_of, imported_by, page_options, print_table, show_page, when
+from consumers.doors.cli.output import fields_of, imported_by, page_options, print_table, show_page, warn, when
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and
 from consumers.sdk.text import clean, dead_end_text, one_line, shorten, told
@@ -29,9 +29,7 @@ _none: Final = "-"
 LAZY: Final = {
     "record": Lazy("session_record:record", "Record all that a file says: findings, dead ends, tools, steps, at once."),
     "assess": Lazy("assessment:assess", "Record how well you know, can and are sure, at one phase of the work."),
-    "sweep": Lazy(
-        "session_report:sweep", "End your sessions that never closed, and make the reports that are missing."
-    ),
+    "sweep": Lazy("session_report:sweep", "End your sessions that never closed, and make the reports missing."),
 }
 
 impact_option: Final = click.option("--impact", type=click.FloatRange(0, 1), help="How much it matters, from 0 to 1.")
@@ -76,7 +74,11 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
 
     def text() -> None:
         click.echo(name)
-        _print_dead_ends(dead_ends)
+        if dead_ends:
+            click.secho("\nDead ends of similar tasks", bold=True)
+        for event in dead_ends:
+            line, whose = one_line(dead_end_text(event)), imported_by(event["imported"])
+            click.echo(f"  - {line}  [{event['session_id']}]{whose}")
 
     app.show("session", answer, text)
 
@@ -86,26 +88,25 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
 @click.option("--evidence", multiple=True, metavar="PATH:LINE", help="Where it can be seen; may be given repeatedly.")
 @impact_option
 @subject_option
-def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], impact: float | None, subject: str) -> None:
+def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], **given: Any) -> None:
     """Record what you found out."""
     name, text = session_and(app, words, "TEXT")
-    data = kinds.FindingLogged(finding=text, evidence=list(evidence), impact=impact, subject=subject)
+    data = kinds.FindingLogged(finding=text, evidence=list(evidence), **given)
     record(app, name, data, "finding")
     if evidence and not app.as_json:
         from consumers.reasoning.validator.evidence import cite  # noqa: PLC0415 - loads the validator
 
-        for warning in cite([data], app.query_with)[1]:
-            click.echo(clean(f"warning: {warning}"), err=True)
+        warn(cite([data], app.query_with)[1])
 
 
 @session.command()
 @click.argument("words", nargs=-1, metavar="[ID] TEXT")
 @impact_option
 @subject_option
-def unknown(app: App, words: tuple[str, ...], *, impact: float | None, subject: str) -> None:
+def unknown(app: App, words: tuple[str, ...], **given: Any) -> None:
     """Record what you do not know yet."""
     name, text = session_and(app, words, "TEXT")
-    record(app, name, kinds.UnknownLogged(unknown=text, impact=impact, subject=subject), "unknown")
+    record(app, name, kinds.UnknownLogged(unknown=text, **given), "unknown")
 
 
 @session.command("dead-end")
@@ -145,8 +146,7 @@ def _correct(app: App, ref: str, words: str, *, is_resolved: bool) -> None:
     from consumers.sessions.report import correct  # noqa: PLC0415 - loads the stores of reports
 
     done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved)
-    for warning in () if app.as_json else done["warnings"]:
-        click.echo(f"warning: {clean(warning)}", err=True)
+    warn(() if app.as_json else done["warnings"])
     verb = "resolved" if is_resolved else "retracted"
     app.show("session", done, lambda: click.echo(f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})"))
 
@@ -178,15 +178,13 @@ def show(app: App, id_: str | None) -> None:
 
 
 @session.command("list")
-@click.option("--agent", metavar="NAME", help="Only those of this agent.")
+@click.option("--agent", "author", metavar="NAME", help="Only those of this agent.")
 @click.option("--ai-id", help="Only those with this label.")
 @click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only those in this state.")
 @page_options()
-def list_(
-    app: App, *, agent: str | None, ai_id: str | None, status: str | None, limit: int, cursor: int | None
-) -> None:
+def list_(app: App, **asked: Any) -> None:
     """List sessions, newest first."""
-    answer = app.query("sessions.list", author=agent, ai_id=ai_id, status=status, limit=limit, after=cursor)
+    answer = app.query("sessions.list", after=asked.pop("cursor"), **asked)
     rows = [
         (row["id"], row["status"], when(row["happened_ms"]), row["ai_id"] or row["author"], row["findings"],
          row["unknowns"], shorten(one_line(row["task"]), task_cells_max))
@@ -221,7 +219,7 @@ def print_session(session: dict[str, Any]) -> None:
     ]
     _print_newest("Findings", findings)
     _print_newest("Unknowns", [_marked(event, told(event["unknown"])) for event in session["unknowns"]])
-    _print_newest("Dead ends", [_marked(event, _dead_end_line(event)) for event in session["dead_ends"]])
+    _print_newest("Dead ends", [_marked(event, one_line(dead_end_text(event))) for event in session["dead_ends"]])
     tools = [filter(None, (told(event["tool"]), told(event["purpose"]))) for event in session["tools"]]
     _print_newest("Tools", [": ".join(words) for words in tools])
 
@@ -262,7 +260,8 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
     columns = list(assessments)
     if len(columns) > columns_max:
         columns = [columns[0], *columns[len(columns) - columns_max + 1 :]]
-    header = ["vector", *(_phase(column) for column in columns), "change"]
+    phases = [f"{column['phase']} {column['round'] or ''}".rstrip() for column in columns]
+    header = ["vector", *phases, "change"]
     left_out = len(assessments) - len(columns)
     series = {name: [assessment["vectors"].get(name) for assessment in assessments] for name in VECTOR_NAMES}
     series["overall (own)"] = [assessment["overall_confidence"] for assessment in assessments]
@@ -271,22 +270,6 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
         if any(value is not None for value in values):
             rows.append([name, *map(_number, values[:1] + values[1 + left_out :]), _change(values)])
     return header, rows, left_out
-
-
-def _print_dead_ends(dead_ends: Sequence[dict[str, Any]]) -> None:
-    if not dead_ends:
-        return
-    click.secho("\nDead ends of similar tasks", bold=True)
-    for event in dead_ends:
-        click.echo(f"  - {_dead_end_line(event)}  [{event['session_id']}]{imported_by(event['imported'])}")
-
-
-def _dead_end_line(event: dict[str, Any]) -> str:
-    return one_line(dead_end_text(event))
-
-
-def _phase(assessment: dict[str, Any]) -> str:
-    return f"{assessment['phase']} {assessment['round']}" if assessment["round"] else str(assessment["phase"])
 
 
 def _number(value: float | None) -> str:
