@@ -19,9 +19,11 @@ So a traceback shows the code; texts that show it elsewhere, or not at all, use 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, Self, assert_never
+from typing import Any, Final, NamedTuple, Self, TypeVar, assert_never
+
+T = TypeVar("T")
 
 
 class Exit(IntEnum):
@@ -198,6 +200,16 @@ def near(asked: str, names: Iterable[str]) -> list[str]:
 def did_you_mean(names: Sequence[str]) -> str:
     """Return the question that a refusal ends with where there are names ``near`` to what was asked for."""
     return f": did you mean {' or '.join(names)}?" if names else ""
+
+
+def or_none(ask: Callable[..., T], *given: Any) -> T | None:
+    """Return what is asked for; None where it is not there (``NOT_FOUND``)."""
+    try:
+        return ask(*given)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return None
 
 
 def message_of(error: BaseException) -> str:

@@ -5,13 +5,13 @@ Each opens the ledger, does one thing and closes it again. What is refused raise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
+from msgspec.structs import asdict
 
 from consumers.sdk.files import read_file
 from consumers.sdk.ledger import Ledger
@@ -25,8 +25,8 @@ from consumers.sessions.resume import resume, whole
 from ledger.author import Draft, now
 from ledger.client import Ask
 from ledger.config import present_folder
-from ledger.errors import Refused
-from ledger.events.session import FilledGap, ReportGenerated, SessionEnded
+from ledger.errors import Refused, or_none
+from ledger.events.session import ReportGenerated, SessionEnded
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import with_texts
 from projections.reports.report import Report, plain, read_report, report_of
@@ -183,17 +183,8 @@ def load_handoff(
 
 
 def _report_of(ledger: Ledger, session_id: str) -> dict[str, Any] | None:
-    found = _or_none(partial(ledger.ask, "reports.show", id=session_id))
+    found = or_none(ledger.client.view, "reports.show", {"id": session_id})
     return found and whole(found["report"], ledger.client.get_blob)
-
-
-def _or_none(asked: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    try:
-        return asked()
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        return None
 
 
 def _object(content: str | bytes) -> dict[str, Any]:
@@ -224,7 +215,7 @@ class DatabaseHandoffStorage:
         given = inputs_of(*(report.get(name) for name in ReportInputs.__struct_fields__))
         with Ledger() as ledger:
             author, ask = ledger.author(), ledger.client.view
-            if _or_none(partial(ask, "sessions.show", {"id": session_id})) is None:
+            if or_none(ask, "sessions.show", {"id": session_id}) is None:
                 start_session(author, task=given.task_summary or "", ai_id=report["ai_id"], session_id=session_id)
             return str(publish_report(author, ask, session_id, given)["report_id"])
 
@@ -302,8 +293,7 @@ class EpistemicHandoffReportGenerator:
     def _identify_filled_gaps(
         preflight_vectors: Mapping[str, float], postflight_vectors: Mapping[str, float], key_findings: Sequence[str]
     ) -> list[dict[str, Any]]:
-        gaps = identify_filled_gaps(preflight_vectors, postflight_vectors, key_findings)
-        return [{name: getattr(gap, name) for name in FilledGap.__struct_fields__} for gap in gaps]
+        return list(map(asdict, identify_filled_gaps(preflight_vectors, postflight_vectors, key_findings)))
 
     @staticmethod
     def _generate_recommendations(
@@ -315,20 +305,8 @@ class EpistemicHandoffReportGenerator:
     def _compress_report(report: Mapping[str, Any]) -> str:
         """Return the compressed JSON of a report, which may lack fields."""
         known = {name: value for name, value in report.items() if name in Report.__struct_fields__}
-        return compressed_of(msgspec.convert(_empty() | known, Report))
-
-
-def _empty() -> dict[str, Any]:
-    data = ReportGenerated(
-        report_type="planning",
-        ai_id="unknown",
-        task_summary="",
-        key_findings=[],
-        recommended_next_steps=[],
-        calibration_status="not_assessable",
-        generator="",
-    )
-    return plain(report_of("", "", 0, "", 0, data)) | {"timestamp": ""}
+        empty = report_of("", "", 0, "", 0, ReportGenerated("planning", "unknown", "", [], "not_assessable"))
+        return compressed_of(msgspec.convert(plain(empty) | {"timestamp": ""} | known, Report))
 
 
 def _generated(ask: Ask, session_id: str, given: ReportInputs) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Repaired(NamedTuple):
     def answer(self) -> dict[str, Any]:
         """Return the form that is printed."""
         lists = {name: [stored._asdict() for stored in getattr(self, name)] for name in ("skipped", "failed", "told")}
-        return {"reports": self.reports, "written": self.written, "unchanged": self.unchanged, **lists}
+        return self._asdict() | lists
 
 
 def with_copies(ask: Ask, settings: Settings, report: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from consumers.sessions.open_sessions import SWEPT
 from ledger.codec import converted
 from ledger.errors import Refused
 from ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
-from projections.reports.calibration import Ends, decimals, ends_of
+from projections.reports.calibration import decimals, ends_of
 from projections.reports.report import DEAD_END, DERIVED, FIND_OUT, OPEN
 
 know_gain_min: Final = 0.15
@@ -64,6 +64,9 @@ class ReportInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     artifacts_created: list[str] | None = None
 
 
+_NOTHING_GIVEN: Final = ReportInputs()
+
+
 def inputs_of(*given: str | list[str] | None) -> ReportInputs:
     """Return what somebody gave, in the order of the fields, checked."""
     return converted(dict(zip(ReportInputs.__struct_fields__, given, strict=True)), ReportInputs)
@@ -75,7 +78,7 @@ def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequ
     Raises:
         Refused: ``INVALID_FIELD`` for a task or findings given empty, or where there is nothing to derive them from.
     """
-    report = _derived(session, given, accomplished)
+    report = derived(session, given, accomplished)
     if not report.task_summary:
         message = "a report says what was done: give task_summary (--task-summary) in one or two sentences"
         raise Refused("INVALID_FIELD", f"{message}, or start the session with a task", field="task_summary")
@@ -86,13 +89,13 @@ def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequ
     return report
 
 
-def unreported(session: Mapping[str, Any]) -> ReportGenerated:
-    """Return what a session without a report can tell of itself; it may lack a task and findings, and is no event."""
-    return _derived(session, ReportInputs(), ())
+def derived(
+    session: Mapping[str, Any], given: ReportInputs = _NOTHING_GIVEN, accomplished: Sequence[str] = ()
+) -> ReportGenerated:
+    """Return the report; its task or findings are empty where neither what was given nor the session says any.
 
-
-def _derived(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
-    """Return the report; its task or findings are empty when neither what was given nor the session says any."""
+    That is no event then, but what a session without a report can tell of itself.
+    """
     session = believed(session)
     outcome = derived_outcome(session) if given.task_summary is None else given.task_summary.strip()
     findings, unknowns = (
@@ -103,28 +106,27 @@ def _derived(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequ
     done = _stripped([*accomplished[:derived_items_max], *(f"Created {artifact}" for artifact in artifacts)])
     ends = ends_of(session["assessments"])
     before, after = (None if end is None else end["vectors"] for end in (ends.preflight, ends.postflight))
-    compared = ends.comparison
+    assessed = [assessment["vectors"] for assessment in session["assessments"] if assessment["vectors"]]
+    vectors = (assessed[-1] if assessed else {}) if after is None else after
+    compared = ends.comparison._asdict()
     return ReportGenerated(
         report_type=ends.report_type,
         ai_id=session["ai_id"] or session["author"],
         task=session["task"].strip(),
         task_summary=outcome,
         key_findings=findings,
-        recommended_next_steps=recommend(_latest_vectors(session, ends), unknowns, compared.status),
-        calibration_status=compared.status,
+        recommended_next_steps=recommend(vectors, unknowns, compared["calibration_status"]),
         accomplished=done or _stripped([outcome]),
         knowledge_gaps_filled=identify_filled_gaps(before or {}, after or {}, findings),
         remaining_unknowns=unknowns,
         investigation_tools=sorted({event["tool"] for event in session["tools"]})[:derived_tools_max],
         next_session_context=(given.next_session_context or "").strip() or derived_context(session),
         artifacts_created=artifacts,
-        epistemic_deltas=Deltas(**compared.deltas),
+        epistemic_deltas=Deltas(**compared.pop("deltas")),
         preflight=None if before is None else Vectors(**before),
         postflight=None if after is None else Vectors(**after),
-        overall_confidence_before=compared.overall_before,
-        overall_confidence_after=compared.overall_after,
-        is_overall_given=compared.is_overall_given,
         duration_seconds=int(max(0, last_ms_of(session) - session["happened_ms"]) // 1000),
+        **compared,
     )
 
 
@@ -232,14 +234,6 @@ def weighty(logged: Iterable[Mapping[str, Any]], field: str) -> list[str]:
 def _weight(event: Mapping[str, Any]) -> tuple[float, int]:
     impact = event["impact"]
     return (1.0 if impact is None else -impact, -event["event_index"])
-
-
-def _latest_vectors(session: Mapping[str, Any], ends: Ends) -> dict[str, float]:
-    """Return the vectors that recommendations rest on: POSTFLIGHT's, else those assessed last."""
-    if ends.postflight is not None:
-        return dict(ends.postflight["vectors"])
-    assessed = [assessment["vectors"] for assessment in session["assessments"] if assessment["vectors"]]
-    return dict(assessed[-1]) if assessed else {}
 
 
 def _stripped(texts: Sequence[str]) -> list[str]:

@@ -145,15 +145,13 @@ def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
             continue
         # Where nothing was assessed since the report, the phases would change nothing.
         assessed = ask("sessions.show", {"id": name})["assessments"] if is_assessed else []
-        last_ms, version = _last_event(ask, stream, row["updated_index"]) if is_open else (0, 0)
+        last_ms = version = 0
+        if is_open:  # what was accepted last, at the index that the view knows or since then
+            since = {"stream": stream, "after": row["updated_index"] - 1, "limit": rows_per_page}
+            page = ask("catalog.find", since)
+            last_ms, version = page["events"][-1]["accepted_ms"], page["total"]
         last_of_each_phase = {assessment["phase"]: assessment["event_index"] for assessment in assessed}
         yield Activity(name, is_open, last_ms, last_of_each_phase, report), version
-
-
-def _last_event(ask: Ask, stream: str, index: int) -> tuple[int, int]:
-    """Return when the last event was accepted, at ``index`` or since then, and the version of its stream."""
-    page = ask("catalog.find", {"stream": stream, "after": index - 1, "limit": rows_per_page})
-    return page["events"][-1]["accepted_ms"], page["total"]
 
 
 def _last_by_stream(ask: Ask, kind: str, agent: str) -> dict[str, int]:

@@ -28,10 +28,10 @@ from blake3 import blake3
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import ReportInputs, generate, warnings_of
 from ledger.author import Author, Draft
-from ledger.client import Ask, Client, read_event
+from ledger.client import Ask, read_event
 from ledger.codec import converted, encode_canonical, encode_utf8
 from ledger.config import Settings
-from ledger.errors import BatonError, Refused
+from ledger.errors import BatonError, Refused, or_none
 from ledger.events import session as kinds
 from ledger.events.body import Event
 from ledger.events.session import AssessmentRecorded, Phase, ReportGenerated, SessionStarted, Vectors
@@ -46,16 +46,12 @@ from projections.snapshots.vectors import VECTOR_NAMES, read_vectors
 _key_digits: Final = 32
 text_min_chars: Final = 24
 
-_LISTS: Final = {
-    "key_findings": 40_000,
-    "remaining_unknowns": 40_000,
-    "recommended_next_steps": 40_000,
-    "accomplished": 40_000,
-    "artifacts_created": 2_000,
-    "investigation_tools": 200,
-}
-_TEXTS: Final = {"task": 40_000, "task_summary": 40_000, "next_session_context": 40_000, "ai_id": 200}
 _whole_chars: Final = 40_000
+_CHARS_MAX: Final = {
+    "task": _whole_chars, "task_summary": _whole_chars, "next_session_context": _whole_chars, "ai_id": 200,
+    "key_findings": _whole_chars, "remaining_unknowns": _whole_chars, "recommended_next_steps": _whole_chars,
+    "accomplished": _whole_chars, "artifacts_created": 2_000, "investigation_tools": 200,
+}  # fmt: skip
 
 
 def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInputs | None = None) -> dict[str, Any]:
@@ -97,7 +93,9 @@ def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInput
 
 def _published(author: Author, ask: Ask, session: Mapping[str, Any], data: ReportGenerated) -> tuple[Event, bool]:
     """Return the event that holds ``data`` as the session's latest report, and whether it stood there before."""
-    latest = _latest(author.client, ask, session["id"])
+    shown = or_none(ask, "reports.show", {"id": session["id"]})
+    index = None if shown is None else shown["report"]["event_index"]
+    latest = None if index is None else read_event(index, author.client.entry(index))
     if latest is not None and latest.data == data:
         return latest, True
     ends = ends_of(session["assessments"])
@@ -110,16 +108,6 @@ def _published(author: Author, ask: Ask, session: Mapping[str, Any], data: Repor
     key = f"report-{hashlib.sha256(encode_canonical(grounds)).hexdigest()[:_key_digits]}"
     (accepted,) = author.emit(Draft(stream=f"session/{session['id']}", data=data, causes=causes, idem=key))
     return read_event(accepted.index, author.client.entry(accepted.index)), accepted.is_repeat
-
-
-def _latest(client: Client, ask: Ask, session_id: str) -> Event | None:
-    try:
-        index = ask("reports.show", {"id": session_id})["report"]["event_index"]
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        return None
-    return read_event(index, client.entry(index))
 
 
 def fit_entry(data: dict[str, Any], put_blob: Callable[[bytes], str]) -> ReportGenerated:
@@ -159,11 +147,10 @@ def _shortened(data: dict[str, Any], chars_max: int) -> tuple[dict[str, Any], di
         return kept
 
     fitted = dict(data)
-    for name, field_max in _TEXTS.items():
-        if name in fitted:
+    for name, field_max in _CHARS_MAX.items():
+        if isinstance(fitted.get(name), str):
             fitted[name] = keep(fitted[name], f"/{name}", field_max)
-    for name, field_max in _LISTS.items():
-        if name in fitted:
+        elif name in fitted:
             fitted[name] = [keep(text, f"/{name}/{place}", field_max) for place, text in enumerate(fitted[name])]
     fitted["knowledge_gaps_filled"] = [
         gap | {"after": keep(gap["after"], f"/knowledge_gaps_filled/{place}/after", _whole_chars)}
@@ -198,8 +185,7 @@ def execute_phase(author: Author, ask: Ask, session_id: str, phase: Phase, words
     """
     if not words.strip():
         raise Refused("INVALID_FIELD", f"{phase} begins with what it is about: give a sentence", field="task_summary")
-    name = ask("sessions.show", {"id": session_id})["id"]
-    return _recorded(author, name, AssessmentRecorded(phase=phase, vectors=Vectors(), reasoning=words)) | {
+    return _recorded(author, ask, session_id, AssessmentRecorded(phase=phase, vectors=Vectors(), reasoning=words)) | {
         "vectors": list(VECTOR_NAMES),
         "next": f"submit_{phase.lower()}_assessment(session_id, vectors, reasoning)",
     }
@@ -223,9 +209,8 @@ def assess(  # noqa: PLR0917 - in the order that the API gives them
     read = read_vectors(converted(vectors, dict[str, Any], "vectors"))
     if read == Vectors():
         raise Refused("INVALID_FIELD", f"nothing is assessed: give some of {', '.join(VECTOR_NAMES)}", field="vectors")
-    name = ask("sessions.show", {"id": session_id})["id"]
     data = AssessmentRecorded(phase=phase, vectors=read, reasoning=reasoning, overall_confidence=overall_confidence)
-    return _recorded(author, name, data)
+    return _recorded(author, ask, session_id, data)
 
 
 def with_report(
@@ -295,10 +280,11 @@ def correct(
     return answer | {part: copied[part] for part in ("stored", "warnings")}
 
 
-def _recorded(author: Author, session_id: str, data: AssessmentRecorded) -> dict[str, Any]:
-    (accepted,) = author.emit(Draft(stream=f"session/{session_id}", data=data))
+def _recorded(author: Author, ask: Ask, session_id: str, data: AssessmentRecorded) -> dict[str, Any]:
+    name = ask("sessions.show", {"id": session_id})["id"]
+    (accepted,) = author.emit(Draft(stream=f"session/{name}", data=data))
     return {
-        "session_id": session_id,
+        "session_id": name,
         "phase": data.phase,
         "event_id": accepted.id,
         "event_index": accepted.index,

@@ -16,12 +16,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from consumers.sessions.generator import last_ms_of, own_steps, unreported
+from consumers.sessions.generator import derived, last_ms_of, own_steps
 from consumers.sessions.packer import LEVELS, Source, dead_ends_within, pack, printed
 from consumers.sessions.resumed_text import resumed_text
 from ledger.client import Ask
 from ledger.codec import converted
-from ledger.errors import Refused
+from ledger.errors import Refused, or_none
 from projections.briefs.tokens import count_tokens, most_tokens, strictest
 from projections.records.marks import Imported
 from projections.reports.compressed import short_ref
@@ -219,7 +219,7 @@ def source_of(
     """Return all that can be told of a session (an answer of ``sessions.show``); ``fields`` are those of its report."""
     if fields is None:
         imported = msgspec.convert(session["imported"], Imported | None)
-        data, at_ms = unreported(session), last_ms_of(session)
+        data, at_ms = derived(session), last_ms_of(session)
         report = report_of(session["id"], "", 0, session["author"], at_ms, data, imported=imported)
     else:
         report = standing(read_report(restored(fields, get_blob)))
@@ -246,11 +246,11 @@ def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = res
     left = []
     for long in copy["long_texts"]:
         holder, key = _place(copy, long["path"])
-        text = None if below is not None and count_tokens(holder[key]) >= below else _blob_text(get_blob, long["ref"])
-        if text is None:
+        is_long = below is not None and count_tokens(holder[key]) >= below
+        if (content := None if is_long else or_none(get_blob, long["ref"])) is None:
             left.append(long)
         else:
-            holder[key] = text
+            holder[key] = content.decode("utf-8", "replace")
     return copy | {"long_texts": left}
 
 
@@ -317,12 +317,3 @@ def _place(fields: dict[str, Any], path: str) -> tuple[Any, Any]:
     for part in parents:
         holder = holder[int(part) if isinstance(holder, list) else part]
     return holder, int(last) if isinstance(holder, list) else last
-
-
-def _blob_text(get_blob: Blobs, ref: str) -> str | None:
-    try:
-        return get_blob(ref).decode("utf-8", "replace")
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        return None

@@ -54,10 +54,10 @@ class Comparison(NamedTuple):
     """What two assessments of one session say together. ``deltas`` holds ``overall_confidence`` where it is known."""
 
     deltas: dict[str, float]
-    overall_before: float | None
-    overall_after: float | None
+    overall_confidence_before: float | None
+    overall_confidence_after: float | None
     is_overall_given: bool
-    status: Calibration
+    calibration_status: Calibration
 
 
 def difference(before: float, after: float) -> float:

@@ -115,7 +115,7 @@ def _holding_all(
     if sum(len(term.words) for term in terms) > words_asked_max:
         return [], 0
     source = f"search_words JOIN events e ON e.event_index = search_words.rowid WHERE search_words MATCH ?{where.more}"
-    values = (expression_of(terms), *where.values)
+    values = (" AND ".join(term.sql for term in terms), *where.values)
     total = moment.count(f"SELECT count(*) FROM {source}", values)  # noqa: S608 - fixed texts
     # Texts are joined to the page alone: sorted with all that matches, they would be carried along.
     sql = (
@@ -177,11 +177,6 @@ def terms_of(text: str) -> list[Term]:
     if not terms:
         raise Refused("INVALID_FIELD", "there is no word to look for: give letters or digits", path="$.text")
     return list(terms)
-
-
-def expression_of(terms: Sequence[Term]) -> str:
-    """Return the FTS5 expression: all terms."""
-    return " AND ".join(term.sql for term in terms)
 
 
 def excerpt_of(text: str, terms: Sequence[Term]) -> str:

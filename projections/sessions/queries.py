@@ -89,11 +89,7 @@ def follow_vectors(moment: Moment, asked: ById) -> Answer:
         "session_id": name,
         "points": _with_changes(assessments),
         "report_type": ends.report_type,
-        "deltas": compared.deltas,
-        "overall_confidence_before": compared.overall_before,
-        "overall_confidence_after": compared.overall_after,
-        "is_overall_given": compared.is_overall_given,
-        "calibration_status": compared.status,
+        **compared._asdict(),
         "bias": bias_of(compared.deltas.get("know"), compared.deltas.get("uncertainty")),
     }
 

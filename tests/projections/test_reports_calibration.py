@@ -37,29 +37,41 @@ def test_the_example_table_keeps_its_four_deltas_and_is_well_calibrated():
         "uncertainty": -0.45,
         "overall_confidence": 0.213,
     }
-    assert compared.status == "well_calibrated"
-    assert (compared.overall_before, compared.overall_after, compared.is_overall_given) == (0.683, 0.896, True)
+    assert compared.calibration_status == "well_calibrated"
+    assert compared[1:4] == (
+        0.683,
+        0.896,
+        True,
+    )
 
 
 def test_overall_confidence_is_the_mean_over_vectors_of_both_sides_with_uncertainty_turned_round():
     before = {"know": 0.4, "uncertainty": 0.6, "do": 0.0}
     after = {"know": 0.8, "uncertainty": 0.2, "clarity": 1.0}
     compared = compare(before, after)
-    assert (compared.overall_before, compared.overall_after, compared.is_overall_given) == (0.4, 0.8, False)
+    assert compared[1:4] == (
+        0.4,
+        0.8,
+        False,
+    )
     assert compared.deltas["overall_confidence"] == 0.4
 
 
 def test_one_value_of_the_author_is_not_compared_with_a_mean():
     compared = compare({"know": 0.4}, {"know": 0.8}, given_after=0.99)
-    assert (compared.overall_before, compared.overall_after, compared.is_overall_given) == (0.4, 0.8, False)
+    assert compared[1:4] == (
+        0.4,
+        0.8,
+        False,
+    )
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, AFTER), (BEFORE, None), ({}, AFTER), ({"know": 0.1}, {"do": 1})])
 def test_a_missing_side_gives_no_delta_no_overall_and_no_label(before, after):
     compared = compare(before, after)
     assert compared.deltas == {}
-    assert (compared.overall_before, compared.overall_after) == (None, None)
-    assert compared.status == "not_assessable"
+    assert compared[1:3] == (None, None)
+    assert compared.calibration_status == "not_assessable"
 
 
 @pytest.mark.parametrize(

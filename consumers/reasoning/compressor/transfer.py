@@ -18,7 +18,7 @@ from consumers.reasoning.compressor.certificate import check_certificate, is_com
 from consumers.reasoning.compressor.compress import compress
 from ledger.client import Ask
 from ledger.codec import check_strict
-from ledger.errors import Corrupted, Refused
+from ledger.errors import Corrupted, Refused, or_none
 from ledger.events.brief import Brief, Prose
 from ledger.files import replacing
 from ledger.limits import blob_size_max_bytes
@@ -307,12 +307,8 @@ def describe(received: Received) -> dict[str, Any]:
 
 def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T]) -> T | None:
     """Return the answer of a view as ``read_answer`` does; None where it refuses with ``NOT_FOUND``."""
-    try:
-        return read_answer(view(query, arguments), form)
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        return None
+    answer = or_none(view, query, arguments)
+    return None if answer is None else read_answer(answer, form)
 
 
 def read_answer(answer: dict[str, Any], form: type[T]) -> T:
