@@ -34,16 +34,9 @@ from consumers.reasoning.validator.evidence import cite
 from ledger.author import Draft
 from ledger.codec import schema_error
 from ledger.errors import Refused
+from ledger.events import reasoning as graphs
 from ledger.events import session as kinds
 from ledger.events.fields import EventData
-from ledger.events.reasoning import (
-    ReasoningConcluded,
-    ReasoningExtended,
-    ReasoningStarted,
-    ReasoningType,
-    Step,
-    StepType,
-)
 from ledger.limits import batch_events_max
 
 # The type that an entry becomes, and which of its fields its own line is.
@@ -53,10 +46,10 @@ FORMS: Final[dict[str, tuple[type[EventData], str]]] = {
     "dead-end": (kinds.DeadEndLogged, "approach"),
     "tool": (kinds.ToolUsed, "tool"),
     "artifact": (kinds.ToolUsed, "tool"),
-    "reasoning": (ReasoningStarted, "id"),
-    "step": (Step, "content"),
-    "assume": (Step, "content"),
-    "conclude": (ReasoningConcluded, "conclusion"),
+    "reasoning": (graphs.ReasoningStarted, "id"),
+    "step": (graphs.Step, "content"),
+    "assume": (graphs.Step, "content"),
+    "conclude": (graphs.ReasoningConcluded, "conclusion"),
 }
 # As the options of the verbs are spelled.
 _SPELLED: Final = {
@@ -142,10 +135,10 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
         if entry.kind == "reasoning":
             numbers[entry.of] = 1
             data = replace(data, session=session)
-        elif isinstance(data, Step):
+        elif isinstance(data, graphs.Step):
             number = numbers[entry.of] = numbers.get(entry.of) or _following(app, entry.of, data, notices)
             rests_on = {number: list(entry.rests_on)} if entry.rests_on else {}
-            data = ReasoningExtended(steps=[replace(data, step_number=number)], dependencies=rests_on)
+            data = graphs.ReasoningExtended(steps=[replace(data, step_number=number)], dependencies=rests_on)
             numbers[entry.of] += 1
         elif entry.kind != "conclude":
             stream = f"session/{session}"
@@ -155,7 +148,7 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
     return drafts
 
 
-def _following(app: App, reasoning: str, first: Step, notices: list[str]) -> int:
+def _following(app: App, reasoning: str, first: graphs.Step, notices: list[str]) -> int:
     """Return the number that the first step of a file has: where it stands already, the one that it has there."""
     found = app.query("reasoning.show", id=reasoning)
     steps = found["memory"]["steps"]
@@ -183,7 +176,7 @@ def read_entries(text: str) -> list[Entry]:
             for option, field in _SPELLED.items():
                 words = words.replace(field, option)
             if "enum value" in words:
-                choices = filter(None, get_args(ReasoningType if "reasoning_type" in words else StepType))
+                choices = filter(None, get_args(graphs.ReasoningType if "reasoning_type" in words else graphs.StepType))
                 words = f"{words.rpartition('.')[2]} is one of {', '.join(choices)}"
             faults.append({"line": line, "message": f"{kind}: {words}"})
         except ValueError as error:
@@ -251,6 +244,6 @@ def _entry(line: int, kind: str, fields: dict[str, list[str]], reasoning: str) -
     given: dict[str, Any] = _GIVEN.get(kind, {}) | {
         name: texts if name in lists else "\n".join(texts) for name, texts in fields.items()
     }
-    if form is Step:
+    if form is graphs.Step:
         given["step_number"] = 1  # until all of the reasoning is known
     return Entry(line, kind, msgspec.convert(given, form, strict=False), reasoning, tuple(map(int, numbers)))
