@@ -261,7 +261,6 @@ class _Run:
         self._last = -1
 
     def take(self, proven: Proven) -> None:
-        """Check the next entry, and decide on it."""
         index = proven.index
         entry, candidate = self._entry(proven)
         body = candidate.body
@@ -314,7 +313,6 @@ class _Run:
             raise unproven(f"{what}, by what its key has signed of {ends.size} entries", size=ends.size, note=note)
 
     def _entry(self, proven: Proven) -> tuple[Entry, Candidate]:
-        """Return an entry that stands under the head."""
         index, root = proven.index, bytes.fromhex(self.head.root)
         if not verify_inclusion(leaf_hash(proven.data), index, self.head.size, proven.path, root):
             raise unproven(f"entry {index} is not in the tree of the ledger's head", index=index)

@@ -182,7 +182,6 @@ class _Reader:
         self._members: set[str] = set()
 
     def take(self, line: str, *words: str) -> None:
-        """Take the words of one line."""
         fewest, most = _LINE.get(line, (1, 0))
         _need(fewest <= len(words) <= most, f"`{line}` is no line with {len(words)} words after it.")
         if line == "log":

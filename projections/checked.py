@@ -87,7 +87,6 @@ class _Question:
         self._streams: dict[str, CheckedStream] = {}
 
     def answer(self, query: str, found: Query, arguments: dict[str, Any]) -> Answer:
-        """Return the answer about what the arguments name."""
         family = query.partition(".")[0]
         for argument, asked in arguments.items():
             sort = _NAMES.get(argument) or (_SORTS[family] if argument == "id" else "")
@@ -186,7 +185,6 @@ class _Question:
                 return
 
     def _rows(self, views: Iterable[Projection[Any]], agents: Collection[str]) -> dict[type[Row], Sequence[Row]]:
-        """Return the rows that the folds of the views make of the streams, by their type."""
         entries = sorted(entry for stream in self._streams.values() for entry in stream.entries)
         logged = [read_logged(index, data) for index, data in entries]
         authority = list(self._authority((one.event for one in logged), agents))

@@ -151,7 +151,6 @@ def _tile(bundle: Bundle, level: int, number: int, width: int, findings: Finding
 
 
 def _check_upper_tiles(bundle: Bundle, hashes: list[bytes], findings: Findings) -> None:
-    """Compare each level above 0 with what the stored level below it gives."""
     size = bundle.manifest.size
     for level in layout.levels_of(size)[1:]:
         above: list[bytes] = []
@@ -200,7 +199,6 @@ def _check_members(bundle: Bundle, replay: Replay | Replayed, findings: Findings
 
 
 def _check_files(bundle: Bundle, findings: Findings) -> None:
-    """Check blobs, and what a backup holds of the ledger's folder, against their hashes."""
     for ref in bundle.manifest.blobs:
         try:
             check_blob(ref, bundle.read(layout.blob_name(ref)))

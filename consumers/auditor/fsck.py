@@ -70,8 +70,6 @@ def fsck(
 
 
 class _Check:
-    """One pass over one state of the log."""
-
     def __init__(self, home: Path, reader: PageReader, findings: Findings, head: Head | None, anchor: Anchor) -> None:
         self._home = home
         self._reader = reader
@@ -85,7 +83,6 @@ class _Check:
         self.replay = Replay(findings, size, roots_at=anchor.sizes, observe=self._marks.observe)
 
     def entries(self, progress: Callable[[int, int], None]) -> None:
-        """Replay all entries, and name those that the tree does not hold."""
         size = _SIZE_UNKNOWN if self._head is None else self._head.size
         if self._head is None and self._reader.first("entries", b"") is not None:
             self._findings.problem(None, "CORRUPTED", "the head of the log cannot be read")
@@ -104,7 +101,6 @@ class _Check:
             self._findings.problem(self.replay.size, "CORRUPTED", message, end=size)
 
     def derived(self) -> None:
-        """Compare tiles, state, ids and blobs."""
         self._tree.check_upper()
         check_state(self._reader, self.replay, self._findings)
         check_ids(self._reader, self.replay, self._marks, self._findings)

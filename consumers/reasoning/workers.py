@@ -225,7 +225,6 @@ class ProseWorker(_Worker):
 
 
 def _again(wanted: Wanted, error: BatonError, now_s: float) -> Wanted | None:
-    """Return when prose is asked for again after a failure; None when it is given up."""
     attempts = wanted.attempts + 1
     if attempts >= _fewer_attempts.get(error.code, prose_attempts_max):
         return None

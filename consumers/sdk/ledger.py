@@ -81,7 +81,6 @@ class LedgerBase:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make what this kind of ledger works with."""
         raise NotImplementedError
 
     @cached_property
@@ -147,7 +146,6 @@ class LedgerBase:
         return self.home.signing_key(name, signed, self._ask_passphrase)
 
     def _client_beside(self) -> Client:
-        """Return a client that may be asked while something is signed."""
         raise NotImplementedError
 
     def _ask_passphrase(self, name: str) -> str | None:

@@ -112,7 +112,6 @@ class _Attempts:
         self._retry_wait_s = retry_wait_s
 
     def begin(self, event: Event) -> int | None:
-        """Count an attempt and return its number, or None when the event was given up."""
         attempt = self._subscriptions.count_attempt(self._name, event.index)
         if attempt <= self._attempts:
             return attempt
@@ -121,7 +120,6 @@ class _Attempts:
         return None
 
     def failed(self, event: Event, attempt: int, error: BaseException) -> float | None:
-        """Return the seconds to wait before the next attempt, or None when the event was given up."""
         log.warning("effect failed", subscription=self._name, index=event.index, attempt=attempt, error=repr(error))
         if attempt >= self._attempts:
             self._bury(event, f"{type(error).__name__}: {message_of(error)}")
@@ -182,7 +180,6 @@ class _Subscription:
         self._past.led_back_to = None
 
     def _move(self, index: int) -> None:
-        """Move the position, and keep what was trusted of the log, in the transaction of what came of it."""
         self._subscriptions.move(self._name, index)
         self._subscriptions.trust(self._name, self._past)
 
@@ -235,7 +232,6 @@ class Reactor(_Subscription):
             _check_open(db)
 
     def _handle(self, event: Event, stop: threading.Event) -> bool:
-        """Bring about the effect of one event; return whether to go on."""
         while not stop.is_set():
             attempt = self._attempts.begin(event)
             if attempt is None:
@@ -331,7 +327,6 @@ class AsyncReactor(_Subscription):
                 answer = epoch_in(index, b"" if index is None else await self._client.entry(index), question)
 
     async def _handle(self, event: Event, turn: asyncio.Lock, stop: asyncio.Event) -> bool:
-        """Bring about the effect of one event; return whether to go on."""
         while not stop.is_set():
             async with turn:
                 wait_s = await self._attempt(event)

@@ -257,7 +257,6 @@ def _evidence(client: Client, index: int) -> Evidence:
 
 
 def _batch_of(index: int, data: bytes) -> range:
-    """Return the indexes of the entries that were signed together with this one."""
     entry = decode_entry(data)
     start = index - entry.batch_index
     return range(start, start + entry.batch_size)

@@ -132,7 +132,6 @@ class _Others(NoLog):
 
 
 def _events(snapshot: Snapshot, stream: str) -> Iterator[Event]:
-    """Yield the events of a stream that are not quarantined, in order."""
     for version, (index, digest) in enumerate(snapshot.stream_indexes(stream), 1):
         event, body, entry = _read(snapshot, index)
         if body.stream != stream or event.id != f"blake3:{digest.hex()}" or entry.stream_version != version:

@@ -226,6 +226,5 @@ class _Nothing(NoLog):
         self.looked_at: dict[str, int] = {}
 
     def record(self, key: bytes) -> Any:
-        """Return None, and note the stream that was looked at."""
         if key[:1] == b"s":
             self.looked_at.setdefault(key[1:].decode(), self.index)

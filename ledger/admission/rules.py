@@ -153,7 +153,6 @@ def _require_reviewer_kept(before: HandoffState | None, after: HandoffState, eve
 
 
 def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None:
-    """Refuse a claim that a dependency does not unlock."""
     for wanted in after.depends_on:
         life = _handoff_state(state, wanted)
         if life is None:
@@ -164,7 +163,6 @@ def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None
 
 
 def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> None:
-    """Refuse a handoff that would wait for itself."""
     came_from: dict[str, str] = {}
     waiting = deque((wanted, event.name) for wanted in depends_on)
     while waiting:

@@ -352,7 +352,6 @@ def _exchange(home: Home, file: Path, present: _Present | None) -> str | None:
 
 
 def _forget_leftovers(home: Home) -> None:
-    """Remove the hidden folders of restores that were killed."""
     for leftover in home.path.glob(f"{TEMPORARY}*"):
         if leftover.is_dir() and not leftover.is_symlink():
             shutil.rmtree(leftover, ignore_errors=True)

@@ -157,7 +157,6 @@ class AsyncConnection:
                 self._asked.pop(subject, None)
 
     def _why_away(self) -> BatonError:
-        """Return why there is no connection."""
         if _is_stranger(self._refusal):
             message = (
                 f"the server does not know the key of {self._agent}: was it registered with this ledger, and not "

@@ -176,7 +176,6 @@ def epochs(snapshot: Snapshot) -> list[Epoch]:
 
 
 async def _is_given_up(client: Client, history: LostHistory, log: Log) -> bool:
-    """Whether root has given up the stream's head after the log and the stream parted."""
     with log.snapshot() as snapshot:
         begun = [epoch for epoch in epochs(snapshot) if epoch.index >= history.shared]
     if not begun:

@@ -204,7 +204,6 @@ class Intake:
         self._close(agent, door)
 
     def _extend(self, agent: str, door: _Door) -> None:
-        """Let more through a door, if it is open."""
         if door.subscription is not None and not door.is_extending:
             door.is_extending = True
             _keep(self._closing, self._allow(agent, door, door.subscription))
@@ -233,7 +232,6 @@ class Intake:
                 await self._open(agent)
 
     def _close(self, agent: str, door: _Door) -> None:
-        """Close a door for a while, if it is open."""
         subscription, door.subscription = door.subscription, None
         if subscription is not None:
             _keep(self._closing, self._reopen(agent, door, subscription))
@@ -290,7 +288,6 @@ async def _respond(message: Msg, answer: bytes) -> None:
 
 
 def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-    """Start a task, and hold on to it until it is done."""
     task = asyncio.ensure_future(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)

@@ -297,7 +297,6 @@ class AsyncRemoteClient(_Asking):
 
 
 def _range(start: int, limit: int, kinds: Collection[str], stream: str | None, wait_s: float) -> dict[str, Any]:
-    """Return the arguments of ``read.range``, within what the ledger takes."""
     return {
         "start": start,
         "limit": max(1, min(limit, limits.range_events_max)),
@@ -321,13 +320,11 @@ class _Place(msgspec.Struct):
 
 
 def _whole(form: type[T], answer: dict[str, Any]) -> T:
-    """Return an answer as what it is."""
     with readable():
         return msgspec.convert(answer, form)
 
 
 def _only(form: type[V], name: str, answer: dict[str, Any]) -> V:
-    """Return the one thing that an answer holds, by its name."""
     with readable():
         return msgspec.convert(answer[name], form)
 

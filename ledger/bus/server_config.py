@@ -79,7 +79,6 @@ def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
 
 
 def _agent(ledger: str, name: str, nkey: str) -> str:
-    """Return the account of one agent."""
     services = [submit_subject(ledger, name), reads_of(ledger, name)]
     streams = [live_subject(ledger), checkpoint_subject(ledger)]
     imports = [f'{{service: {{account: LEDGER, subject: "{s}"}}}}' for s in services]

@@ -79,7 +79,6 @@ def compute_version(sender: str, data: kinds.HandoffContent) -> str:
 
 
 def _opened(data: kinds.HandoffContent, event: Event, *, sender: str, importer: str = "") -> HandoffState:
-    """Return the state in which new content waits for its approval."""
     # Without a reviewer the sender verifies; that only a human may do so is a rule about roles. Nobody ever reviews
     # work that he does himself, so who hands work to himself names somebody else.
     reviewer = data.reviewer or event.author
@@ -95,7 +94,6 @@ def _approved(state: HandoffState, event: Event) -> HandoffState:
 
 
 def _unworked(data: kinds.HandoffContent, sender: str, *, reviewer: str, importer: str) -> HandoffState:
-    """Return the state of content that nobody has approved."""
     return HandoffState(
         sender=sender,
         receiver=data.to or "",
@@ -139,7 +137,6 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
 
 
 def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) -> tuple[Any, ...]:
-    """Return the marks with one changed."""
     if position >= len(marks):
         raise Refused(
             "INVALID_FIELD", f"there is no {what} {position + 1}: there are {len(marks)}", path="$.data.position"

@@ -176,7 +176,6 @@ def _position(store: Environment, txn: lmdb.Transaction) -> _Position:
 
 
 def _is_of(position: _Position, snapshot: Snapshot) -> bool:
-    """Whether what was read is the beginning of this very log."""
     if position.size > snapshot.size:
         return False
     return position.size == 0 or leaf_hash(snapshot.entry(position.size - 1)) == position.leaf

@@ -131,7 +131,6 @@ def _roles(state: AgentState) -> list[str]:
 
 
 def _key(state: AgentState) -> str:
-    """Return the newest key that nobody delegated."""
     return next((one.key for one in reversed(state.keys) if one.sort != "session"), "")
 
 

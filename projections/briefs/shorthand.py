@@ -251,5 +251,4 @@ def _joined(places: tuple[int, ...], items: list[str], pieces: list[list[str]]) 
 
 
 def _shared(rows: list[list[str]]) -> int:
-    """Return how many pieces all rows begin with."""
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*rows, strict=False)))

@@ -210,7 +210,6 @@ def origins(moment: query.Moment, asked: query.ByRef) -> query.Answer:
 
 
 def _deltas(moment: query.Moment, name: str, version: int) -> list[str]:
-    """Return the deltas from nothing to a version, as they are stored."""
     sql = "SELECT delta FROM reasoning_deltas WHERE reasoning_id = ? AND version <= ? ORDER BY version"
     return [row["delta"] for row in moment.rows(sql, (name, version))]
 

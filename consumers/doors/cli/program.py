@@ -175,7 +175,6 @@ class Group(click.Group):
         return [f"{one} {verb}" for one, verb in found]
 
     def _near(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the verbs of this group that are written much like ``name``."""
         alike = near(name, [*self.list_commands(ctx), *self._aliases])
         return list(dict.fromkeys(self._aliases.get(one, one) for one in alike))
 

@@ -243,7 +243,6 @@ class Node(AsyncResource):
             log.warning("not all of the log was published: the next start goes on", error=message_of(error))
 
     async def _follow_users(self) -> None:
-        """Let newly registered agents in: look whenever who may do what has changed."""
         seen = -1
         while True:
             size = self._news.size

@@ -194,7 +194,6 @@ class Witnessing:
         return answer.status, answer.body
 
     def _believed(self, asked: _Asked, answer: str) -> str:
-        """Return the witness' line out of what it answered."""
         line, time_s = _line_of(asked.witness, self._note, answer)
         if not line:
             message = "its answer holds no cosignature of the key that the policy names"

@@ -125,7 +125,6 @@ class _Choice:
         return critical[:end]
 
     def holding(self, empty: Brief, picks: Iterable[Pick]) -> Brief:
-        """Return the brief that holds these picks, without what follows from them."""
         places: dict[Part, set[int]] = {part: set() for part in Part}
         for pick in picks:
             places[pick.part].add(pick.place)
@@ -214,7 +213,6 @@ def budget_needed(index: GraphIndex, empty: Brief, choice: _Choice | None = None
 
 
 def _spend_rest(brief: Brief, index: GraphIndex) -> Brief:
-    """Return the brief with what else its roomy form has room for."""
     kept = {fact.step for fact in brief.facts}.difference(brief.layout.others)
     layouts = [brief.layout]
     checks = [fact.step for fact in brief.facts if fact.assumed and fact.check][:checks_max]

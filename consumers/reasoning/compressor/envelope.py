@@ -135,7 +135,6 @@ def _reasoning_brief(facts: list[Fact], layout: Layout, index: GraphIndex, dropp
 
 
 def _top_assumptions(index: GraphIndex) -> list[str]:
-    """Return the first open assumptions with how to check each."""
     lines: list[str] = []
     for step in index.memory.steps:
         if step.step_number in index.step_spelled and is_open_assumption(step):
@@ -181,7 +180,6 @@ def snake_case(text: str) -> str:
 
 
 def _summarize_blocks(memory: ReasoningMemory) -> BlockSummaries:
-    """Return the three summaries, of critical steps first, and its two counts."""
     critical = critical_numbers(memory)
     ranked = sorted(memory.steps, key=lambda step: step.step_number not in critical)
     observed = [step for step in ranked if step.type == "observation"]
@@ -198,7 +196,6 @@ def _summarize_blocks(memory: ReasoningMemory) -> BlockSummaries:
 
 
 def _findings(memory: ReasoningMemory, concluding: list[ReasoningStep]) -> list[ReasoningStep]:
-    """Return what the conclusion rests on directly, inferences before observations."""
     premises = {number for step in concluding for number in memory.dependencies.get(step.step_number, ())}
     direct = [step for step in memory.steps if step.step_number in premises]
     candidates = direct or [step for step in memory.steps if step.type != "conclusion"]

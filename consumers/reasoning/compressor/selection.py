@@ -134,7 +134,6 @@ class _Order:
         self._held = dict.fromkeys(self._inferences, 0)
 
     def picks(self) -> Iterator[Pick]:
-        """Yield the parts of the lines."""
         queue = [self._entry(position, Part.STATEMENT) for position, line in enumerate(self._lines) if line.text]
         queue += [entry for position, line in enumerate(self._lines) if not line.text for entry in self._take(position)]
         heapq.heapify(queue)
@@ -217,7 +216,6 @@ class _Order:
             yield self._entry(position, Part.CHECK)
 
     def _value(self) -> float:
-        """Return the fidelity that the kept lines reach, vetoes aside."""
         index, weight = self._index, self._published_weight
         wanted = (("R", self._kept_weight, weight), ("A", len(self._kept_anchors), len(index.critical_anchors)))
         parts = (*wanted, ("E", self._kept_edges, len(index.edges)))
@@ -250,5 +248,4 @@ class _Order:
 
 
 def _worth(share: float) -> float:
-    """Return what a share of a fact's words is worth, as the metric counts it."""
     return max(0.0, (share - RAMP_START) / (1 - RAMP_START))

@@ -172,7 +172,6 @@ def _problems(data: SnapshotTaken, fetched: Fetched) -> list[CertificateProblem]
 
 
 def _assessed(session: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return the value that each vector was last assessed at."""
     vectors: dict[str, float] = {}
     for assessment in () if session is None else session["assessments"]:
         vectors |= assessment["vectors"]

@@ -224,7 +224,6 @@ def cut(text: str, limit: int = excerpt_max_chars) -> str:
 
 
 def _misread(reference: str) -> str:
-    """Return what is wrong with a reference that nearly has a form."""
     for at in islice(_LINE.finditer(reference), readings_max):
         first, last = int(at[1]), int(at[2] or at[1])
         if last < first:

@@ -46,7 +46,6 @@ class ModelJudge:
     """Asks a model about each inference, one call each."""
 
     def __init__(self, client: LlmClient) -> None:
-        """Ask ``client``."""
         self._client = client
         self._away, self._away_until_s = "", 0.0
         self.model = client.model

@@ -111,7 +111,6 @@ class _Room:
         self.omitted = 0
 
     def take(self, lines: Sequence[P]) -> list[P]:
-        """Return as many of the lines as there is room for, from the first on."""
         kept: list[P] = []
         left = self._left // 2
         for line in lines[: reasoning.listed_max]:

@@ -173,7 +173,6 @@ def check_inference(step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Infer
 
 
 def _dependency_issues(dependencies: Mapping[int, Iterable[int]], known: set[int]) -> list[Issue]:
-    """Return dependencies on steps that are not there, and the circle if there is one."""
     issues = [
         Issue(
             "DEPENDENCY_DANGLING",
@@ -208,7 +207,6 @@ def _is_confidence(value: float) -> bool:
 
 
 def _number_of(number: object) -> int | None:
-    """Return a step number if an event can hold it."""
     return number if isinstance(number, int) and 1 <= number <= step_number_max else None
 
 

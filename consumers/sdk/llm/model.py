@@ -150,7 +150,6 @@ class LlmClient:
     """Asks one endpoint; every call opens and closes its own connection, so threads may share it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Ask ``endpoint``."""
         self.endpoint = endpoint
         self.model = endpoint.settings.model
         self.fields = families.fields_of(endpoint.settings, endpoint.family)

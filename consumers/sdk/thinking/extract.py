@@ -197,7 +197,6 @@ def _words(read: Response, span: Span) -> str:
 
 
 def _labels(read: Response, spans: dict[int, Span]) -> dict[int, int]:
-    """Return the numbers that list marks give to steps."""
     labels: dict[int, int | None] = {}
     for number, span in spans.items():
         before = spans.get(number - 1, span)

@@ -281,7 +281,6 @@ def _read_texts(value: Any, path: str, names: tuple[str, ...]) -> Iterator[Sourc
 
 
 def _text_at(value: Any, path: str) -> str:
-    """Return a text, or an empty one for what is not there; anything else is refused."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -140,7 +140,6 @@ def split_steps(text: str, region: Region) -> list[Region]:
 
 
 def _pieces(text: str, region: Region) -> Iterator[_Piece]:
-    """Yield paragraphs, list items and fenced code."""
     start = region[0]
     kind: PieceKind = "paragraph"
     for line in _LINE.finditer(text, *region):

@@ -353,7 +353,6 @@ def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **g
 
 
 def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
-    """Print where a hit stands, and under it what it says, the matches emphasised where colours are."""
     place = (
         hit["event_index"],
         when(hit["accepted_ms"]),

@@ -255,7 +255,6 @@ def list_keys(app: App, name: str | None) -> None:
 
 
 def _state(one: dict[str, Any]) -> str:
-    """Return the state of a key in words: valid, expired, or how it ended, where and by whom."""
     state = str(one["state"])
     if one["ended_index"] is not None:
         state += f" at {one['ended_index']} by {one['ended_by']}"

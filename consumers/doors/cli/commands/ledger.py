@@ -226,7 +226,6 @@ def _entries_check(client: LocalClient) -> Check:
 
 
 def _memory_check(client: LocalClient) -> Check:
-    """Say since when this folder's readers remember, and whether the log still is the one they read."""
     memory = client.memory
     try:
         remembered = memory.load()
@@ -247,7 +246,6 @@ def _memory_check(client: LocalClient) -> Check:
 
 
 def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
-    """Say what the witnesses have cosigned, where there are any that this folder may ask."""
     from consumers.doors.node.witnesses import configured_witnesses  # noqa: PLC0415 - few ledgers have witnesses
 
     try:
@@ -264,7 +262,6 @@ def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
 
 
 def _model_check(app: App) -> Check:
-    """Ask the model one small question, and say where it went, what was sent with it, and what came back."""
     from consumers.sdk.llm.model import Message, named_client  # noqa: PLC0415 - loads what only a question needs
 
     asked, client = "nobody was asked", None
@@ -292,7 +289,6 @@ def _gate_check(home: Home, client: LocalClient) -> Check:
 
 
 def _remote_checks(settings: Settings) -> Iterator[Check]:
-    """Ask the server as the agent would: its address, its keys here, what it makes of them, and whose ledger it has."""
     from ledger.checked import pinned_root  # noqa: PLC0415 - loads the rules
 
     asking = f"{settings.server} as {settings.agent or 'nobody'}"
@@ -319,7 +315,6 @@ def _trust_check(settings: Settings, client: Client | None = None) -> Check:
 
 
 def _views_check(client: LocalClient, settings: Settings) -> Check:
-    """Look at what verbs would answer from: the file is whole, opens, and can be brought up to date."""
     from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, and a folder called like it may hide it
 
     fix = "run `baton project --rebuild`"

@@ -107,7 +107,6 @@ def _anchors(root: str | None, vkey: str | None, policy_file: Path | None, event
 
 
 def _hold_here(app: App, checked: Checked) -> bool:
-    """Hold the receipt against the ledger of this run, if there is one and the receipt is of it."""
     try:
         if app.settings().server is None and not app.ledger_home().is_local():
             return False
