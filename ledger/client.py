@@ -122,18 +122,10 @@ class Client(Protocol):
         """
 
     def entry(self, index: int) -> bytes:
-        """Return the bytes of one entry.
-
-        Raises:
-            Refused: ``NOT_FOUND``.
-        """
+        """Return the bytes of one entry. Raises Refused: ``NOT_FOUND``."""
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream.
-
-        Raises:
-            Refused: ``INVALID_FIELD`` when ``event_id`` is none.
-        """
+        """Return the index of an event of a stream. Raises Refused: ``INVALID_FIELD`` when ``event_id`` is none."""
 
     def entries(
         self,

@@ -149,11 +149,7 @@ def main_tree(folder: Path) -> Path | None:
 
 
 def _path_in(file: Path, prefix: bytes = b"") -> Path:
-    """Return the path that a file of git holds.
-
-    Raises:
-        ValueError: it holds none. As ``read_regular``.
-    """
+    """Return the path that a file of git holds. Raises ValueError: it holds none. As ``read_regular``."""
     line = (read_regular(file, size_max_bytes=limits.config_size_max_bytes) or b"").rstrip(b"\r\n")
     if not line.startswith(prefix) or len(line) == len(prefix):
         raise ValueError(file)
@@ -299,11 +295,7 @@ def declared(text: bytes, path: Path) -> tuple[Config, Actions]:
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` if an agent can have it.
-
-    Raises:
-        Refused: ``INVALID_FIELD``.
-    """
+    """Return ``name`` if an agent can have it. Raises Refused: ``INVALID_FIELD``."""
     try:
         return msgspec.convert(name, Name)
     except msgspec.ValidationError as error:

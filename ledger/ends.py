@@ -37,11 +37,7 @@ _decoder = msgspec.json.Decoder(Ends)
 
 
 def sign_ends(ends: Ends, key: CheckpointKey) -> str:
-    """Return the signed note.
-
-    Raises:
-        Refused: ``TOO_LARGE`` when it names more streams than a note has room for.
-    """
+    """Return the signed note. Raises Refused: ``TOO_LARGE`` when it names more streams than a note has room for."""
     note = sign_note(ends.text(), key)
     if len(note.encode()) > note_size_max_bytes:
         raise Refused("TOO_LARGE", f"a note has no room for the ends of {len(ends.streams)} streams: ask for fewer")

@@ -225,11 +225,7 @@ def created(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write to disk which names a folder holds.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write to disk which names a folder holds. Raises OSError: it cannot be written."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -172,11 +172,7 @@ class Memory:
             remembered = present  # another process remembered something since: our log must go on from that, too
 
     def compare(self, remembered: Remembered | None, growth_since: GrowthSince, read_epoch: ReadEpoch) -> Meeting:
-        """Compare the log with what is remembered, and remember nothing.
-
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``.
-        """
+        """Compare the log with what is remembered, and remember nothing. Raises Corrupted: ``HISTORY_CHANGED``."""
         if remembered is None:
             return self._first_meeting(growth_since, read_epoch)
         held = remembered.trusted

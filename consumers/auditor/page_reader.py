@@ -38,11 +38,7 @@ class PageReader:
     """Reads the tables of an environment in ``folder``: the log's, unless another is named."""
 
     def __init__(self, folder: Path, database: str = DATABASE) -> None:
-        """Read the log of the ledger in ``folder``, or its blobs.
-
-        Raises:
-            Unavailable: ``NO_LEDGER``.
-        """
+        """Read the log of the ledger in ``folder``, or its blobs. Raises Unavailable: ``NO_LEDGER``."""
         self._path = folder / database
         if not self.file.is_file():
             raise no_log(self._path)

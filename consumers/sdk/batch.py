@@ -115,11 +115,7 @@ def drafts_of(
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse a kind that does not exist, naming the nearest, or all those that do.
-
-    Raises:
-        Refused: ``UNKNOWN_KIND``.
-    """
+    """Refuse a kind that does not exist, naming the nearest, or all those that do. Raises Refused: ``UNKNOWN_KIND``."""
     for kind in kinds:
         if kind not in KINDS:
             alike = near(kind, KINDS)

@@ -54,11 +54,7 @@ def settled_for_s(path: Path) -> float | None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file that may be there.
-
-    Raises:
-        Unavailable: it cannot be removed.
-    """
+    """Remove a file that may be there. Raises Unavailable: it cannot be removed."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -252,11 +252,7 @@ class Objects:
         return taken
 
     def _more(self) -> bytes:
-        """Return what git answers next.
-
-        Raises:
-            EOFError: it ended. Unavailable: it is silent.
-        """
+        """Return what git answers next. Raises EOFError: it ended. Unavailable: it is silent."""
         process = self._running()
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         descriptor = process.stdout.fileno()

@@ -303,11 +303,7 @@ class Ledger(LedgerBase, Resource):
         return int(self.ask("resolve", ref=ref)["event_index"]) if number is None else number
 
     def get(self, ref: int | str) -> Event:
-        """Return one event, by what ``index_of`` takes.
-
-        Raises:
-            Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-        """
+        """Return one event, by what ``index_of`` takes. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""
         index = self.index_of(ref)
         return read_event(index, self.client.entry(index))
 

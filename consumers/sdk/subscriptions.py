@@ -51,11 +51,7 @@ class Subscriptions:
     schema: ClassVar[str] = ""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file.
-
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method.
-        """
+        """Open or make the file. Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method."""
         # One name for one file, whatever links led here: the lock beside it keeps a second run out.
         self.path = path = Path(os.path.realpath(path))
         with self.translated():
@@ -206,11 +202,7 @@ class Subscriptions:
         return [DeadLetter(*row) for row in rows]
 
     def unbury(self, name: str, index: int) -> None:
-        """Forget a dead letter, in the transaction in which its effect happens.
-
-        Raises:
-            Refused: ``NOT_FOUND``.
-        """
+        """Forget a dead letter, in the transaction in which its effect happens. Raises Refused: ``NOT_FOUND``."""
         with self.translated():
             done = self.db.execute("DELETE FROM dead_letters WHERE name = ? AND event_index = ?", (name, index))
         if not done.rowcount:

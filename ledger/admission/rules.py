@@ -42,11 +42,7 @@ def _require_working_role(event: Event, state: Layer) -> None:
 
 
 def check_working_role(agent: AgentRecord | None, name: str) -> None:
-    """Refuse an agent who has no role but that of an admin.
-
-    Raises:
-        Refused: ``NOT_AUTHORIZED``.
-    """
+    """Refuse an agent who has no role but that of an admin. Raises Refused: ``NOT_AUTHORIZED``."""
     if agent is None or _WORKING.isdisjoint(agent.roles):
         raise Refused("NOT_AUTHORIZED", f"{name} has no role that works: grant it `agent`", name=name)
 

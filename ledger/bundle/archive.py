@@ -93,11 +93,7 @@ class Bundle(Resource):
         self._file.close()
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member.
-
-        Raises:
-            Corrupted: there is none of this name.
-        """
+        """Return the content of a member. Raises Corrupted: there is none of this name."""
         if name not in self._members:
             raise Corrupted("CORRUPTED", f"the bundle has no {name}", member=name, **entry_range(name))
         start, size = self._members[name]

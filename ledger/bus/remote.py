@@ -244,11 +244,7 @@ class AsyncRemoteClient(_Asking):
         self._connection = AsyncConnection(settings.server or "", self._agent, seed, self._greeter.greet)
 
     async def open(self) -> None:
-        """Connect.
-
-        Raises:
-            Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``.
-        """
+        """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``."""
         await self._connection.open()
 
     async def close(self) -> None:

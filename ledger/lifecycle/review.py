@@ -17,11 +17,7 @@ class ReviewState(msgspec.Struct, frozen=True, array_like=True, tag="review"):
 
 
 def transition(state: ReviewState | None, event: Event) -> ReviewState:
-    """Return the state after ``event``.
-
-    Raises:
-        Refused: ``TRANSITION_NOT_ALLOWED``.
-    """
+    """Return the state after ``event``. Raises Refused: ``TRANSITION_NOT_ALLOWED``."""
     if isinstance(event.data, kinds.ReviewRequested):
         if state is not None:
             raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was requested already: choose another id")

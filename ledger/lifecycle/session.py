@@ -26,11 +26,7 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True, tag="session"):
 
 
 def transition(state: SessionState | None, event: Event) -> SessionState:
-    """Return the state after ``event``.
-
-    Raises:
-        Refused: ``TRANSITION_NOT_ALLOWED`` or ``NOT_AUTHORIZED``.
-    """
+    """Return the state after ``event``. Raises Refused: ``TRANSITION_NOT_ALLOWED`` or ``NOT_AUTHORIZED``."""
     if isinstance(event.data, RecordImported):
         require_imported(event, None if state is None else (state.owner, state.is_imported))
         return SessionState(event.author, is_imported=True)

@@ -190,11 +190,7 @@ class Blobs:
             return find_record(store, txn, ref)
 
     def chunk(self, record: BlobRecord, number: int) -> bytes:
-        """Return one chunk of a blob.
-
-        Raises:
-            Corrupted: the chunk is missing.
-        """
+        """Return one chunk of a blob. Raises Corrupted: the chunk is missing."""
         data: bytes | None = None
         if (store := self.environment()) is not None:
             with store.reading() as txn:
@@ -274,11 +270,7 @@ class Blobs:
 
 
 def check_ref(ref: str) -> str:
-    """Return ``ref`` if it can be a blob's.
-
-    Raises:
-        Refused: ``INVALID_FIELD``.
-    """
+    """Return ``ref`` if it can be a blob's. Raises Refused: ``INVALID_FIELD``."""
     if _REF.match(ref) is None:
         raise Refused("INVALID_FIELD", "a blob's ref is blake3: or sha256: and 64 hex digits")
     return ref

@@ -109,11 +109,7 @@ class Snapshot:
         return record
 
     def checkpoint_key(self) -> str:
-        """Return the key (hex) that signs a checkpoint of this moment.
-
-        Raises:
-            Corrupted: the log has lost it.
-        """
+        """Return the key (hex) that signs a checkpoint of this moment. Raises Corrupted: the log has lost it."""
         record: CheckpointKeys | None = self.record(layout.CHECKPOINT_KEYS_KEY)
         if record is None:
             raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `baton fsck`")

@@ -98,11 +98,7 @@ class EnhancedEpistemicSnapshot:
 def snapshot_of(
     data: SnapshotTaken, *, snapshot_id: str, author: str = "", event_id: str = ""
 ) -> EnhancedEpistemicSnapshot:
-    """Return the snapshot that an event took.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` when its embedding is none.
-    """
+    """Return the snapshot that an event took. Raises Refused: ``INVALID_FIELD`` when its embedding is none."""
     values = asdict(data) | {
         "vectors": asdict(data.vectors),
         "reasoning_embedding": None if data.reasoning_embedding is None else unpack(data.reasoning_embedding),
