@@ -99,8 +99,10 @@ def test_edit_becomes_an_event_and_an_event_an_edit(baton: Baton, fresh: Fresh, 
     assert once(baton.place, folder, "b").count(name) == 0
 
 
-def test_what_the_agent_may_not_sign_is_listed_once(baton: Baton, fresh: Fresh, folder: Path) -> None:
-    name = fresh("held")
+def test_what_the_agent_may_not_sign_is_listed_once(
+    populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    baton, name = Baton(capsys, Place(populated("held"))), "held"  # of the shared ledger each of the passes reads all
     baton("handoff", "create", "--id", name, "--title", "x", "--to", "b", "--reviewer", "rita", "--as", "a")
     assert baton.place is not None
     for agent in ("a", "b", "rita"):
