@@ -47,14 +47,9 @@ def kind_of(draft: Draft) -> str:
 def body_of(draft: Draft, *, ledger: str, author: str, at: str) -> bytes:
     """Return the canonical bytes that are signed for ``draft``."""
     body: dict[str, Any] = {
-        "ledger": ledger,
-        "kind": kind_of(draft),
-        "stream": draft.stream,
-        "author": author,
-        "at": at,
-        "causes": draft.causes,
-        "data": draft.data,
-    }
+        "ledger": ledger, "kind": kind_of(draft), "stream": draft.stream, "author": author, "at": at,
+        "causes": draft.causes, "data": draft.data,
+    }  # fmt: skip
     optional = {"corr": draft.corr, "expect": draft.expect, "idem": draft.idem}
     return encode_canonical(body | {name: value for name, value in optional.items() if value is not None})
 

@@ -267,14 +267,10 @@ class Memory:
     def _write(self, trusted: Trusted, before: Remembered | None) -> None:
         now_ms = time.time_ns() // 1_000_000
         remembered = Remembered(
-            ledger=self.ledger,
-            place=self.place,
-            trusted=trusted,
-            seen_ms=now_ms,
+            ledger=self.ledger, place=self.place, trusted=trusted, seen_ms=now_ms,
             begun_size=trusted.size if before is None else before.begun_size,
-            begun_ms=now_ms if before is None else before.begun_ms,
-            checkpoint_key=self.checkpoint_key,
-        )
+            begun_ms=now_ms if before is None else before.begun_ms, checkpoint_key=self.checkpoint_key,
+        )  # fmt: skip
         try:
             with replacing(self.path, is_durable=False) as file:
                 file.write(msgspec.json.encode(remembered) + b"\n")

@@ -92,17 +92,10 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
         findings.note(index, refusal.code, f"entry {index}: {refusal.message}")
     findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
     replay = Replayed(
-        size=manifest.size,
-        roots={manifest.size: root},
-        frontier=None,
-        kinds=part.kinds,
-        created=part.created,
-        ledger=part.state.ledger,
-        authority=part.authority,
-        lost_from=min(part.refused, default=None),
-        verified=part.kinds.total(),
-        suspects=sorted(part.suspects),
-    )
+        size=manifest.size, roots={manifest.size: root}, frontier=None, kinds=part.kinds, created=part.created,
+        ledger=part.state.ledger, authority=part.authority, lost_from=min(part.refused, default=None),
+        verified=part.kinds.total(), suspects=sorted(part.suspects),
+    )  # fmt: skip
     checkpoint = _check_members(bundle, replay, findings)
     return anchor.report(
         "bundle",

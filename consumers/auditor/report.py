@@ -223,26 +223,15 @@ class Anchor:
         is_root_right = self._check_root(None if created is None else created.root, head)
         is_checkpoint_right = self._check_checkpoint(replay)
         return AuditReport(
-            source=source,
-            ledger=replay.ledger,
-            origin=None if created is None else created.origin,
+            source=source, ledger=replay.ledger, origin=None if created is None else created.origin,
             root_key=None if created is None else created.root,
-            root_fingerprint=None if created is None else fingerprint(bytes.fromhex(created.root)),
-            size=replay.size,
-            tree_head=head,
-            checkpoint_size=checkpoint_size,
-            signatures=replay.verified,
-            kinds=dict(sorted(replay.kinds.items())),
-            problems=findings.sorted_problems(),
-            problems_total=findings.problems_total,
-            notes=findings.notes,
-            notes_total=findings.notes_total,
-            anchored=is_root_right or is_checkpoint_right,
-            suspects=replay.suspects[:problems_listed_max],
-            suspects_total=len(replay.suspects),
-            stream=stream,
-            missing=list(missing),
-        )
+            root_fingerprint=None if created is None else fingerprint(bytes.fromhex(created.root)), size=replay.size,
+            tree_head=head, checkpoint_size=checkpoint_size, signatures=replay.verified,
+            kinds=dict(sorted(replay.kinds.items())), problems=findings.sorted_problems(),
+            problems_total=findings.problems_total, notes=findings.notes, notes_total=findings.notes_total,
+            anchored=is_root_right or is_checkpoint_right, suspects=replay.suspects[:problems_listed_max],
+            suspects_total=len(replay.suspects), stream=stream, missing=list(missing),
+        )  # fmt: skip
 
     def _check_root(self, root_key: str | None, head: str | None) -> bool:
         if self._root is None:

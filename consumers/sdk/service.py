@@ -33,13 +33,9 @@ def register_agent(
     made = [path for path in (home.key_file(name), bus_key) if not path.exists()]
     key = _identity_key(home, ledger, name, passphrase)
     registered = AgentRegistered(
-        name=name,
-        key=key.public.hex(),
-        proof=key.prove_possession(ledger, name),
-        roles=list(roles),
-        nkey=public_bus_key(home.bus_seed(name)) if bus_key.exists() else new_bus_key(bus_key),
-        ai_id=ai_id,
-    )
+        name=name, key=key.public.hex(), proof=key.prove_possession(ledger, name), roles=list(roles),
+        nkey=public_bus_key(home.bus_seed(name)) if bus_key.exists() else new_bus_key(bus_key), ai_id=ai_id,
+    )  # fmt: skip
     try:
         return registered, author.emit(Draft(stream=f"agent/{name}", data=registered))[0]
     except Refused:

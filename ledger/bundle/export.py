@@ -118,18 +118,11 @@ def export_bundle(
         given["ends"] = client.ends(checkpoint.size, streams).encode()
     blobs = [ref for ref in sorted(survey.refs) if _get_blob(client, ref) is not None]
     manifest = layout.Manifest(
-        format=layout.FORMAT,
-        ledger=client.ledger,
-        origin=checkpoint.origin,
-        size=checkpoint.size,
-        root=checkpoint.root.hex(),
-        content="log" if stream is None else "stream",
-        stream=stream,
-        indexes=indexes,
-        blobs=blobs,
-        verify_py=program_digest(program),
+        format=layout.FORMAT, ledger=client.ledger, origin=checkpoint.origin, size=checkpoint.size,
+        root=checkpoint.root.hex(), content="log" if stream is None else "stream", stream=stream, indexes=indexes,
+        blobs=blobs, verify_py=program_digest(program),
         files={name: blake3(content).hexdigest() for name, content in files.items()},
-    )
+    )  # fmt: skip
     given |= {layout.home_name(name): content for name, content in files.items()}
     with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
         for name, content in _members(client, manifest, survey, given):

@@ -31,14 +31,10 @@ PATH: Final = "Baton-Path"
 def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
     """Return the headers under which an entry's body is published."""
     headers = {
-        INDEX: str(index),
-        ID: event_id(pae(entry.body)),
-        KEY: entry.key.hex(),
-        SIGNATURE: encode_base64(entry.sig),
-        ACCEPTED: str(entry.accepted_ms),
-        STREAM_VERSION: str(entry.stream_version),
+        INDEX: str(index), ID: event_id(pae(entry.body)), KEY: entry.key.hex(), SIGNATURE: encode_base64(entry.sig),
+        ACCEPTED: str(entry.accepted_ms), STREAM_VERSION: str(entry.stream_version),
         AUTHORITY_VERSION: str(entry.authority_version),
-    }
+    }  # fmt: skip
     if entry.batch_size > 1:
         headers[BATCH] = f"{entry.batch_index}/{entry.batch_size}"
         headers[PATH] = ",".join(map(encode_base64, path))
@@ -68,16 +64,11 @@ def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry, list[
     batch_index, _, batch_size = headers.get(BATCH, "0/1").partition("/")
     path = [decode_base64(one, PATH) for one in headers.get(PATH, "").split(",") if one]
     entry = Entry(
-        version=ENTRY_VERSION,
-        body=payload,
-        key=bytes.fromhex(headers[KEY]),
-        alg=ED25519,
-        sig=decode_base64(headers[SIGNATURE], SIGNATURE),
-        batch_index=decode_decimal(batch_index, BATCH),
-        batch_size=decode_decimal(batch_size, BATCH),
-        accepted_ms=decode_decimal(headers[ACCEPTED], ACCEPTED),
+        version=ENTRY_VERSION, body=payload, key=bytes.fromhex(headers[KEY]), alg=ED25519,
+        sig=decode_base64(headers[SIGNATURE], SIGNATURE), batch_index=decode_decimal(batch_index, BATCH),
+        batch_size=decode_decimal(batch_size, BATCH), accepted_ms=decode_decimal(headers[ACCEPTED], ACCEPTED),
         stream_version=decode_decimal(headers[STREAM_VERSION], STREAM_VERSION),
         authority_version=decode_decimal(headers[AUTHORITY_VERSION], AUTHORITY_VERSION),
-    )
+    )  # fmt: skip
     # Read back as any stored entry is: every length and range is checked where it is for all of them.
     return decode_decimal(headers[INDEX], INDEX), decode_entry(entry.encode()), path

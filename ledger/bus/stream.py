@@ -44,19 +44,11 @@ class Incarnation:
 def log_stream_config(incarnation: Incarnation, replicas: int = 1) -> StreamConfig:
     """Return how the log stream is made. There is no ``max_age`` and no message TTL: it keeps everything."""
     return StreamConfig(
-        name=incarnation.name,
-        subjects=[event_pattern(incarnation.ledger)],
-        retention=RetentionPolicy.LIMITS,
-        storage=StorageType.FILE,
-        discard=DiscardPolicy.NEW,
-        num_replicas=replicas,
-        deny_delete=True,
-        deny_purge=True,
-        allow_rollup_hdrs=False,
-        allow_atomic=True,
-        first_seq=incarnation.first_seq,
+        name=incarnation.name, subjects=[event_pattern(incarnation.ledger)], retention=RetentionPolicy.LIMITS,
+        storage=StorageType.FILE, discard=DiscardPolicy.NEW, num_replicas=replicas, deny_delete=True, deny_purge=True,
+        allow_rollup_hdrs=False, allow_atomic=True, first_seq=incarnation.first_seq,
         republish=RePublish(src=event_pattern(incarnation.ledger), dest=live_subject(incarnation.ledger)),
-    )
+    )  # fmt: skip
 
 
 def config_faults(config: StreamConfig, expected: Incarnation) -> list[str]:

@@ -101,15 +101,9 @@ class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
 def delegated(agent: str, index: int, now_ms: int, data: KeyDelegated, by: str) -> KeyRecord:
     """Return the record of a session key that ``agent`` delegated at ``index`` and ``now_ms`` with the key ``by``."""
     return KeyRecord(
-        agent=agent,
-        is_identity=False,
-        since_index=index,
-        span=Span(now_ms, to_ms(data.expires_at)),
-        kinds=tuple(data.kinds),
-        streams=tuple(data.streams),
-        max_events=data.max_events,
-        delegated_by=by,
-    )
+        agent=agent, is_identity=False, since_index=index, span=Span(now_ms, to_ms(data.expires_at)),
+        kinds=tuple(data.kinds), streams=tuple(data.streams), max_events=data.max_events, delegated_by=by,
+    )  # fmt: skip
 
 
 def check_key(

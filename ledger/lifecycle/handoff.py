@@ -95,17 +95,10 @@ def _approved(state: HandoffState, event: Event) -> HandoffState:
 
 def _unworked(data: kinds.HandoffContent, sender: str, *, reviewer: str, importer: str) -> HandoffState:
     return HandoffState(
-        sender=sender,
-        receiver=data.to or "",
-        reviewer=reviewer,
-        status="pending",
-        version=compute_version(sender, data),
-        depends_on=tuple(data.depends_on),
-        unlock_at=data.unlock_at,
-        tasks=(False,) * len(data.tasks),
-        criteria=("open",) * len(data.criteria),
-        importer=importer,
-    )
+        sender=sender, receiver=data.to or "", reviewer=reviewer, status="pending",
+        version=compute_version(sender, data), depends_on=tuple(data.depends_on), unlock_at=data.unlock_at,
+        tasks=(False,) * len(data.tasks), criteria=("open",) * len(data.criteria), importer=importer,
+    )  # fmt: skip
 
 
 def _imported(state: HandoffState | None, event: Event, data: RecordImported) -> HandoffState:

@@ -62,18 +62,10 @@ class Environment:
             check_data_file(self.path / FILE, may_be_new=create)
             self.is_read_only = is_read_only(self.path)
             self.env = lmdb.open(
-                str(path),
-                map_size=map_size,
-                max_dbs=8,
-                max_readers=limits.readers_max,
-                metasync=True,
-                sync=True,
-                writemap=False,
-                max_spare_txns=4,
-                readonly=self.is_read_only,
-                lock=not self.is_read_only,
+                str(path), map_size=map_size, max_dbs=8, max_readers=limits.readers_max, metasync=True, sync=True,
+                writemap=False, max_spare_txns=4, readonly=self.is_read_only, lock=not self.is_read_only,
                 create=not self.is_read_only,
-            )
+            )  # fmt: skip
             try:
                 self._last_transaction = 0
                 self.env.reader_check()

@@ -92,16 +92,9 @@ def fold(state: AgentState, event: Event) -> AgentState:
             return _with(state, roles=json_text([role for role in _roles(state) if role != data.role]))
         case kinds.KeyDelegated() as data:
             return _with_key(
-                state,
-                event,
-                data.key,
-                "session",
-                expires_at=data.expires_at,
-                kinds=json_text(data.kinds),
-                streams=json_text(data.streams),
-                max_events=data.max_events,
-                delegated_by=event.key,
-            )
+                state, event, data.key, "session", expires_at=data.expires_at, kinds=json_text(data.kinds),
+                streams=json_text(data.streams), max_events=data.max_events, delegated_by=event.key,
+            )  # fmt: skip
         case kinds.AgentRemoved() as data:
             state = _ended(state, event, _key(state), "removed", data.reason)
             return _with(state, roles="[]", removed_index=event.index, removed_because=data.reason)

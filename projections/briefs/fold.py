@@ -34,17 +34,10 @@ def added(logged: Logged) -> Rows:
     """Return the brief's row."""
     event, brief = logged.event, logged.event.data.brief
     row = row_of(
-        BriefRow,
-        event,
-        brief,
-        event_index=event.index,
-        event_id=event.id,
-        tokens=event.data.tokens,
-        fidelity=brief.fidelity.value,
-        band=brief.fidelity.band,
-        compressor=brief.compressor_name,
+        BriefRow, event, brief, event_index=event.index, event_id=event.id, tokens=event.data.tokens,
+        fidelity=brief.fidelity.value, band=brief.fidelity.band, compressor=brief.compressor_name,
         data=json_text(event.data),
-    )
+    )  # fmt: skip
     return (row,)
 
 

@@ -71,18 +71,12 @@ def index_graph(memory: ReasoningMemory) -> GraphIndex:
     texts = _all_texts(memory)
     sources, postings, verbatim = _sources(texts)
     return GraphIndex(
-        memory=memory,
-        key_facts=key_facts,
-        idf={word: _rarity(count, total) for word, count in frequency.items()},
-        unseen_idf=_rarity(1, total),
-        sources=sources,
-        postings=postings,
-        verbatim=verbatim,
+        memory=memory, key_facts=key_facts, idf={word: _rarity(count, total) for word, count in frequency.items()},
+        unseen_idf=_rarity(1, total), sources=sources, postings=postings, verbatim=verbatim,
         anchors=frozenset().union(*map(anchors, texts)),
-        critical_anchors=frozenset().union(*map(anchors, critical_texts)),
-        edges=critical_edges(memory, critical),
+        critical_anchors=frozenset().union(*map(anchors, critical_texts)), edges=critical_edges(memory, critical),
         step_spelled={step.step_number: spelled(words(fact_text(step))) for step in steps},
-    )
+    )  # fmt: skip
 
 
 def _rarity(count: int, total: int) -> float:

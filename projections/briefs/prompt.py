@@ -127,16 +127,10 @@ def to_context_prompt(
         text, shown = _tight(brief, sections, budget)
     dropped: list[str] = [heading for heading in HEADINGS if heading in _wanted(brief, level) and heading not in shown]
     return Prompt(
-        prompt=text,
-        expanded=expand(text),
-        tokens=count_tokens(text),
-        exact=tokenizer().exact,
-        tokenizer=tokenizer().name,
-        level=level.value,
-        budget=budget,
-        dropped=dropped,
+        prompt=text, expanded=expand(text), tokens=count_tokens(text), exact=tokenizer().exact,
+        tokenizer=tokenizer().name, level=level.value, budget=budget, dropped=dropped,
         shortened=[name for name in shortened if name not in dropped],
-    )
+    )  # fmt: skip
 
 
 def unfitted_tokens(brief: Brief, budget: int, context_share: float = 0.0) -> int:

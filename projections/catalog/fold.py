@@ -142,19 +142,10 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
     """Return the event's row and those of the references it makes."""
     event = logged.event
     row = EventRow(
-        event_index=event.index,
-        id=event.id,
-        body_ref=logged.body_ref,
-        kind=event.kind,
-        stream=event.stream,
-        stream_version=0 if state is None else state.version,
-        author=event.author,
-        key=event.key,
-        at=event.at,
-        accepted_ms=event.accepted_ms,
-        corr=event.corr,
-        size=logged.size,
-    )
+        event_index=event.index, id=event.id, body_ref=logged.body_ref, kind=event.kind, stream=event.stream,
+        stream_version=0 if state is None else state.version, author=event.author, key=event.key, at=event.at,
+        accepted_ms=event.accepted_ms, corr=event.corr, size=logged.size,
+    )  # fmt: skip
     refs = [(ref, "causes") for ref in event.causes]
     if type(event.data) in _NAMING:
         refs += _refs_in(event)
@@ -197,13 +188,6 @@ def _refs_in(event: Event) -> list[tuple[str, str]]:
 
 
 VIEW: Final = Projection(
-    name="catalog",
-    version=VIEW_VERSIONS["catalog"],
-    handles=None,
-    tables=(EVENTS, EVENT_REFS, STREAMS),
-    state=StreamState,
-    keys=keys,
-    fold=fold,
-    rows=rows,
-    added=added,
-)
+    name="catalog", version=VIEW_VERSIONS["catalog"], handles=None, tables=(EVENTS, EVENT_REFS, STREAMS),
+    state=StreamState, keys=keys, fold=fold, rows=rows, added=added,
+)  # fmt: skip

@@ -144,24 +144,15 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
     data = read_as(event).data
     graph = apply_event(state.graph, data)
     state = msgspec.structs.replace(
-        state,
-        graph=graph,
-        version=state.version + 1,
-        ref=ref_of(graph),
-        base=state.ref or None,
-        updated_index=event.index,
-        updated_ms=event.accepted_ms,
-    )
+        state, graph=graph, version=state.version + 1, ref=ref_of(graph), base=state.ref or None,
+        updated_index=event.index, updated_ms=event.accepted_ms,
+    )  # fmt: skip
     match data:
         case kinds.ReasoningStarted():
             return msgspec.structs.replace(
-                state,
-                author=event.author,
-                domain=data.domain,
-                session=data.session,
-                started_index=event.index,
+                state, author=event.author, domain=data.domain, session=data.session, started_index=event.index,
                 origin=origin_of(event),
-            )
+            )  # fmt: skip
         case kinds.ReasoningConcluded():
             return msgspec.structs.replace(state, status="concluded")
         case _:  # any other event of a reasoning
@@ -196,13 +187,7 @@ def keys(event: Event) -> tuple[str, ...]:
 
 
 VIEW: Final = Projection(
-    name="reasoning",
-    version=VIEW_VERSIONS["reasoning"],
+    name="reasoning", version=VIEW_VERSIONS["reasoning"],
     handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded", "record.imported"}),
-    tables=(REASONINGS, VERSIONS, DELTAS),
-    state=ReasoningRecord,
-    keys=keys,
-    fold=fold,
-    rows=rows,
-    added=added,
-)
+    tables=(REASONINGS, VERSIONS, DELTAS), state=ReasoningRecord, keys=keys, fold=fold, rows=rows, added=added,
+)  # fmt: skip

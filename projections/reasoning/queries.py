@@ -145,16 +145,11 @@ def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
             payloads["chain"] = write_chain(base.ref, full.ref, deltas[row["newest"] :])
     sent_as, sizes = choose(payloads)
     return {
-        "ref": full.ref,
-        "reasoning_id": name,
-        "version": version,
-        "base": None if base is None else base.ref,
-        "sent_as": sent_as,
-        "payload": payloads[sent_as],
+        "ref": full.ref, "reasoning_id": name, "version": version, "base": None if base is None else base.ref,
+        "sent_as": sent_as, "payload": payloads[sent_as],
         "sizes": dict.fromkeys(("full", "chain", "squashed")) | msgspec.to_builtins(sizes),
-        "tokenizer": tokenizer().name,
-        "exact": tokenizer().exact,
-    }
+        "tokenizer": tokenizer().name, "exact": tokenizer().exact,
+    }  # fmt: skip
 
 
 def list_deltas(moment: query.Moment, asked: DeltaList) -> query.Answer:

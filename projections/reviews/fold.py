@@ -50,40 +50,22 @@ def fold(state: ReviewRow, event: Event) -> ReviewRow:
     match event.data:
         case kinds.ReviewRequested() as data:
             return msgspec.structs.replace(
-                state,
-                status="open",
-                author=life.requester,
-                question=data.question,
-                rule=data.rule,
-                reasons=json_text(data.reasons),
-                task=data.task,
-                reasoning_ref=data.reasoning_ref,
-                snapshot_id=data.snapshot_id,
-                validations=json_text(data.validations),
-                requested_index=event.index,
+                state, status="open", author=life.requester, question=data.question, rule=data.rule,
+                reasons=json_text(data.reasons), task=data.task, reasoning_ref=data.reasoning_ref,
+                snapshot_id=data.snapshot_id, validations=json_text(data.validations), requested_index=event.index,
                 requested_ms=event.accepted_ms,
-            )
+            )  # fmt: skip
         case kinds.ReviewAnswered() as data:
             return msgspec.structs.replace(
-                state,
-                status="answered",
-                verdict=data.verdict,
-                comment=data.comment,
-                answered_by=event.author,
-                answered_index=event.index,
-                answered_ms=event.accepted_ms,
-            )
+                state, status="answered", verdict=data.verdict, comment=data.comment, answered_by=event.author,
+                answered_index=event.index, answered_ms=event.accepted_ms,
+            )  # fmt: skip
         case _:  # no other kind is handled
             return state
 
 
 VIEW: Final = Projection(
-    name="reviews",
-    version=VIEW_VERSIONS["reviews"],
-    handles=frozenset({"review.requested", "review.answered"}),
-    tables=(REVIEWS,),
-    state=ReviewRow,
-    keys=by_name_of_stream,
-    fold=fold,
+    name="reviews", version=VIEW_VERSIONS["reviews"], handles=frozenset({"review.requested", "review.answered"}),
+    tables=(REVIEWS,), state=ReviewRow, keys=by_name_of_stream, fold=fold,
     rows=lambda review: (review,) if review.status else (),
-)
+)  # fmt: skip

@@ -140,26 +140,15 @@ def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
     sizes: dict[str, Any] = {"compressed": 0, "full": 0} | snapshot.reasoning_size
     return Brief(
         reasoning_ref=snapshot.reasoning_ref or _NO_REF,
-        level="minimal" if snapshot.level is None else snapshot.level.value,
-        budget=SNAPSHOT_TOKENS_MAX,
-        context=snapshot.context_summary,
-        conclusion=snapshot.conclusion,
-        reasoning_brief=snapshot.reasoning_brief,
-        facts=[],
-        remarks=[Remark("assumption_stated", None, text) for text in snapshot.top_assumptions],
-        tags=[Tag(tag, "finding", None) for tag in snapshot.reasoning_tags],
-        top_assumptions=snapshot.top_assumptions,
-        top_evidence_refs=snapshot.top_evidence_refs,
-        summaries=BlockSummaries("", "", "", 0, 0),
-        sizes=Sizes(**sizes),
-        fidelity=Fidelity(fidelity, band_of(fidelity), None, None, None, 1.0, [], {}),
-        dropped_steps=[],
-        layout=Layout(tags=True, top_evidence=True),
-        compressor_name="none",
-        compressor_version="1",
-        tokenizer=tokenizer().name,
-        exact=tokenizer().exact,
-    )
+        level="minimal" if snapshot.level is None else snapshot.level.value, budget=SNAPSHOT_TOKENS_MAX,
+        context=snapshot.context_summary, conclusion=snapshot.conclusion, reasoning_brief=snapshot.reasoning_brief,
+        facts=[], remarks=[Remark("assumption_stated", None, text) for text in snapshot.top_assumptions],
+        tags=[Tag(tag, "finding", None) for tag in snapshot.reasoning_tags], top_assumptions=snapshot.top_assumptions,
+        top_evidence_refs=snapshot.top_evidence_refs, summaries=BlockSummaries("", "", "", 0, 0), sizes=Sizes(**sizes),
+        fidelity=Fidelity(fidelity, band_of(fidelity), None, None, None, 1.0, [], {}), dropped_steps=[],
+        layout=Layout(tags=True, top_evidence=True), compressor_name="none", compressor_version="1",
+        tokenizer=tokenizer().name, exact=tokenizer().exact,
+    )  # fmt: skip
 
 
 def derive_context(session: Mapping[str, Any] | None, *, task: str = "") -> str:

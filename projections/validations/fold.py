@@ -35,18 +35,10 @@ def added(logged: Logged) -> Rows:
     """Return the report's row."""
     event, data = logged.event, logged.event.data
     row = row_of(
-        ValidationRow,
-        event,
-        data,
-        event_index=event.index,
-        event_id=event.id,
-        reasoning_id=event.name,
-        issues=data.counts.issues,
-        tree=data.tree.sort,
-        commit_id=data.tree.commit,
-        validator=data.validator_name,
+        ValidationRow, event, data, event_index=event.index, event_id=event.id, reasoning_id=event.name,
+        issues=data.counts.issues, tree=data.tree.sort, commit_id=data.tree.commit, validator=data.validator_name,
         data=json_text(data),
-    )
+    )  # fmt: skip
     return (row,)
 
 

@@ -49,14 +49,8 @@ def _signed(
     event = read_event(index, data)
     record = authority.key(event.key, index)
     return {
-        "index": index,
-        "at": event.at,
-        "accepted_ms": event.accepted_ms,
-        "author": event.author,
-        "kind": event.kind,
-        "text": texts.get(index, ""),
-        "key": event.key,
+        "index": index, "at": event.at, "accepted_ms": event.accepted_ms, "author": event.author, "kind": event.kind,
+        "text": texts.get(index, ""), "key": event.key,
         "key_sort": None if record is None else "identity" if record.is_identity else "session",
-        "is_verified": problem is None,
-        "problem": problem,
-    }
+        "is_verified": problem is None, "problem": problem,
+    }  # fmt: skip

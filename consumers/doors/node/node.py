@@ -210,13 +210,9 @@ class Node(AsyncResource):
     async def _connect(self) -> NodeClient:
         client = NodeClient()
         connecting = client.connect(
-            self._server.url,
-            nkeys_seed_str=self._home.bus_seed(NODE),
-            inbox_prefix=subjects.INBOX_OF_NODES.encode(),
-            error_cb=_log_error,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=1,
-        )
+            self._server.url, nkeys_seed_str=self._home.bus_seed(NODE), inbox_prefix=subjects.INBOX_OF_NODES.encode(),
+            error_cb=_log_error, max_reconnect_attempts=-1, reconnect_time_wait=1,
+        )  # fmt: skip
         with bus_errors("connecting to the embedded server"):
             try:
                 await asyncio.wait_for(connecting, connect_wait_max_s)

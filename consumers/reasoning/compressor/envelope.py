@@ -67,27 +67,14 @@ def empty_brief(
     """Return the envelope of a graph with no facts chosen yet; CONTEXT is the graph's task unless one is given."""
     memory = index.memory
     return Brief(
-        reasoning_ref=compute_reasoning_ref(memory),
-        level=level,
-        budget=budget,
-        context=memory.task if context is None else context,
-        conclusion=memory.conclusion.strip(),
-        reasoning_brief="",
-        facts=[],
-        remarks=[],
-        tags=_make_tags(memory, domain),
-        top_assumptions=_top_assumptions(index),
-        top_evidence_refs=_top_evidence(index),
-        summaries=_summarize_blocks(memory),
-        sizes=Sizes(compressed=0, full=count_tokens(whole_json(memory))),
-        fidelity=_UNMEASURED,
-        dropped_steps=[],
-        layout=Layout(),
-        compressor_name=COMPRESSOR_NAME,
-        compressor_version=COMPRESSOR_VERSION,
-        tokenizer=tokenizer().name,
-        exact=tokenizer().exact,
-    )
+        reasoning_ref=compute_reasoning_ref(memory), level=level, budget=budget,
+        context=memory.task if context is None else context, conclusion=memory.conclusion.strip(), reasoning_brief="",
+        facts=[], remarks=[], tags=_make_tags(memory, domain), top_assumptions=_top_assumptions(index),
+        top_evidence_refs=_top_evidence(index), summaries=_summarize_blocks(memory),
+        sizes=Sizes(compressed=0, full=count_tokens(whole_json(memory))), fidelity=_UNMEASURED, dropped_steps=[],
+        layout=Layout(), compressor_name=COMPRESSOR_NAME, compressor_version=COMPRESSOR_VERSION,
+        tokenizer=tokenizer().name, exact=tokenizer().exact,
+    )  # fmt: skip
 
 
 def make_fact(step: ReasoningStep, memory: ReasoningMemory) -> Fact:
@@ -116,13 +103,9 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
     shown = {step for step, run in index.step_spelled.items() if run in stated or run in concluded} | held
     dropped = [step.step_number for step in index.memory.steps if step.step_number not in shown]
     return replace(
-        brief,
-        facts=facts,
-        remarks=remarks,
-        layout=layout,
-        dropped_steps=dropped,
+        brief, facts=facts, remarks=remarks, layout=layout, dropped_steps=dropped,
         reasoning_brief=_reasoning_brief(facts, layout, index, dropped),
-    )
+    )  # fmt: skip
 
 
 def _reasoning_brief(facts: list[Fact], layout: Layout, index: GraphIndex, dropped: list[int]) -> str:

@@ -137,16 +137,11 @@ def act_on(
     sent = TransferLevel(gate.level)
     is_imported = _is_imported(view, snapshot)
     answer = gates.should_fetch_full_reasoning(
-        snapshot,
-        fidelity=_fidelity_at(snapshot, sent) if fidelity is None else fidelity,
-        domain=_riskier_domain(view, snapshot),
-        vectors=vectors,
-        evidence_refs=_evidence_of(snapshot),
-        task=task,
+        snapshot, fidelity=_fidelity_at(snapshot, sent) if fidelity is None else fidelity,
+        domain=_riskier_domain(view, snapshot), vectors=vectors, evidence_refs=_evidence_of(snapshot), task=task,
         own_task="" if task is None or verdict is None else fetch(view, verdict.reasoning_ref).memory.task,
-        is_imported=is_imported,
-        verdict=verdict,
-    )
+        is_imported=is_imported, verdict=verdict,
+    )  # fmt: skip
     own = None
     if tree is not None and verdict is not None:
         from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only who brings a tree

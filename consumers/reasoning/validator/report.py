@@ -60,19 +60,14 @@ class ValidationReport:
         """Return the complete numbers."""
         assumed = Counter(check.status for check in self.assumptions)
         return reasoning.Counts(
-            steps=self.steps,
-            issues=len(self.issues),
-            evidence=len(self.evidence),
-            evidence_ok=sum(check.status in HOLDING for check in self.evidence),
-            assumptions=len(self.assumptions),
-            assumptions_held=assumed["held"],
-            assumptions_refuted=assumed["refuted"],
-            assumptions_settled=assumed["settled"],
-            inferences=len(self.inferences),
+            steps=self.steps, issues=len(self.issues), evidence=len(self.evidence),
+            evidence_ok=sum(check.status in HOLDING for check in self.evidence), assumptions=len(self.assumptions),
+            assumptions_held=assumed["held"], assumptions_refuted=assumed["refuted"],
+            assumptions_settled=assumed["settled"], inferences=len(self.inferences),
             inferences_sound=sum(check.sound for check in self.inferences),
             inferences_judged=sum(check.method == "judged" for check in self.inferences),
             inferences_doubted=sum(check.opinion == "does_not_follow" for check in self.inferences),
-        )
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole report as plain values."""

@@ -137,18 +137,13 @@ def explained(received: Received) -> dict[str, Any]:
             "rests_on": memory.dependencies.get(number, []), **judged, "why": _why(step, memory, **judged),
         })  # fmt: skip
     return {
-        "reasoning_ref": brief.reasoning_ref,
-        "level": received.prompt.level,
-        "tokens": received.prompt.tokens,
-        "budget": received.prompt.budget,
-        "fidelity": msgspec.to_builtins(brief.fidelity),
-        "measured_again": measure(memory, received.prompt.prompt).value,
-        "certificate": HOLDS,
-        "rejected": msgspec.to_builtins(received.rejected),
-        "steps": steps,
+        "reasoning_ref": brief.reasoning_ref, "level": received.prompt.level, "tokens": received.prompt.tokens,
+        "budget": received.prompt.budget, "fidelity": msgspec.to_builtins(brief.fidelity),
+        "measured_again": measure(memory, received.prompt.prompt).value, "certificate": HOLDS,
+        "rejected": msgspec.to_builtins(received.rejected), "steps": steps,
         "dropped_sections": [] if brief.whole_graph else received.prompt.dropped,
         "budget_needed_for_0.90": brief.budget_needed_for_090,
-    }
+    }  # fmt: skip
 
 
 def print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:

@@ -170,14 +170,9 @@ def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
     require_trust(app)
     session = present_session()
     made = primed(
-        app.query_with,
-        app.client().get_blob,
-        origin_of(app.client(), app.ledger_home()),
-        agent=agent,
-        session=None if session is None else session.removeprefix("session/"),
-        task=task,
-        budget=budget,
-    )
+        app.query_with, app.client().get_blob, origin_of(app.client(), app.ledger_home()), agent=agent,
+        session=None if session is None else session.removeprefix("session/"), task=task, budget=budget,
+    )  # fmt: skip
     data = made._asdict() | {"budget": budget, "agent": agent}
     app.show("primed", data, lambda: click.echo(clean(made.text), nl=False))
 

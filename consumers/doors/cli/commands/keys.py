@@ -45,24 +45,15 @@ def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...
     until = datetime.now(UTC) + parse_ttl(ttl)
     expires_at = until.isoformat(timespec="seconds").replace("+00:00", "Z")
     delegated = KeyDelegated(
-        key=session.public.hex(),
-        proof=session.prove_possession(client.ledger, name),
-        expires_at=expires_at,
-        kinds=list(kinds),
-        streams=list(streams),
-        max_events=max_events,
-    )
+        key=session.public.hex(), proof=session.prove_possession(client.ledger, name), expires_at=expires_at,
+        kinds=list(kinds), streams=list(streams), max_events=max_events,
+    )  # fmt: skip
     accepted = app.author().emit(Draft(stream=f"agent/{name}", data=delegated))[0]
     path = home.session_file(name)
     content = KeyFile(
-        ledger=client.ledger,
-        name=name,
-        public=session.public.hex(),
-        seed=session.seed.hex(),
-        expires_at=expires_at,
-        kinds=list(kinds),
-        streams=list(streams),
-    )
+        ledger=client.ledger, name=name, public=session.public.hex(), seed=session.seed.hex(), expires_at=expires_at,
+        kinds=list(kinds), streams=list(streams),
+    )  # fmt: skip
     write_session_key(path, content)
     data = {"name": name, "key": content.public, "expires_at": expires_at, "file": str(path), "index": accepted.index}
     app.show("key", data, lambda: click.echo(f"{path} signs for {name} until {expires_at} (entry {accepted.index})"))
@@ -119,13 +110,9 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
         roles = next((one.roles for one in app.client().agents() if one.name == name), frozenset[str]())
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
     rotated, accepted = rotate_agent(
-        app.author(signer or name),
-        home,
-        name,
-        passphrase=passphrase,
-        reason=reason,
+        app.author(signer or name), home, name, passphrase=passphrase, reason=reason,
         reopen=lambda: open_client(app.settings()),
-    )
+    )  # fmt: skip
     if rotated.nkey is not None:
         wait_until_let_in(app, home, name)
     path = home.key_file(name)
@@ -181,13 +168,9 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     accepted = author.emit(*(Draft(stream=f"agent/{found['agent']}", data=each) for each in said))[-1]
     introduced = _introduced(app, data)
     answer = {
-        "key": data.key,
-        "agent": found["agent"],
-        "since": index,
-        "index": accepted.index,
-        "earlier": earlier,
+        "key": data.key, "agent": found["agent"], "since": index, "index": accepted.index, "earlier": earlier,
         "introduced": introduced,
-    }
+    }  # fmt: skip
 
     def text() -> None:
         click.echo(

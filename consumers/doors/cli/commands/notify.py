@@ -41,13 +41,9 @@ def list_(app: App) -> None:
         dead, dead_total = store.listed_deliveries(dead=True) if store else ([], 0)
     data = {
         "channels": [_describe_channel(number, one, stopped.get(one.name)) for number, one in enumerate(channels, 1)],
-        "open": episodes,
-        "open_total": open_total,
-        "pending": [describe_delivery(one) for one in pending],
-        "pending_total": pending_total,
-        "dead": [describe_delivery(one) for one in dead],
-        "dead_total": dead_total,
-    }
+        "open": episodes, "open_total": open_total, "pending": [describe_delivery(one) for one in pending],
+        "pending_total": pending_total, "dead": [describe_delivery(one) for one in dead], "dead_total": dead_total,
+    }  # fmt: skip
     app.show("notifications", data, lambda: _print_all(data))
 
 
@@ -107,13 +103,9 @@ def run(app: App, *, existing: bool, once: bool) -> None:
     trust.demand(app.settings().home, client)
     view = app.query_with
     worker = NotifierWorker(
-        client,
-        view,
-        _store_path(app),
-        channels,
-        notify_existing=existing,
+        client, view, _store_path(app), channels, notify_existing=existing,
         behind=lambda refs: Grounds(view, 0).of(refs),
-    )
+    )  # fmt: skip
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]
     app.show("notifying", {"channels": names}, lambda: click.echo(f"notifying by {', '.join(names)}"))
@@ -149,29 +141,19 @@ def chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tup
 def _describe_channel(number: int, channel: Channel, stopped: str | None) -> dict[str, Any]:
     chosen = channel.settings
     return {
-        "number": number,
-        "name": channel.name,
-        "target": channel.target,
-        "agents": chosen.agents,
-        "actions": chosen.actions,
-        "secret_variable": chosen.secret_variable,
-        "is_ready": channel.is_ready,
+        "number": number, "name": channel.name, "target": channel.target, "agents": chosen.agents,
+        "actions": chosen.actions, "secret_variable": chosen.secret_variable, "is_ready": channel.is_ready,
         "stopped": stopped,
-    }
+    }  # fmt: skip
 
 
 def describe_delivery(one: Delivery) -> dict[str, Any]:
     """Return what is shown of a delivery; ``next_ms`` is None for a dead letter."""
     told = one.notification
     return {
-        "id": told.id,
-        "channel": one.channel,
-        "text": told.text,
-        "attempts": one.attempts,
-        "next_ms": one.next_ms,
-        "error": one.error,
-        "created_ms": one.created_ms,
-    }
+        "id": told.id, "channel": one.channel, "text": told.text, "attempts": one.attempts, "next_ms": one.next_ms,
+        "error": one.error, "created_ms": one.created_ms,
+    }  # fmt: skip
 
 
 def _print_all(data: dict[str, Any]) -> None:

@@ -183,18 +183,11 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
     is_cached = cache.keep(found)
     verdict = app.query("validations.latest", ref=found.ref)
     data = {
-        "ref": found.ref,
-        "verified": True,
-        "verdict": verdict,
-        "canonical": found.canonical,
-        "memory": msgspec.to_builtins(found.memory.to_dict(), str_keys=True),
-        "tokenizer": tokenizer().name,
-        "exact": tokenizer().exact,
-        "base_from": base.origin,
-        "base_transferred": msgspec.to_builtins(base.transferred),
-        "cached": is_cached,
-        **msgspec.to_builtins(found.sent),
-    }
+        "ref": found.ref, "verified": True, "verdict": verdict, "canonical": found.canonical,
+        "memory": msgspec.to_builtins(found.memory.to_dict(), str_keys=True), "tokenizer": tokenizer().name,
+        "exact": tokenizer().exact, "base_from": base.origin, "base_transferred": msgspec.to_builtins(base.transferred),
+        "cached": is_cached, **msgspec.to_builtins(found.sent),
+    }  # fmt: skip
 
     def text() -> None:
         click.echo(found.canonical)
@@ -246,15 +239,10 @@ def provenance_of(app: App, ref: str) -> dict[str, Any]:
     raw = app.client().entry(index)
     entry, event = decode_entry(raw), read_event(index, raw)
     return {
-        "reasoning_ref": version["ref"],
-        "signature": f"ed25519:{entry.sig.hex()}",
-        "ai_id": version["memory"]["ai_id"],
-        "timestamp": event.at,
-        "author": event.author,
-        "key": f"ed25519:{event.key}",
-        "event": {"index": index, "id": event.id, "kind": event.kind},
-        "imported": version["imported"],
-    }
+        "reasoning_ref": version["ref"], "signature": f"ed25519:{entry.sig.hex()}", "ai_id": version["memory"]["ai_id"],
+        "timestamp": event.at, "author": event.author, "key": f"ed25519:{event.key}",
+        "event": {"index": index, "id": event.id, "kind": event.kind}, "imported": version["imported"],
+    }  # fmt: skip
 
 
 def next_number(app: App, ref: str) -> tuple[str, int, list[str]]:
@@ -339,10 +327,6 @@ def _emit(author: Author, name: str, groups: list[list[Draft]]) -> list[int]:
 
 def _answer(graph: ReadGraph, name: str, indexes: list[int]) -> dict[str, Any]:
     return {
-        "id": name,
-        "ref": compute_reasoning_ref(graph.memory),
-        "steps": len(graph.memory.steps),
-        "first": indexes[0],
-        "last": indexes[-1],
-        "kept_aside": graph.kept_aside,
-    }
+        "id": name, "ref": compute_reasoning_ref(graph.memory), "steps": len(graph.memory.steps), "first": indexes[0],
+        "last": indexes[-1], "kept_aside": graph.kept_aside,
+    }  # fmt: skip

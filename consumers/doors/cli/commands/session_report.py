@@ -71,13 +71,9 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
     """
     idle = timedelta() if older_than == "0" else parse_ttl(older_than)
     swept = sweep_sessions(
-        app.author(),
-        app.query_with,
-        lambda name: make_report(app, name, ReportInputs()),
-        now_ms=time.time_ns() // 1_000_000,
-        older_than_ms=idle // timedelta(milliseconds=1),
-        is_dry=dry_run,
-    )
+        app.author(), app.query_with, lambda name: make_report(app, name, ReportInputs()),
+        now_ms=time.time_ns() // 1_000_000, older_than_ms=idle // timedelta(milliseconds=1), is_dry=dry_run,
+    )  # fmt: skip
     app.show("swept", plain(swept, dry_run=dry_run), lambda: _print_swept(swept, dry_run=dry_run))
     # Only somebody who says more can mend a report that has nothing to say.
     failed = [unmade.error for unmade in swept.unmade if unmade.error.code != "INVALID_FIELD"]
