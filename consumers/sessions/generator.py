@@ -37,9 +37,7 @@ uncertain_above: Final = 0.40
 ready_uncertainty_below: Final = 0.30
 ready_know_above: Final = 0.80
 
-findings_few, findings_many = 3, 5
-"""The findings that a reader takes in; fewer or more are a warning."""
-
+findings_few, findings_many = 3, 5  # those that a reader takes in; fewer or more are a warning
 derived_items_max: Final = 32
 derived_tools_max: Final = 64
 _context_items_max: Final = 3

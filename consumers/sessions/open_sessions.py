@@ -20,9 +20,7 @@ from ledger.errors import BatonError, Refused
 from ledger.events.session import SessionEnded
 from ledger.limits import clock_backward_max_ms
 
-SWEPT: Final = "never closed: swept"
-"""The summary of a session that a sweep ended: it says nothing about the work."""
-
+SWEPT: Final = "never closed: swept"  # the summary of a session that a sweep ended: nothing about the work
 REPORTING_PHASES: Final = ("POSTFLIGHT", "CHECK")
 candidates_max: Final = 10
 

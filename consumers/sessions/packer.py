@@ -25,57 +25,35 @@ from consumers.sdk.text import json_text
 from consumers.sdk.tokens import cut_to_tokens
 from projections.briefs.tokens import count_tokens, most_tokens
 
-LEVELS: Final = {"summary": 400, "detailed": 800, "full": 1250}
-"""The tokens of a session at each level."""
+LEVELS: Final = {"summary": 400, "detailed": 800, "full": 1250}  # the tokens of a session
 
 ORDER: Final = (
-    "task",
-    "outcome",
-    "key_findings",
-    "remaining_unknowns",
-    "next_steps",
-    "next_session_context",
-    "epistemic_deltas",
-    "knowledge_gaps_filled",
-    "investigation_tools",
-    "artifacts_created",
-    "accomplished",
-    "assessments",
-)
+    "task", "outcome", "key_findings", "remaining_unknowns", "next_steps", "next_session_context", "epistemic_deltas",
+    "knowledge_gaps_filled", "investigation_tools", "artifacts_created", "accomplished", "assessments",
+)  # fmt: skip
+# The names of fields under ``left_out``, where they differ.
 SHORT_NAMES: Final = {
-    "key_findings": "findings",
-    "remaining_unknowns": "unknowns",
-    "next_session_context": "context",
-    "epistemic_deltas": "deltas",
-    "knowledge_gaps_filled": "gaps",
-    "investigation_tools": "tools",
-    "artifacts_created": "artifacts",
-    "full_markdown": "markdown",
-}
-"""The names of fields under ``left_out``, where they differ."""
+    "key_findings": "findings", "remaining_unknowns": "unknowns", "next_session_context": "context",
+    "epistemic_deltas": "deltas", "knowledge_gaps_filled": "gaps", "investigation_tools": "tools",
+    "artifacts_created": "artifacts", "full_markdown": "markdown",
+}  # fmt: skip
 
 _FIELDS_OF_LEVEL: Final = {"summary": 8, "detailed": 11, "full": 12}
 _TEXTS: Final = frozenset({"task", "outcome", "next_session_context"})
 _MAPS: Final = frozenset({"epistemic_deltas"})
 _FIRST_COUNTS: Final = {"key_findings": 5, "remaining_unknowns": 5, "next_steps": 3, "knowledge_gaps_filled": 3}
 _first_count_otherwise: Final = 8
-_share_tokens: Final = {
-    "task": 40,
-    "outcome": 32,
-    "key_findings": 32,
-    "next_session_context": 32,
-    "knowledge_gaps_filled": 8,
-}
+_share_tokens: Final = {"task": 40, "knowledge_gaps_filled": 8} | dict.fromkeys(
+    ("outcome", "key_findings", "next_session_context"), 32
+)
 _other_share_tokens: Final = 20
 _item_tokens: Final = {"summary": 32, "detailed": 96, "full": 128}
-_gap_tokens: Final = 24
-"""What a gap's text may cost at first: it repeats a finding that stands among the findings."""
+_gap_tokens: Final = 24  # at first: a gap's text repeats a finding that stands among the findings
 _id_tokens_max: Final = 48
 _name_tokens_max: Final = 16
 _BELIEFS: Final = ("key_findings", "remaining_unknowns")
 _first_words_tokens: Final = 16
-_misses_max: Final = 6
-"""So many offers that did not fit, one after the other, end the spending on a field."""
+_misses_max: Final = 6  # so many offers that did not fit, one after the other, end the spending on a field
 
 
 class Source(NamedTuple):

@@ -33,16 +33,12 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 MODES: Final = ("last", "last_n", "session_id")
 sessions_max: Final = 5
-dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}
-"""What dead ends may cost in all, out of the tokens of the sessions."""
-
+dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}  # in all, out of those of the sessions
+# Where only a bound counts, a level holds so many times its tokens of that bound: of prose it is three times as many
+# as there are, and by the bound alone a summary would hold no more than its own field names.
 bound_factor: Final = 2
-"""Where only a bound counts, a level holds so many times its tokens of that bound: of prose it is three times as many
-as there are, and by the bound alone a summary would hold no more than its own field names."""
-
+# A text that its report holds with fewer tokens than this is read whole from its blob, before it is packed.
 restored_below_tokens: Final = 160
-"""A text that its report holds with fewer tokens than this is read whole from its blob, before it is packed."""
-
 _RESUMED_AS: Final = {"recommended_next_steps": "next_steps"}
 _similar_max: Final = 10
 _short_id_chars: Final = (8, 13, 18, 24)

@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from consumers.sdk.text import clean, dead_end_text
+from consumers.sdk.text import clean, counted, dead_end_text
 
 _TITLES: Final = {
-    "task": "Task",
-    "outcome": "Outcome",
-    "key_findings": "Learned",
-    "remaining_unknowns": "Still unknown",
-    "next_steps": "Next steps",
-    "next_session_context": "Context",
-    "epistemic_deltas": "What changed",
-    "knowledge_gaps_filled": "Gaps filled",
-    "accomplished": "What was done",
-    "investigation_tools": "Tools used",
-    "artifacts_created": "Artifacts",
-    "assessments": "Assessments",
-}
+    "task": "Task", "outcome": "Outcome", "key_findings": "Learned", "remaining_unknowns": "Still unknown",
+    "next_steps": "Next steps", "next_session_context": "Context", "epistemic_deltas": "What changed",
+    "knowledge_gaps_filled": "Gaps filled", "accomplished": "What was done", "investigation_tools": "Tools used",
+    "artifacts_created": "Artifacts", "assessments": "Assessments",
+}  # fmt: skip
 _FACTS: Final = ("ai_id", "timestamp", "duration", "report_type", "calibration_status")
 
 
@@ -32,9 +24,7 @@ def resumed_text(answer: dict[str, Any]) -> str:
     for session in answer["sessions"]:
         lines += [*([""] if lines else []), session_text(session)]
     about = "" if answer["tokens_exact"] else "at most "
-    total = answer["total_sessions"]
-    count = f"{total} session{'' if total == 1 else 's'}"
-    level = answer["detail_level"]
+    count, level = counted(answer["total_sessions"], "session"), answer["detail_level"]
     more = {"summary": "; --detail-level detailed or full tells more", "detailed": "; --detail-level full tells more"}
     return "\n".join(
         [*lines, "", f"-- {count}, {about}{answer['token_estimate']} tokens, {level}{more.get(level, '')}"]

@@ -18,9 +18,7 @@ from typing import Any, Final, NamedTuple
 from ledger.events.session import Calibration, ReportType, Vectors
 
 VECTOR_NAMES: Final = Vectors.__struct_fields__
-INVERTED: Final = frozenset({"uncertainty"})
-"""The vectors of which less is better."""
-
+INVERTED: Final = frozenset({"uncertainty"})  # of these less is better
 OVERALL: Final = "overall_confidence"
 bias_above: Final = 0.20
 decimals: Final = 4

@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ledger.events.session import FilledGap
 from projections.briefs.text import one_line
@@ -48,20 +48,10 @@ _CORRECTED: Final = ("finding.retracted", "dead_end.retracted", "unknown.resolve
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-class Section(NamedTuple):
-    """A part of the report: its heading without marks, and its text below the heading."""
-
-    title: str
-    text: str
-
-    def __str__(self) -> str:
-        """Return the section as it stands in the report."""
-        return f"## {self.title}\n\n{self.text}"
-
-
 def markdown_of(report: Report) -> str:
     """Return the whole report, ending in one newline."""
-    return "\n\n".join((head(report), *map(str, sections(report)))) + "\n"
+    parts = (f"## {title}\n\n{text}" for title, text in sections(report).items())
+    return "\n\n".join((head(report), *parts)) + "\n"
 
 
 def with_texts(report: Report) -> dict[str, Any]:
@@ -73,6 +63,9 @@ def head(report: Report) -> str:
     """Return the title and the five lines below it; more of an outcome, of what was imported, or corrected since."""
     refs = _refs(report)
     task_at = "/task" if report.task else "/task_summary"
+    mark, imported = report.imported, ""
+    if mark is not None:
+        imported = f"\n**Imported:** by {inline(mark.importer)} from {inline(mark.source)}; it says this of itself"
     outcome = f"**Outcome:** {inline(report.outcome)}{_whole(refs, '/task_summary')}\n" if report.outcome else ""
     return (
         f"{TITLE}\n\n"
@@ -82,20 +75,12 @@ def head(report: Report) -> str:
         f"**Task:** {inline(report.title)}{_whole(refs, task_at)}\n"
         f"{outcome}"
         f"**Duration:** {duration_text(report.duration_seconds) or 'not recorded'}"
-        f"{_imported(report)}" + (f"\n**Corrected:** {words}" if (words := counted(report)) else "")
+        f"{imported}" + (f"\n**Corrected:** {words}" if (words := counted(report)) else "")
     )
 
 
-def _imported(report: Report) -> str:
-    """Return the line that tells another tool's report from one of this ledger; nothing for the latter."""
-    mark = report.imported
-    if mark is None:
-        return ""
-    return f"\n**Imported:** by {inline(mark.importer)} from {inline(mark.source)}; it says this of itself"
-
-
-def sections(report: Report) -> list[Section]:
-    """Return all sections in their order; each is there, the empty ones too."""
+def sections(report: Report) -> dict[str, str]:
+    """Return all sections in their order, by title; each is there, the empty ones too."""
     refs = _refs(report)
     current = standing(report)
     text = current.next_session_context
@@ -110,17 +95,17 @@ def sections(report: Report) -> list[Section]:
         kept = [pair for pair in texts if pair[0] in getattr(current, field)]
         return "\n".join([_items(kept, refs, what)] * bool(kept or not struck) + [*map(_struck, struck)])
 
-    return [
-        Section("Epistemic Trajectory", _trajectory(report)),
-        Section("What I Accomplished", listed("accomplished", "") if report.accomplished else task),
-        Section("What I Learned", listed("key_findings", "findings")),
-        Section("Knowledge Gaps Filled", _gaps(report.knowledge_gaps_filled, refs)),
-        Section("Remaining Unknowns", listed("remaining_unknowns", "unknowns")),
-        Section("Investigation Tools Used", listed("investigation_tools", "tools")),
-        Section("Context for Next Session", context),
-        Section("Recommended Next Steps", listed("recommended_next_steps", "next steps")),
-        Section("Artifacts Created", listed("artifacts_created", "artifacts")),
-    ]
+    return {
+        "Epistemic Trajectory": _trajectory(report),
+        "What I Accomplished": listed("accomplished", "") if report.accomplished else task,
+        "What I Learned": listed("key_findings", "findings"),
+        "Knowledge Gaps Filled": _gaps(report.knowledge_gaps_filled, refs),
+        "Remaining Unknowns": listed("remaining_unknowns", "unknowns"),
+        "Investigation Tools Used": listed("investigation_tools", "tools"),
+        "Context for Next Session": context,
+        "Recommended Next Steps": listed("recommended_next_steps", "next steps"),
+        "Artifacts Created": listed("artifacts_created", "artifacts"),
+    }
 
 
 def _struck(one: Correction) -> str:
@@ -170,8 +155,15 @@ def _trajectory(report: Report) -> str:
     overall = (report.overall_confidence_before, report.overall_confidence_after, report.epistemic_deltas.get(OVERALL))
     rows.append(_row("Overall Confidence", *overall, _LABELS[report.calibration_status], digits=3))
     table = "\n".join(rows)
-    status = f"**Calibration Status:** {_calibration(report)}"
-    return f"**PREFLIGHT → POSTFLIGHT Deltas:**\n\n{table}\n\n{status}\n\n{_how_overall(report)}"
+    why_not = f" ({_WHY_NOT[report.report_type]})" if report.calibration_status == "not_assessable" else ""
+    status = f"**Calibration Status:** {report.calibration_status}{why_not}"
+    if report.is_overall_given:
+        how = "the author's own values"
+    elif report.overall_confidence_before is None or report.overall_confidence_after is None:
+        how = "no vector was assessed both before and after"
+    else:
+        how = "the mean of the vectors assessed both before and after, uncertainty as 1 - u"
+    return f"**PREFLIGHT → POSTFLIGHT Deltas:**\n\n{table}\n\n{status}\n\n*Overall Confidence: {how}.*"
 
 
 def _row(
@@ -189,20 +181,6 @@ def _status(name: str, delta: float | None, *, has_before: bool) -> str:
     if name in INVERTED:
         return "✅ Reduced" if delta < 0 else "⚠️ Increased"
     return "✅ Improved" if delta > 0 else "⚠️ Declined"
-
-
-def _calibration(report: Report) -> str:
-    if report.calibration_status != "not_assessable":
-        return report.calibration_status
-    return f"not_assessable ({_WHY_NOT[report.report_type]})"
-
-
-def _how_overall(report: Report) -> str:
-    if report.is_overall_given:
-        return "*Overall Confidence: the author's own values.*"
-    if report.overall_confidence_before is None or report.overall_confidence_after is None:
-        return "*Overall Confidence: no vector was assessed both before and after.*"
-    return "*Overall Confidence: the mean of the vectors assessed both before and after, uncertainty as 1 - u.*"
 
 
 def _items(texts: Sequence[tuple[str, str]], refs: dict[str, str], what: str) -> str:

@@ -26,6 +26,12 @@ _DONE: Final = {
 }
 
 GROUNDS: Final = ("criteria", "verified", "findings", "retracted", "tests", "reasonings", "stand")
+_GROUNDS_TOLD: Final = {
+    "criteria": "{verified} of {criteria} criteria verified",
+    "findings": "{retracted} of {findings} findings and dead ends retracted",
+    "tests": "{tests} uses of tests",
+    "reasonings": "{stand} of {reasonings} reasonings stand",
+}
 _TEST: Final = re.compile(r"(?i)\btest|test\b|unittest|pytest|jest\b|mocha|rspec|\btox\b|\bnox\b")
 _TICKED: Final = (
     "SELECT s.id AS session_id, l.event_index, l.handoff_id, l.kind, l.text, h.status FROM sessions s "
@@ -103,21 +109,12 @@ def grounds_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
 
 
 def _told(grounds: Mapping[str, int]) -> dict[str, Any]:
-    words = [
-        text.format(**grounds)
-        for name, text in (
-            ("criteria", "{verified} of {criteria} criteria verified"),
-            ("findings", "{retracted} of {findings} findings and dead ends retracted"),
-            ("tests", "{tests} uses of tests"),
-            ("reasonings", "{stand} of {reasonings} reasonings stand"),
-        )
-        if grounds[name]
-    ]
+    words = [text.format(**grounds) for name, text in _GROUNDS_TOLD.items() if grounds[name]]
     return {**grounds, "text": f"grounded on {', '.join(words) or 'nothing that was recorded'}"}
 
 
 def accomplished(moment: Moment, asked: ById) -> Answer:
-    """Return ``{"session_id", "accomplished", "items", "total"}``: what the session's author finished in handoffs.
+    """Return ``{"accomplished"}``: what the session's author finished in handoffs.
 
     That is every task done, criterion met and handoff completed by that author between the events that started and
     ended the session (to the end of the log while it is open), unless it was undone there too. Texts are whole.
@@ -130,13 +127,8 @@ def accomplished(moment: Moment, asked: ById) -> Answer:
     end = session["ended_index"]
     asked_for = (session["author"], session["started_index"], end, end, *_DONE)
     rows = [] if session["imported"] else moment.rows(sql, asked_for)  # its author only brought it in
-    items = _finished(rows)
-    return {
-        "session_id": session["id"],
-        "accomplished": [f"{item['text']} (handoff {item['handoff_id']})" for item in items[:accomplished_max]],
-        "items": items[:accomplished_max],
-        "total": len(items),
-    }
+    done = [f"{row['text']} (handoff {row['handoff_id']})" for row in _finished(rows)]
+    return {"accomplished": done[:accomplished_max]}
 
 
 def bias_text(bias: float | None) -> str:

@@ -25,9 +25,7 @@ from projections.briefs.embedding import HASH_V1, best_embedder, similarities
 from projections.query import Moment, Where
 from projections.search.words import Form, features_of, forms_of
 
-terms_max: Final = 24
-"""So many of a question's words, the rarest, are looked for."""
-
+terms_max: Final = 24  # so many of a question's words, the rarest, are looked for
 terms_weighed_max: Final = 96
 candidates_max: Final = 300
 matches_max: Final = 3_000

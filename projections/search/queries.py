@@ -37,9 +37,8 @@ _CUT: Final = "…"
 # The sorts of streams on which events carry human text.
 Sort: TypeAlias = Literal["handoff", "reasoning", "record", "review", "session", "snapshot", "tot"]
 SORTS: Final = get_args(Sort)
+# Beyond that nothing is asked to hold them all: a phrase of n words costs the index n looks at each of its places.
 words_asked_max: Final = 512
-"""Beyond that nothing is asked to hold them all: a phrase of n words costs the index n looks at each of its places."""
-
 _ASKED: Final = re.compile(r'["“”]([^"“”]*)["“”](\*?)|([^\s"“”]+)')
 _DIGITS: Final = re.compile(rf"[0-9a-f]{{{prefix_digits_min},63}}")
 
@@ -94,12 +93,8 @@ def find_text(moment: Moment, asked: SearchText) -> Answer:
     hits = [row | {"excerpt": excerpt_of(row.pop("text"), terms)} for row in rows]
     reached = offset + len(hits)
     goes_on = bool(hits) and reached < min(total, hits_reached_max)
-    return {
-        "hits": hits,
-        "total": total,
-        "next": size * hits_reached_max + reached if goes_on else None,
-        "holds": holds,
-    }
+    following = size * hits_reached_max + reached if goes_on else None
+    return {"hits": hits, "total": total, "next": following, "holds": holds}
 
 
 _HIT: Final = (

@@ -27,9 +27,8 @@ overlap_compared_max: Final = 150
 overlap_min: Final = 0.22
 overlap_words_min: Final = 3
 shared_shown_max: Final = 8
+# Words weigh as among so many more reports without them: of two reports alone, all that is shared would be common.
 reports_imagined: Final = 50
-"""Words weigh as among so many more reports without them: of two reports alone, all that is shared would be common."""
-
 _GENERIC: Final = {
     stem_of(word) for word in (*STOP_WORDS, "finding", "session", "task", "test", "work", "done", "complete")
 }

@@ -91,12 +91,13 @@ TOOLS: Final = _of_session("tools_used", ToolRow)
 CORRECTIONS: Final = _of_session("corrections", CorrectionRow)
 
 
-_COUNTS: Final[dict[type[Any], str]] = {
-    kinds.AssessmentRecorded: "assessments",
-    kinds.FindingLogged: "findings",
-    kinds.UnknownLogged: "unknowns",
-    kinds.DeadEndLogged: "dead_ends",
-    kinds.ToolUsed: "tools",
+# What is counted, under which name, and its row.
+_COUNTED: Final[dict[type[Any], tuple[str, Any]]] = {
+    kinds.AssessmentRecorded: ("assessments", AssessmentRow),
+    kinds.FindingLogged: ("findings", FindingRow),
+    kinds.UnknownLogged: ("unknowns", UnknownRow),
+    kinds.DeadEndLogged: ("dead_ends", DeadEndRow),
+    kinds.ToolUsed: ("tools", ToolRow),
 }
 
 
@@ -107,7 +108,8 @@ def fold(state: SessionRow, event: Event) -> SessionRow:
         state = _with_record(state, event, mark)
     changes: dict[str, Any] = {}
     match read_as(event).data:
-        case data if (count := _COUNTS.get(type(data))) is not None:
+        case data if type(data) in _COUNTED:
+            count = _COUNTED[type(data)][0]
             changes = {count: getattr(state, count) + 1}
         case kinds.SessionStarted() as data if state.imported is not None:
             changes = {"task": state.task or data.task, "resumes": state.resumes or data.resumes}
@@ -144,8 +146,8 @@ def added(_state: SessionRow | None, logged: Logged) -> Rows:
     event = logged.event
     if not keys(event):
         return ()
-    times = {"at": event.at, "accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
-    place: dict[str, Any] = {"event_index": event.index, "session_id": event.name, **times}
+    place: dict[str, Any] = {"event_index": event.index, "session_id": event.name, "at": event.at}
+    place |= {"accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
     match read_as(event).data:
         case kinds.AssessmentRecorded() as data:
             return (row_of(AssessmentRow, data, data.vectors, **place),)
@@ -155,12 +157,8 @@ def added(_state: SessionRow | None, logged: Logged) -> Rows:
             return (
                 FindingRow(finding=data.finding, evidence=evidence, impact=data.impact, subject=data.subject, **place),
             )
-        case kinds.UnknownLogged() as data:
-            return (row_of(UnknownRow, data, **place),)
-        case kinds.DeadEndLogged() as data:
-            return (row_of(DeadEndRow, data, **place),)
-        case kinds.ToolUsed() as data:
-            return (row_of(ToolRow, data, **place),)
+        case kinds.UnknownLogged() | kinds.DeadEndLogged() | kinds.ToolUsed() as data:
+            return (row_of(_COUNTED[type(data)][1], data, **place),)
         case kinds.Correction() as data:
             words = data.answer if isinstance(data, kinds.UnknownResolved) else getattr(data, "reason", "")
             return (row_of(CorrectionRow, data, kind=event.kind, author=event.author, words=words, **place),)

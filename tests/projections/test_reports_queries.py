@@ -218,7 +218,6 @@ def test_what_was_finished_during_the_session_is_accomplished_and_nothing_else(l
         "criterion met: green (make test) (handoff h)",
         "completed: all of it (handoff h)",
     ]
-    assert (found["total"], found["session_id"]) == (3, "s")
 
 
 def test_calibration_says_what_stands_behind_a_session_beside_what_it_says_of_itself(ledger, reader):

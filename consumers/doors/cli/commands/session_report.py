@@ -74,17 +74,13 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
         app.author(), app.query_with, lambda name: make_report(app, name, ReportInputs()),
         now_ms=time.time_ns() // 1_000_000, older_than_ms=idle // timedelta(milliseconds=1), is_dry=dry_run,
     )  # fmt: skip
-    app.show("swept", plain(swept, dry_run=dry_run), lambda: _print_swept(swept, dry_run=dry_run))
+    unmade = [it._asdict() | {"error": it.error.to_dict(), "command": command_for(it)} for it in swept.unmade]
+    answer = swept._asdict() | {"unmade": unmade, "dry_run": dry_run}
+    app.show("swept", answer, lambda: _print_swept(swept, dry_run=dry_run))
     # Only somebody who says more can mend a report that has nothing to say.
     failed = [unmade.error for unmade in swept.unmade if unmade.error.code != "INVALID_FIELD"]
     if failed:
         click.get_current_context().exit(failed[0].exit_code)
-
-
-def plain(swept: Swept, *, dry_run: bool) -> dict[str, Any]:
-    """Return what was done as JSON values."""
-    unmade = [it._asdict() | {"error": it.error.to_dict(), "command": command_for(it)} for it in swept.unmade]
-    return swept._asdict() | {"unmade": unmade, "dry_run": dry_run}
 
 
 def command_for(unmade: Unmade) -> str | None:
