@@ -79,11 +79,8 @@ class Tip(NamedTuple):
     @property
     def only_blob(self) -> str | None:
         """The blob of the only note; None when there are several, or something else."""
-        match list(self.entries.items()):
-            case [(path, blob)] if _OBJECT.fullmatch(path.replace("/", "")):
-                return blob
-            case _:  # any other tree
-                return None
+        blobs = [blob for path, blob in self.entries.items() if _OBJECT.fullmatch(path.replace("/", ""))]
+        return blobs[0] if len(self.entries) == len(blobs) == 1 else None
 
 
 class Note(NamedTuple):

@@ -275,17 +275,14 @@ def _head(report: Report, level: str) -> dict[str, Any]:
 def _fields(report: Report) -> dict[str, Any]:
     # What was accomplished is not told twice: neither as the task nor as an artifact.
     elsewhere = {report.task_summary, *(f"Created {artifact}" for artifact in report.artifacts_created)}
-    gaps = plain(report)["knowledge_gaps_filled"]
-    return {
+    given = plain(report)
+    gaps = given["knowledge_gaps_filled"]
+    return given | {
         "task": _texts(report.title),
         "outcome": _texts(report.outcome),
-        "key_findings": report.key_findings,
-        "remaining_unknowns": report.remaining_unknowns,
         "next_session_context": _texts(report.next_session_context),
         "epistemic_deltas": sorted(report.epistemic_deltas.items(), key=_delta_weight),
         "knowledge_gaps_filled": [{name: part for name, part in gap.items() if part is not None} for gap in gaps],
-        "investigation_tools": report.investigation_tools,
-        "artifacts_created": report.artifacts_created,
         "accomplished": [text for text in report.accomplished if text not in elsewhere],
     }
 

@@ -84,7 +84,7 @@ def sections(report: Report) -> dict[str, str]:
     refs = _refs(report)
     current = standing(report)
     text = current.next_session_context
-    context = paragraph(text) + _whole(refs, "/next_session_context") if text.strip() else _empty("context")
+    context = "\n".join(lines(text)) + _whole(refs, "/next_session_context") if text.strip() else _empty("context")
     if dead_ends := [_struck(one) for one in report.corrections if one.kind == "dead_end.retracted"]:
         context += "\n\n" + "\n".join(dead_ends)
     task = _items([(report.task_summary, "/task_summary")], refs, "")
@@ -233,11 +233,6 @@ def lines(text: str) -> list[str]:
     while kept_lines and not kept_lines[-1]:
         kept_lines.pop()
     return kept_lines or [BLANK]
-
-
-def paragraph(text: str) -> str:
-    """Return a text of any length as paragraphs."""
-    return "\n".join(lines(text))
 
 
 def item(text: str) -> str:

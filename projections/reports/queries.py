@@ -9,7 +9,7 @@ look-around) is refused, never tried with another engine; so is one that compile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -208,14 +208,11 @@ def _matching(moment: Moment, where: Where, asked: ReportList, pattern: str) -> 
     left = [row["event_index"] for row in rows if fits(row)]
     page = left[: asked.limit]
     following = page[-1] if len(left) > len(page) else None
-    return {"reports": _reports_at(moment, page), "total_found": total, "next": following}
-
-
-def _reports_at(moment: Moment, indexes: Sequence[int]) -> list[dict[str, Any]]:
-    marks = ", ".join("?" * len(indexes))
+    marks = ", ".join("?" * len(page))
     sql = f"SELECT event_index, report FROM handoff_report_versions WHERE event_index IN ({marks})"  # noqa: S608
-    found = {row["event_index"]: decoded(row) for row in moment.rows(sql, indexes)}
-    return with_corrections(moment, [found[index] for index in indexes])
+    read = {row["event_index"]: decoded(row) for row in moment.rows(sql, page)}
+    reports = with_corrections(moment, [read[index] for index in page])
+    return {"reports": reports, "total_found": total, "next": following}
 
 
 def _find(moment: Moment, asked: ReportName) -> tuple[str, str | None]:

@@ -100,10 +100,6 @@ def _snapshot(data: snapshot.SnapshotTaken) -> Iterable[str]:
     yield from (*data.top_assumptions, *(data.top_evidence_refs or data.evidence_refs))
 
 
-def _results(data: tot.EvaluationResults) -> Iterable[str]:
-    return [evaluation.reasoning for evaluation in data.payload.evaluations] if data.payload is not None else []
-
-
 def _solution(data: tot.FinalSolution) -> Iterable[str]:
     solution = data.payload
     return [] if solution is None else (solution.answer, *solution.reasoning_trace, *solution.alternative_solutions)
@@ -142,7 +138,7 @@ _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     review.ReviewAnswered: _remark,
     tot.TotStarted: lambda data: (data.problem,),
     tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
-    tot.EvaluationResults: _results,
+    tot.EvaluationResults: lambda data: [one.reasoning for one in (data.payload.evaluations if data.payload else ())],
     tot.FinalSolution: _solution,
     tot.TotError: lambda data: (data.error.message,),
     tot.TotLogWritten: lambda data: [entry.msg for entry in data.entries],

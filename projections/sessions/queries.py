@@ -85,24 +85,18 @@ def follow_vectors(moment: Moment, asked: ById) -> Answer:
     assessments = [_assessment(row) for row in _of(moment, "assessments", name)]
     ends = ends_of(assessments)
     compared = ends.comparison
+    last: dict[str, float] = {}
+    for assessment in assessments:
+        vectors = assessment["vectors"]
+        assessment["changes"] = {name: difference(last[name], vectors[name]) for name in vectors if name in last}
+        last |= vectors
     return {
         "session_id": name,
-        "points": _with_changes(assessments),
+        "points": assessments,
         "report_type": ends.report_type,
         **compared._asdict(),
         "bias": bias_of(compared.deltas.get("know"), compared.deltas.get("uncertainty")),
     }
-
-
-def _with_changes(assessments: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    last: dict[str, float] = {}
-    points = []
-    for assessment in assessments:
-        vectors = assessment["vectors"]
-        changes = {name: difference(last[name], value) for name, value in vectors.items() if name in last}
-        points.append(assessment | {"changes": changes})
-        last |= vectors
-    return points
 
 
 def _of(moment: Moment, table: str, session: str) -> list[dict[str, Any]]:
