@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -112,7 +113,7 @@ def _mismatch(stream: CheckedStream, version: str) -> Refused:
         if record.life is not None and record.content is not None:
             versions[record.life.version] = record.content
     present, read = record.content, versions.get(version)
-    again = f"read it again (`baton handoff show {name}`)"
+    again = f"read it again (`baton handoff show {quote(name)}`)"
     if present is None or read is None:
         return Refused("VERSION_MISMATCH", f"{version} was never a version of {name}: {again}", changed=[])
     changes = changes_between(read, present)

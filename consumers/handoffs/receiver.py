@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any, Final
 
 from consumers.sdk.text import dead_end_text, on_a_line, shorten
@@ -54,7 +55,7 @@ def missing(notes: ReceiverNotes, name: str) -> list[str]:
     ['its receiver is not told what was tried (--tried TEXT): you alone know; `baton handoff amend h …` adds it']
     """
     unsaid = ", ".join(words for kind, words in _ASKED.items() if not getattr(notes, kind))
-    told = f"its receiver is not told {unsaid}: you alone know; `baton handoff amend {name} …` adds it"
+    told = f"its receiver is not told {unsaid}: you alone know; `baton handoff amend {quote(name)} …` adds it"
     return [told] if unsaid else []
 
 

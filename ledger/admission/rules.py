@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from shlex import quote
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ledger.admission.authority import OF_KIND, Life, Rule, known_agent, require_role, typed
@@ -106,7 +107,7 @@ def _require_approval_that_counts(life: HandoffState, event: Event, state: Layer
     suspect = _suspect_approval(life, state)
     if suspect is not None:
         message = f"the approval of {event.name} (entry {life.approval_index}) was signed with a key that entry \
-{suspect} calls compromised: {life.reviewer} approves it again (`baton handoff approve {event.name}`)"
+{suspect} calls compromised: {life.reviewer} approves it again (`baton handoff approve {quote(event.name)}`)"
         raise Refused("NOT_APPROVED", message, status=life.status, suspect=suspect)
 
 
@@ -143,7 +144,7 @@ def _require_reviewer_kept(before: HandoffState | None, after: HandoffState, eve
         return
     named = state.agent(before.reviewer)
     if named is not None and named.roles & _REVIEWING:
-        who, way = before.reviewer, f"baton handoff amend {event.name} --reviewer OTHER --as {before.reviewer}"
+        who, way = before.reviewer, f"baton handoff amend {quote(event.name)} --reviewer OTHER --as {before.reviewer}"
         message = f"{who} stays the reviewer of {event.name}, unless {who} hands it over (`{way}`): or cancel it"
         raise Refused("NOT_AUTHORIZED", message, reviewer=who)
 
@@ -211,7 +212,8 @@ def _session(event: Event, state: Layer, life: Life) -> Life:
 in a finding of your own"
         raise Refused("NOT_AUTHORIZED", message, role="admin")
     if state.index_of(event.stream, event.data.target) is None:
-        message = f"session {event.name} has no event {event.data.target}: `baton session show {event.name}` has them"
+        shown = f"`baton session show {quote(event.name)}`"
+        message = f"session {event.name} has no event {event.data.target}: {shown} has them"
         raise Refused("NOT_FOUND", message, asked=event.data.target)
     return session.transition(before, event)
 

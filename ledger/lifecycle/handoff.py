@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from shlex import quote
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import msgspec
@@ -300,7 +301,7 @@ def _require_seen(state: HandoffState, event: Event, completion: str, version: s
     """Refuse to judge a result that was handed in anew since the reviewer read it."""
     if completion == state.completion and version in (None, state.version):
         return
-    message = f"{event.name} was handed in anew since: read it again (`baton handoff show {event.name}`)"
+    message = f"{event.name} was handed in anew since: read it again (`baton handoff show {quote(event.name)}`)"
     raise Refused("VERSION_MISMATCH", message, version=state.version, completion=state.completion)
 
 
@@ -360,7 +361,8 @@ def _require(state: HandoffState, event: Event, *allowed: Status) -> None:
 
 
 def _not_allowed(state: HandoffState, event: Event) -> NoReturn:
-    message = f"{event.kind} cannot follow: handoff {event.name} is {state.status} (`baton handoff why {event.name}`)"
+    why = f"`baton handoff why {quote(event.name)}`"
+    message = f"{event.kind} cannot follow: handoff {event.name} is {state.status} ({why})"
     raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
 
 
@@ -381,7 +383,7 @@ def _require_reviewer(state: HandoffState, event: Event) -> None:
         return
     judge = f"leave it to {state.reviewer}, its reviewer"
     if state.reviewer in ("", state.receiver):
-        judge = f"{state.senders[-1]} names a reviewer (`baton handoff amend {event.name} --reviewer OTHER`)"
+        judge = f"{state.senders[-1]} names a reviewer (`baton handoff amend {quote(event.name)} --reviewer OTHER`)"
     if event.author in (*state.senders, state.receiver):
         message = f"{event.author} is party to {event.name}: {judge}"
         raise Refused("SELF_APPROVAL", message, reviewer=state.reviewer)

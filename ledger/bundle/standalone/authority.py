@@ -108,10 +108,13 @@ class Authority:
             getattr(self, event.kind.replace(".", "_"))(event, event.data)
         else:
             need(event.kind != "blob.stored", "blob.stored is kept beside its blob and never in a log")
-            # Who corrects another's session is an admin, who need not work.
-            is_others = event.kind in CORRECTS and author != self.owners.get(event.stream)
-            self.owners.setdefault(event.stream, author)
-            for roles in ({"admin"},) if is_others else (WORKS, ROLES.get(event.kind, WORKS)):
+            if event.entry.versions[0] == 1:
+                self.owners.setdefault(event.stream, author)
+            # Who corrects another's session is an admin, who need not work; where its beginning is missing, either.
+            owner = self.owners.get(event.stream)
+            is_others = event.kind in CORRECTS and author != owner
+            others = {"admin"} if owner else WORKS | {"admin"}
+            for roles in (others,) if is_others else (WORKS, ROLES.get(event.kind, WORKS)):
                 need(self.agents[author].roles & roles, f"{event.kind} is signed by who is none of {sorted(roles)}")
         key = self.keys[name]
         key.left = None if key.left is None else key.left - 1

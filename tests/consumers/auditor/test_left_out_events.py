@@ -10,7 +10,7 @@ import pytest
 from bundle_mutations import members_of, packed
 from event_examples import EXAMPLES
 from forge import SESSION, Forge, _Client
-from forged_steps import ended, finding, rotated
+from forged_steps import FINDING, ended, finding, rotated
 from judges import alone, ours, program
 
 from ledger.author import Draft
@@ -20,6 +20,7 @@ from ledger.ends import TYPE, open_ends, sign_ends
 from ledger.envelope import decode_entry
 from ledger.events.authority import KeyCompromised
 from ledger.events.handoff import HandoffCompleted
+from ledger.events.session import FindingRetracted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,15 @@ def test_event_taken_from_a_stream_is_missed(place: int, tmp_path: Path) -> None
     path = forge.export(tmp_path / "less.tar", SESSION, leave_out={index})
     for verdict in (alone(path), ours(path)):
         assert verdict.word == ("PARTIAL" if index else "INVALID"), verdict.text
+
+
+@pytest.mark.parametrize("by", ["alice", "ada"])
+def test_a_correction_in_a_session_whose_beginning_is_missing_is_blamed_on_nobody(by: str, tmp_path: Path) -> None:
+    forge = Forge()
+    logged = forge.emit("alice", SESSION, FINDING)
+    forge.emit(by, SESSION, FindingRetracted(target=logged.id, reason="it does not hold"))
+    path = forge.export(tmp_path / "less.tar", SESSION, leave_out=of_stream(forge, SESSION)[-3:-1])
+    assert (alone(path).word, ours(path).word) == ("PARTIAL", "PARTIAL"), alone(path).text
 
 
 def test_no_event_of_a_handoff_or_of_those_it_waited_for_can_be_taken_out_unseen(tmp_path: Path) -> None:

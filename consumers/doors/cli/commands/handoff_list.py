@@ -6,6 +6,7 @@ characters: Chinese takes two. What does not fit is cut with an ellipsis; `--jso
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs.acts import with_commands
 from consumers.sdk.quotation import gate_seen
 from consumers.sdk.text import clean, one_line, told
+from ledger.forms import REF_PATTERN
 from ledger.history import root_digits_shown
 from ledger.lifecycle.handoff import Status
 
@@ -172,8 +174,9 @@ def _print_notes(notes: dict[str, list[str]]) -> None:
     for heading, kind in (("tested by", "tested_by"), ("touches", "touches"), ("trap", "traps"), ("tried", "tried")):
         for text in notes[kind]:
             file, is_kept, ref = text.rpartition(" kept: ")
-            kept = f"  kept: {told(file)}: `baton blob get {told(ref)}`"
-            click.echo(kept if is_kept else f"  {heading}: {told(text)}")
+            # Its sender wrote it: only what is a reference stands in a command of ours.
+            is_known = is_kept and kind == "tested_by" and re.match(REF_PATTERN, ref)
+            click.echo(f"  kept: {told(file)}: `baton blob get {ref}`" if is_known else f"  {heading}: {told(text)}")
 
 
 _MARK_NOTES: Final = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from shlex import quote
 from textwrap import shorten
 from typing import Any, get_args
 
@@ -112,7 +113,7 @@ def assume(
         if steps and not (
             steps[0]["type"] == "assumption" or "needs_validation" in steps[0] or steps[0]["assumptions"]
         ):
-            remedy = f"see `baton reasoning show {name}` for those that are"
+            remedy = f"see `baton reasoning show {quote(name)}` for those that are"
             raise Refused("USAGE", f"step {number} of {name} is no assumption and states none: {remedy}", step=number)
         emit(app, name, ReasoningExtended(assumptions_updated={number: settled}))
         return
@@ -257,9 +258,8 @@ def reopened(found: dict[str, Any]) -> list[str]:
     if found["status"] != "concluded":
         return []
     name, anew = found["id"], "`baton handoff amend ID --reasoning"
-    told = (
-        f"{name} was concluded, and this reopens it: `baton reasoning conclude {name} --conclusion TEXT` concludes it"
-    )
+    again = f"`baton reasoning conclude {quote(name)} --conclusion TEXT`"
+    told = f"{name} was concluded, and this reopens it: {again} concludes it"
     return [f"{told} anew; a handoff keeps the version that it named ({anew} {name}` names this one)"]
 
 

@@ -100,9 +100,9 @@ def record(app: App, file: str, given: str | None) -> None:
     cited, warnings = cite([data for _, data in planned], app.query_with)
     warnings = [*notices, *warnings]
     # The same content is the same events: who repeats a call whose answer was lost gets the first ones.
-    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    digest = hashlib.sha256(f"{session}\n{text}".encode()).hexdigest()[:32]
     drafts = [
-        Draft(stream=stream, data=data, idem=f"record:{session}:{digest}:{at}"[:200])
+        Draft(stream=stream, data=data, idem=f"record:{digest}:{at}")
         for at, ((stream, _), data) in enumerate(zip(planned, cited, strict=True))
     ]
     try:

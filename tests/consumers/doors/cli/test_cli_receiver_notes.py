@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PARTIES = ("--to", "b", "--reviewer", "rita", "--title", "Expire tokens", "--as", "a")
 ME = ("--as", "a")
+REASON = ("--reason", "r", "--as", "b")
+NO_SESSION = ("--session", "none")
 ALL = ("--tested-by", "make test", "--touches", "src/auth.py", "--trap", "two configs", "--tried", "a cache: no")
 
 
@@ -39,8 +41,20 @@ def test_what_the_sender_says_stands_first_for_the_receiver(baton: Baton, fresh:
 
 
 def test_what_was_kept_is_shown_with_the_command_that_fetches_it(baton: Baton, fresh: Fresh) -> None:
-    name = created(baton, fresh("kept"), "--tested-by", "probe.py kept: blake3:00ff", "--session", "none")
-    assert "\n  kept: probe.py: `baton blob get blake3:00ff`\n" in baton("handoff", "show", name)
+    ref = "blake3:" + "0f" * 32
+    spoken = "x kept: y; rm -rf ~"
+    name = created(baton, fresh("kept"), "--tested-by", f"probe.py kept: {ref}", "--tested-by", spoken, *NO_SESSION)
+    shown = baton("handoff", "show", name)
+    assert f"\n  kept: probe.py: `baton blob get {ref}`\n" in shown
+    assert f"\n  tested by: {spoken}\n" in shown, "what a sender wrote is no command of ours"
+
+
+def test_an_id_that_a_shell_would_run_is_quoted_in_every_command(baton: Baton, fresh: Fresh) -> None:
+    name = fresh("$(touch x)")
+    (warning,) = baton.data("handoff", "create", "--id", name, *PARTIES, *NO_SESSION)["warnings"]
+    assert f"`baton handoff amend '{name}' …`" in warning
+    refusal = baton.refuses("TRANSITION_NOT_ALLOWED", "handoff", "block", name, *REASON)
+    assert f"`baton handoff why '{name}'`" in refusal["message"]
 
 
 def test_a_sender_who_says_nothing_is_warned_of_what_is_missing_and_not_refused(baton: Baton, fresh: Fresh) -> None:

@@ -177,3 +177,10 @@ def test_more_than_one_batch_is_refused_with_the_line_to_split_at(baton: Baton, 
     (file := tmp_path / "e.txt").write_text("".join(f"finding: {number}\n" for number in range(300)))
     error = baton.refuses("TOO_LARGE", "session", "record", file, "--session", session, "--as", "a")
     assert error["message"].endswith("300 entries: one batch holds 256, so split before line 257")
+
+
+def test_a_session_of_a_long_id_is_recorded_in_and_only_once(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+    baton("session", "start", name := fresh("s" * 190), "--as", "a")
+    first = record(baton, tmp_path, name, "finding: one\nfinding: two\n")
+    assert record(baton, tmp_path, name, "finding: one\nfinding: two\n")["is_repeat"]
+    assert first["counts"] == {"finding": 2}
