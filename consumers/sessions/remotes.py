@@ -35,7 +35,7 @@ _OFFLINE: Final = (
 )  # fmt: skip
 _RUNS: Final = (
     r"^(core\.(sshcommand|gitproxy|askpass|alternaterefscommand)|credential\..*helper|protocol\..*allow"
-    r"|remote\..*\.(uploadpack|receivepack|vcs))$"
+    r"|remote\..*\.(uploadpack|receivepack|vcs)|http\..*savecookies)$"  # cookies: into any file, a shell's among them
 )
 _ELSEWHERE: Final = r"(?!file:)[^/]*:"  # as git tells a host's address from a folder
 _RECEIVE: Final = (
@@ -65,7 +65,8 @@ class Transfer(NamedTuple):
 
 def choose_remote(notes: Notes, asked: str | None) -> str:
     """Return the remote that is asked for, else ``origin``, else the only one."""
-    remotes = notes.git.ask("remote").split("\n")
+    # What begins with a dash git would take for an option, as --upload-pack=COMMAND.
+    remotes = [name for name in notes.git.ask("remote").split("\n") if not name.startswith("-")]
     names = ", ".join(filter(None, remotes)) or "none: add one with `git remote add origin URL`"
     if asked is None:
         if DEFAULT_REMOTE in remotes:

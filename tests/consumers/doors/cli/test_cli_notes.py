@@ -189,9 +189,17 @@ def test_a_clone_without_a_ledger_reads_and_sends_notes(
     assert not canary.exists()
     assert git(tmp_path / "clone", "for-each-ref", "refs/notes/commits") == theirs
     here.refuses("NO_LEDGER", "notes", "sync")
-    git(tmp_path / "clone", "config", "core.sshCommand", "false")
+    for setting in ("core.sshCommand", "http.saveCookies", "http.https://x.saveCookies"):
+        git(tmp_path / "clone", "config", setting, "true")
+        for verb in ("fetch", "push"):
+            assert setting.lower() in here.refuses("NOT_TRUSTED", "notes", verb)["message"].lower()
+        git(tmp_path / "clone", "config", "--unset", setting)
+    git(tmp_path / "clone", "remote", "remove", "origin")
+    canary = program(tmp_path / "evil")
+    git(tmp_path / "clone", "config", f"remote.--upload-pack={tmp_path}/evil.url", "/nowhere")
     for verb in ("fetch", "push"):
-        assert "core.sshcommand" in here.refuses("NOT_TRUSTED", "notes", verb)["message"]
+        here.refuses("NOT_FOUND", "notes", verb)
+    assert not canary.exists()
     assert here.data("notes", "list")["total"] == 2
 
 
