@@ -75,11 +75,8 @@ def with_copies(ask: Ask, settings: Settings, report: dict[str, Any]) -> dict[st
         for copy in copies
         if copy.status == "failed"
     ]
-    return report | {
-        "storage_location": there[0] if there else report["storage_location"],
-        "stored": [copy._asdict() for copy in copies],
-        "warnings": [*report["warnings"], *warnings],
-    }
+    stored = {"stored": [copy._asdict() for copy in copies], "warnings": [*report["warnings"], *warnings]}
+    return report | stored | ({"storage_location": there[0]} if there else {})
 
 
 def _with_versions(ask: Ask, session_id: str) -> tuple[dict[str, Any], set[str]]:

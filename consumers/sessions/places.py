@@ -106,13 +106,9 @@ def project_of(settings: Settings) -> Project:
     home = resolved(settings.home)  # a link to a trusted folder does not make the folder around it trusted
     folder = home.parent if home.name == FOLDER else present_folder()
     files, no_files = _files(folder, None if chosen.files is False else str(chosen.files))
-    return Project(
-        git=None if chosen.git is False else folder if chosen.git == AUTO else folder / str(chosen.git),
-        files=files,
-        is_git_sure=chosen.git != AUTO,
-        no_git="config.toml says git = false",
-        no_files=no_files,
-    )
+    git = None if chosen.git is False else folder if chosen.git == AUTO else folder / str(chosen.git)
+    no_git, is_git_sure = "config.toml says git = false", chosen.git != AUTO
+    return Project(git=git, files=files, is_git_sure=is_git_sure, no_git=no_git, no_files=no_files)
 
 
 def _files(folder: Path, chosen: str | None) -> tuple[Path | None, str]:

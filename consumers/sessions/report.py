@@ -284,10 +284,6 @@ def _recorded(author: Author, ask: Ask, session_id: str, data: AssessmentRecorde
     name = ask("sessions.show", {"id": session_id})["id"]
     (accepted,) = author.emit(Draft(stream=f"session/{name}", data=data))
     return {
-        "session_id": name,
-        "phase": data.phase,
-        "event_id": accepted.id,
-        "event_index": accepted.index,
-        "status": "recorded",
-        "warnings": [],
-    }
+        "session_id": name, "phase": data.phase, "event_id": accepted.id, "event_index": accepted.index,
+        "status": "recorded", "warnings": [],
+    }  # fmt: skip

@@ -72,14 +72,9 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     rows = _selected(ask, ai_id, resume_mode, session_id, count, agent)
     tokens = strictest()
     answer: dict[str, Any] = {
-        "sessions": [],
-        "total_sessions": len(rows),
-        "token_estimate": 0,
-        "tokens_exact": tokens.exact,
-        "tokenizer": tokens.name,
-        "detail_level": detail_level,
-        "dead_ends": [],
-    }
+        "sessions": [], "total_sessions": len(rows), "token_estimate": 0, "tokens_exact": tokens.exact,
+        "tokenizer": tokens.name, "detail_level": detail_level, "dead_ends": [],
+    }  # fmt: skip
     if not rows:
         answer["message"] = f"No sessions found for ai_id={ai_id}" if ai_id else "No sessions found"
         return _counted(answer)
@@ -258,13 +253,10 @@ def whole(fields: Mapping[str, Any], get_blob: Blobs) -> dict[str, Any]:
 def _head(report: Report, level: str) -> dict[str, Any]:
     """Return what every level begins with; a summary does without the report's id, which would cost a finding."""
     facts: dict[str, Any] = {
-        "session_id": report.session_id,
-        "ai_id": report.ai_id,
-        "timestamp": report.timestamp,
-        "duration": duration_text(report.duration_seconds),
-        "calibration_status": report.calibration_status,
+        "session_id": report.session_id, "ai_id": report.ai_id, "timestamp": report.timestamp,
+        "duration": duration_text(report.duration_seconds), "calibration_status": report.calibration_status,
         "report_type": report.report_type,
-    }
+    }  # fmt: skip
     if report.imported is not None:
         facts["imported"] = {"by": report.imported.importer, "format": report.imported.format}
     if level != "summary":

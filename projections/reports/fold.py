@@ -68,18 +68,13 @@ class VersionRow(Row, frozen=True):
 
 
 REPORTS: Final = Table(
-    "handoff_reports",
-    ReportRow,
-    primary_key=("session_id",),
-    owner="session_id",
+    "handoff_reports", ReportRow, primary_key=("session_id",), owner="session_id",
     indexes=(("ai_id",), ("timestamp",), ("event_index",), ("author", "event_index"), ("happened_ms", "event_index")),
-)
+)  # fmt: skip
 VERSIONS: Final = Table(
-    "handoff_report_versions",
-    VersionRow,
-    primary_key=("event_index",),
+    "handoff_report_versions", VersionRow, primary_key=("event_index",),
     indexes=(("session_id", "event_index"), ("report_id",)),
-)
+)  # fmt: skip
 
 
 class ReportRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -109,17 +104,10 @@ def rows(state: ReportRecord) -> Rows:
     if report is None:
         return ()
     lists = ("epistemic_deltas", "key_findings", "remaining_unknowns", "recommended_next_steps")
-    row = row_of(
-        ReportRow,
-        state,
-        report,
-        **{name: json_text(getattr(report, name)) for name in lists},
-        compressed_json=compressed_of(report),
-        markdown_report=markdown_of(report),
-        created_at=state.accepted_ms / 1000,
-        imported=encoded(report.imported),
-    )
-    return (row,)
+    texts = {name: json_text(getattr(report, name)) for name in lists}
+    texts |= {"compressed_json": compressed_of(report), "markdown_report": markdown_of(report)}
+    created_at, imported = state.accepted_ms / 1000, encoded(report.imported)
+    return (row_of(ReportRow, state, report, **texts, created_at=created_at, imported=imported),)
 
 
 def added(_state: ReportRecord | None, logged: Logged) -> Rows:
@@ -146,13 +134,6 @@ def keys(event: Event) -> tuple[str, ...]:
 
 
 VIEW: Final = Projection(
-    name="reports",
-    version=VIEW_VERSIONS["reports"],
-    handles=frozenset({"report.generated", "record.imported"}),
-    tables=(REPORTS, VERSIONS),
-    state=ReportRecord,
-    keys=keys,
-    fold=fold,
-    rows=rows,
-    added=added,
-)
+    name="reports", version=VIEW_VERSIONS["reports"], handles=frozenset({"report.generated", "record.imported"}),
+    tables=(REPORTS, VERSIONS), state=ReportRecord, keys=keys, fold=fold, rows=rows, added=added,
+)  # fmt: skip

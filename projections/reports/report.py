@@ -104,18 +104,12 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
     fields = {name: getattr(data, name) for name in Report.__struct_fields__ if hasattr(data, name)}
     deltas = assessed(data.epistemic_deltas)
     fields |= {
-        "session_id": session_id,
-        "report_id": event_id,
-        "event_index": index,
-        "ai_id": data.ai_id or author,
-        "author": author,
-        "timestamp": timestamp_of(at_ms),
-        "epistemic_deltas": deltas,
-        "overall_confidence_delta": deltas.get("overall_confidence"),
+        "session_id": session_id, "report_id": event_id, "event_index": index, "ai_id": data.ai_id or author,
+        "author": author, "timestamp": timestamp_of(at_ms), "epistemic_deltas": deltas,
+        "overall_confidence_delta": deltas.get("overall_confidence"), "imported": imported,
         "preflight": None if data.preflight is None else assessed(data.preflight),
         "postflight": None if data.postflight is None else assessed(data.postflight),
-        "imported": imported,
-    }
+    }  # fmt: skip
     return Report(**fields)
 
 

@@ -150,15 +150,10 @@ def bias_text(bias: float | None) -> str:
 def _point(row: dict[str, Any]) -> dict[str, Any]:
     deltas = msgspec.json.decode(row["epistemic_deltas"])
     know, uncertainty = deltas.get("know"), deltas.get("uncertainty")
-    return {
-        "timestamp": row["timestamp"],
-        "session_id": row["session_id"],
-        "report_id": row["report_id"],
-        "dk": know,
-        "du": None if uncertainty is None else 0.0 - uncertainty,
-        "bias": bias_of(know, uncertainty),
+    return {name: row[name] for name in ("timestamp", "session_id", "report_id")} | {
+        "dk": know, "du": None if uncertainty is None else 0.0 - uncertainty, "bias": bias_of(know, uncertainty),
         "status": row["calibration_status"],
-    }
+    }  # fmt: skip
 
 
 def _agent(ai_id: str, points: list[dict[str, Any]], limit: int) -> dict[str, Any]:

@@ -71,18 +71,9 @@ def _of_session(name: str, row: type[Row]) -> Table:
     return Table(name, row, primary_key=("event_index",), indexes=(("session_id", "event_index"),))
 
 
-SESSIONS: Final = Table(
-    "sessions",
-    SessionRow,
-    primary_key=("id",),
-    owner="id",
-    indexes=(
-        ("author", "started_index"),
-        ("ai_id", "started_index"),
-        ("started_index",),
-        ("happened_ms", "started_index"),
-    ),
-)
+_INDEXES: Final = (("author", "started_index"), ("ai_id", "started_index"), ("started_index",),
+                   ("happened_ms", "started_index"))  # fmt: skip
+SESSIONS: Final = Table("sessions", SessionRow, primary_key=("id",), owner="id", indexes=_INDEXES)
 ASSESSMENTS: Final = _of_session("assessments", AssessmentRow)
 FINDINGS: Final = _of_session("findings", FindingRow)
 UNKNOWNS: Final = _of_session("unknowns", UnknownRow)
@@ -128,15 +119,9 @@ def _with_record(state: SessionRow, event: Event, mark: Imported) -> SessionRow:
     """Return the session with what every imported record says of it: whose it is, and since when."""
     if state.imported is None:
         return msgspec.structs.replace(
-            state,
-            author=event.author,
-            ai_id=claimed_author(event),
-            started_index=event.index,
-            started_ms=event.accepted_ms,
-            happened_ms=happened_ms(event),
-            status="imported",
-            imported=encoded(mark),
-        )
+            state, author=event.author, ai_id=claimed_author(event), started_index=event.index,
+            started_ms=event.accepted_ms, happened_ms=happened_ms(event), status="imported", imported=encoded(mark),
+        )  # fmt: skip
     ai_id = claimed_author(event) if state.ai_id == UNKNOWN else state.ai_id
     return msgspec.structs.replace(state, ai_id=ai_id, happened_ms=min(state.happened_ms, happened_ms(event)))
 
@@ -172,13 +157,8 @@ def keys(event: Event) -> tuple[str, ...]:
 
 
 VIEW: Final = Projection(
-    name="sessions",
-    version=VIEW_VERSIONS["sessions"],
+    name="sessions", version=VIEW_VERSIONS["sessions"],
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "session") | {"record.imported"},
     tables=(SESSIONS, ASSESSMENTS, FINDINGS, UNKNOWNS, DEAD_ENDS, TOOLS, CORRECTIONS),
-    state=SessionRow,
-    keys=keys,
-    fold=fold,
-    rows=lambda session: (session,),
-    added=added,
-)
+    state=SessionRow, keys=keys, fold=fold, rows=lambda session: (session,), added=added,
+)  # fmt: skip
