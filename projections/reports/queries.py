@@ -43,24 +43,18 @@ Pattern: TypeAlias = Annotated[
 
 _JOIN: Final = "FROM handoff_reports r JOIN handoff_report_versions v ON v.event_index = r.event_index"
 LISTING: Final = Listing(
-    f"SELECT v.report, r.event_index {_JOIN}",
-    "handoff_reports r",
-    "r.event_index",
-    time="r.happened_ms",
-    cursors="handoff_report_versions",
-)
+    f"SELECT v.report, r.event_index {_JOIN}", "handoff_reports r", "r.event_index",
+    time="r.happened_ms", cursors="handoff_report_versions",
+)  # fmt: skip
 # A session that names no agent is its author's.
-_AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
+AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 SESSIONS: Final = Listing(
-    f"SELECT s.id AS session_id, {_AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "  # noqa: S608
+    f"SELECT s.id AS session_id, {AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "  # noqa: S608
     "s.started_index, s.happened_ms, s.imported, v.report FROM sessions s "
     "LEFT JOIN handoff_reports r ON r.session_id = s.id "
     "LEFT JOIN handoff_report_versions v ON v.event_index = r.event_index",
-    "sessions s",
-    "s.started_index",
-    time="s.happened_ms",
-    cursors="sessions",
-)
+    "sessions s", "s.started_index", time="s.happened_ms", cursors="sessions",
+)  # fmt: skip
 
 
 class ReportName(Arguments, frozen=True):
@@ -122,11 +116,8 @@ def show_report(moment: Moment, asked: ReportName) -> Answer:
         index = fitting[only_match(list(fitting), wanted, f"report of session {session}")]
     (row,) = moment.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
     (report,) = with_corrections(moment, [decoded(row)])
-    return {
-        "report": with_texts(read_report(report)),
-        "versions": versions,
-        "grounds": grounds_of(moment, session)[session],
-    }
+    grounds = grounds_of(moment, session)[session]
+    return {"report": with_texts(read_report(report)), "versions": versions, "grounds": grounds}
 
 
 def list_reports(moment: Moment, asked: ReportList) -> Answer:
@@ -151,7 +142,7 @@ def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
     """Return ``{"sessions", "total", "next"}``, newest first, each with its latest ``report`` or None."""
     where = Where()
     where.equal("s.id", None if asked.id is None else find_session(moment, asked.id)["id"])
-    where.equal(_AI_ID, asked.ai_id)
+    where.equal(AI_ID, asked.ai_id)
     where.equal("s.author", asked.author)
     if asked.has is not None:
         also = " + s.assessments + s.tools" if asked.has == "records" else ""

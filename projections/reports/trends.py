@@ -80,10 +80,8 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
         grounds = grounds_of(moment, *(point["session_id"] for point in points[-asked.limit :]))
         for point in points[-asked.limit :]:
             point["grounds"] = grounds[point["session_id"]]
-    return {
-        "agents": [_agent(ai_id, points, asked.limit) for ai_id, points in agents.items()],
-        "imported_left_out": left_out,
-    }
+    told = [_agent(ai_id, points, asked.limit) for ai_id, points in agents.items()]
+    return {"agents": told, "imported_left_out": left_out}
 
 
 def grounds_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,7 @@ import msgspec
 
 from projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
 from projections.query import Answer, Arguments, Limit, Moment, Where, with_json
+from projections.reports.queries import AI_ID
 from projections.reports.report import is_same
 from projections.search.nearness import Near, by_stream, nearest, related_min, score_digits, weight
 from projections.search.words import features_of, stem_of
@@ -32,9 +33,8 @@ reports_imagined: Final = 50
 _GENERIC: Final = {
     stem_of(word) for word in (*STOP_WORDS, "finding", "session", "task", "test", "work", "done", "complete")
 }
-_AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 _SESSIONS: Final = (
-    f"SELECT s.id AS session_id, r.report_id, r.event_index, coalesce(r.ai_id, {_AI_ID}) AS ai_id, "  # noqa: S608
+    f"SELECT s.id AS session_id, r.report_id, r.event_index, coalesce(r.ai_id, {AI_ID}) AS ai_id, "  # noqa: S608
     "s.author, s.happened_ms, coalesce(nullif(s.task, ''), nullif(r.task, ''), r.task_summary, '') AS task, "
     "coalesce(r.task_summary, '') AS outcome, coalesce(r.key_findings, '[]') AS key_findings, s.imported "
     "FROM sessions s LEFT JOIN handoff_reports r ON r.session_id = s.id"
@@ -157,7 +157,7 @@ def _sessions_where(asked: LikeTask) -> Where:
     where = Where()
     where.add("e.stream >= 'session/' AND e.stream < 'session0'")
     where.given("e.stream <> 'session/' || ?", asked.session_id)
-    where.given(f"substr(e.stream, 9) IN (SELECT s.id FROM sessions s WHERE {_AI_ID} = ?)", asked.ai_id)  # noqa: S608
+    where.given(f"substr(e.stream, 9) IN (SELECT s.id FROM sessions s WHERE {AI_ID} = ?)", asked.ai_id)  # noqa: S608
     return where
 
 

@@ -197,11 +197,8 @@ def list_(app: App, **asked: Any) -> None:
 def record(app: App, given: str, data: EventData, what: str) -> None:
     """Append one event of a session and say so."""
     name, accepted = append(app, given, data)
-    app.show(
-        "session",
-        {"id": name, "accepted": fields_of(accepted[0])},
-        lambda: click.echo(f"{name}: {what} recorded (entry {accepted[0].index})"),
-    )
+    answer = {"id": name, "accepted": fields_of(accepted[0])}
+    app.show("session", answer, lambda: click.echo(f"{name}: {what} recorded (entry {accepted[0].index})"))
 
 
 def print_session(session: dict[str, Any]) -> None:
@@ -230,9 +227,8 @@ def _print_head(session: dict[str, Any]) -> None:
     until = "" if session["ended_ms"] is None else f" to {when(session['ended_ms'])}"
     click.echo(f"{clean(session['id'])}  [{session['status']}]  by {who}  {when(session['happened_ms'])}{until}")
     if (mark := session["imported"]) is not None:
-        click.echo(
-            f"  imported by {clean(mark['importer'])} from {clean(mark['source'])} and others: it says this of itself"
-        )
+        source = f"{clean(mark['importer'])} from {clean(mark['source'])} and others"
+        click.echo(f"  imported by {source}: it says this of itself")
     elif session["ai_id"] not in ("", session["author"]):
         click.echo(f"  label: {clean(session['ai_id'])}")
     if session["resumes"]:
@@ -268,12 +264,9 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
     rows = []
     for name, values in series.items():
         if any(value is not None for value in values):
-            rows.append([name, *map(_number, values[:1] + values[1 + left_out :]), _change(values)])
+            shown = [_none if value is None else f"{value:.2f}" for value in values[:1] + values[1 + left_out :]]
+            rows.append([name, *shown, _change(values)])
     return header, rows, left_out
-
-
-def _number(value: float | None) -> str:
-    return _none if value is None else f"{value:.2f}"
 
 
 def _change(values: Sequence[float | None]) -> str:
