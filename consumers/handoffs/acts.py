@@ -25,23 +25,24 @@ ToolVerb: TypeAlias = Literal[
 Verb: TypeAlias = Literal[ToolVerb, "supersede"]
 Party: TypeAlias = Literal["sender", "receiver", "reviewer"]
 Wait: TypeAlias = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
-Form: TypeAlias = Literal["text", "texts", "number", "numbers", "flag"]
+Form: TypeAlias = Literal["text", "texts", "names", "number", "numbers", "flag"]
 
 
 class Argument(NamedTuple):
-    """What an act takes: its name in a call, and how the command line spells, shows and explains it.
+    """What an act takes: its name in a call, how the command line spells and shows it, and the words of every door.
 
-    An ``option`` without hyphens stands by its place. ``default`` is what a text is that was not given.
+    An ``option`` without hyphens stands by its place; one that ``is_of_terminal`` no other door has.
     """
 
     name: str
-    option: str = ""
+    option: str
     form: Form = "text"
     words: str | None = None
     metavar: str | None = None
     is_needed: bool = False
-    default: str | None = ""
     most: int | None = None
+    choices: tuple[str, ...] = ()
+    is_of_terminal: bool = False
 
 
 class Act(NamedTuple):
@@ -64,22 +65,38 @@ class Act(NamedTuple):
 
 _EVERY_WAIT: Final = frozenset[Wait](get_args(Wait))
 NOTES: Final = kinds.ReceiverNotes.__struct_fields__
-_CONTENT: Final = tuple(
-    Argument(name)
-    for name in (
-        "reviewer", "tasks", "criteria", "depends_on", "unlock_at", "body", "context", *NOTES, "session", "proposal",
-        "answers", "reasoning",
-    )
-)  # fmt: skip
-REASONING: Final = "A reasoning that stands behind it, as it is now; may be given more than once."
+_REASONING: Final = Argument("reasoning", "--reasoning", "names", "Reasonings behind it, as they are now.", "ID|REF")
+_BODY: Final = (
+    "What is to be done, in words: why belongs to reasoning; what your session tried, tested and touched goes along"
+    " by itself."
+)
+_CONTENT: Final = (
+    Argument("title", "--title", words="What it is, in one line.", is_needed=True),
+    Argument("to", "--to", words="Who receives the work.", metavar="NAME", is_needed=True),
+    Argument("reviewer", "--reviewer", words="Who approves it (default: default_reviewer).", metavar="NAME"),
+    Argument("tasks", "--task", "texts", "A step of the work."),
+    Argument("criteria", "--criterion", "texts", "An acceptance criterion."),
+    Argument("depends_on", "--depends-on", "names", "Handoffs that must be done first.", "ID"),
+    Argument("unlock_at", "--unlock-at", words="How far those must be first.", choices=get_args(kinds.UnlockAt)),
+    Argument("body", "--body", words=_BODY, metavar="TEXT|@FILE"),
+    Argument("context", "--context", words="What the receiver should know.", metavar="TEXT|@FILE"),
+    Argument("tested_by", "--tested-by", "texts", "A command that tests it.", "CMD"),
+    Argument("touches", "--touches", "texts", "A file or caller that the change reaches.", "PATH"),
+    Argument("traps", "--trap", "texts", "What misleads, or is easily taken for something else."),
+    Argument("tried", "--tried", "texts", "What was tried, and what came of it."),
+    Argument("proposal", "--proposal", words="The proposal it belongs to.", metavar="PATH"),
+    Argument("answers", "--answers", words="The handoff that this one is the return of.", metavar="ID"),
+    _REASONING,
+)
+_SESSION: Final = "Whose dead ends, tests, files and unknowns go along (default: your open one; `none`)."
 _CRITERION: Final = Argument(
     "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
 )
 _COMMENT: Final = Argument("comment", "--comment", words="A word for the log.")
 _VERSION: Final = Argument(
-    "version", "--version", words="The version you have read, as `show` prints it: needed off a terminal.", default=None
+    "version", "--version", words="The version you have read, as `show` prints it: needed off a terminal."
 )
-_IF_STILL: Final = Argument("version", "--version", words="Only if this is still its version.", default=None)
+_IF_STILL: Final = Argument("version", "--version", words="The version you have read: only if it is still this one.")
 _REASON: Final = Argument("reason", "--reason", words="Why.")
 _NEEDED_REASON: Final = Argument("reason", "--reason", words="Why.", is_needed=True)
 
@@ -88,7 +105,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (kinds.HandoffCreated,),
         ("sender",),
         "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.",
-        (Argument("title", is_needed=True), Argument("to", is_needed=True), *_CONTENT),
+        (*_CONTENT, Argument("session", "--session", words=_SESSION, metavar="ID")),
         readies=True,
     ),
     "amend": Act(
@@ -96,7 +113,7 @@ ACTS: Final[dict[Verb, Act]] = {
         ("sender",),
         "Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back. "
         "Its reviewer stays, unless he hands it over himself: --reviewer OTHER alone.",
-        (Argument("title"), Argument("to"), *_CONTENT, _REASON),
+        (*(one._replace(is_needed=False) for one in _CONTENT), _REASON),
         ends=_EVERY_WAIT - {"approve"},
         readies=True,
     ),
@@ -117,7 +134,7 @@ ACTS: Final[dict[Verb, Act]] = {
         ("receiver",),
         "Tick tasks and acceptance criteria.",
         (
-            Argument("task_numbers", "--task", "numbers", "Tasks by number, as 1,2,4; may be given more than once."),
+            Argument("task_numbers", "--task", "numbers", "Tasks by number, as 1,2,4."),
             Argument("criterion_numbers", "--criterion", "numbers", "Criteria by number, as 1,2."),
             Argument("evidence", "--evidence", words="What shows it: a command and its result, a file, a commit."),
             Argument("all_open", "--all", "flag", "Every task and criterion that is open."),
@@ -134,7 +151,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (kinds.HandoffLogged,),
         ("sender", "receiver", "reviewer"),
         "Add a line to a handoff's log.",
-        (Argument("text", "TEXT", is_needed=True),),
+        (Argument("text", "TEXT", words="The line.", is_needed=True),),
     ),
     "block": Act(
         (kinds.HandoffBlocked,),
@@ -171,8 +188,8 @@ ACTS: Final[dict[Verb, Act]] = {
         (
             Argument("summary", "--summary", words="What was done."),
             Argument("artifacts", "--artifact", "texts", "A file, commit or page that was made."),
-            Argument("keep", "--keep", "flag", "Keep the contents of artifacts that are files here."),
-            Argument("reasoning", "--reasoning", "texts", words=REASONING, metavar="ID|REF"),
+            Argument("keep", "--keep", "flag", "Keep contents of artifacts that are files here.", is_of_terminal=True),
+            _REASONING,
         ),
         ends=frozenset({"continue"}),
         starts="in_progress",
@@ -230,7 +247,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (kinds.HandoffChangesRequested,),
         ("reviewer",),
         "Send completed work back, as the reviewer.",
-        (Argument("reason", "--reason", "texts", "May be given more than once.", is_needed=True),),
+        (Argument("reason", "--reason", "texts", "Why.", is_needed=True),),
         ends=frozenset({"verify", "continue"}),
         readies=True,
     ),
@@ -240,7 +257,7 @@ ACTS: Final[dict[Verb, Act]] = {
         "Put another handoff in the place of this one; what waits for this one must be amended to wait for the other.",
         (
             Argument("by", "--by", words="The handoff that takes its place.", metavar="ID", is_needed=True),
-            Argument("reason", "--reason", words="Why."),
+            _REASON,
         ),
         ends=_EVERY_WAIT,
         leads="superseded",

@@ -6,10 +6,12 @@ a reviewer, and never by a human's key (``tool_ledger``).
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable
 from functools import partial
 from shlex import quote
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar, get_args
 
 from msgspec.structs import replace
 from pydantic import Field, StrictBool
@@ -27,7 +29,7 @@ from consumers.doors.mcp.answers import (
 )
 from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
-from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, ToolVerb, with_commands
+from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, Form, ToolVerb, with_commands
 from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
 from consumers.handoffs.receiver import missing
 from consumers.reasoning.grounds import Grounds, next_tokens_max
@@ -39,19 +41,51 @@ from ledger.events.fields import EventData
 from ledger.forms import REF_PATTERN
 from projections.views import ask
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Action = Literal[ToolVerb, "why", "show"]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 Line = Annotated[str, Field(min_length=1, max_length=2_000)]
 Lines = Annotated[list[Line], Field(max_length=100)]
 Numbers = Annotated[list[Annotated[int, Field(ge=1, le=100_000), NUMBER]], Field(max_length=200)]
 
-_NOT_GIVEN: Final = frozenset({"self", "action", "id", "idempotency_key"})
 _why_tokens: Final = 80
 _text_tokens: Final = 250
 _rows_max: Final = 40
 _TOLD: Final = ("reasoning_refs", "result_refs")
 _GROUNDS: Final = ("result_reasoning", "reasoning")
 _log_lines_max: Final = 8
+
+
+_FORMS: Final[dict[Form, Any]] = {
+    "text": Said, "texts": Lines, "names": Lines, "numbers": Numbers, "flag": StrictBool,
+    "number": Annotated[int, Field(ge=1, le=43_200), NUMBER],
+}  # fmt: skip
+_TYPES: Final[dict[str, Any]] = {
+    "title": Label, "to": Id, "reviewer": Id, "session": Id, "answers": Id, "proposal": Line,
+    "version": Annotated[str, Field(max_length=80)], "reason": Said, "criterion_numbers": Numbers,
+}  # fmt: skip
+
+
+def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the tool of all acts with an argument for each that any of them takes, in place of ``**given``."""
+    takers: dict[str, list[tuple[str, Argument]]] = {}
+    for verb in get_args(ToolVerb):
+        for one in ACTS[verb].arguments:
+            takers.setdefault(one.name, []).append((verb, one))
+    shown = inspect.signature(function, eval_str=True)
+    *parameters, _ = shown.parameters.values()
+    for name, taken in takers.items():
+        _, one = taken[0]
+        if one.is_of_terminal:
+            continue
+        type_ = Literal[one.choices] if one.choices else _TYPES.get(name, _FORMS[one.form])
+        field = Field(description=f"{', '.join(verb for verb, _ in taken)}: {str(one.words).rstrip('.')}")
+        parameters.append(inspect.Parameter(
+            name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[type_ | None, field]
+        ))  # fmt: skip
+    function.__dict__["__signature__"] = shown.replace(parameters=parameters)
+    return function
 
 
 class Waiting(Answer):
@@ -145,57 +179,20 @@ class HandoffTools:
         items = [listed(row) for row in found.pop("rows")]
         return WaitingPage.model_validate(paged(found, items, "items", page))
 
-    def handoff_act(  # noqa: PLR0917 - one tool for all acts
+    @_with_arguments
+    def handoff_act(
         self,
         action: Action,
         id: Annotated[  # noqa: A002 - the word of every surface
             Id | None, Field(description="The handoff; with create: its new id (default: day, title).")
         ] = None,
-        title: Label | None = None,
-        to: Annotated[Id | None, Field(description="Who receives the work.")] = None,
-        reviewer: Annotated[
-            Id | None, Field(description="Who approves and verifies: neither sender nor receiver.")
-        ] = None,
-        tasks: Annotated[Lines | None, Field(description="create, amend: the steps of the work.")] = None,
-        criteria: Annotated[Lines | None, Field(description="create, amend: acceptance criteria.")] = None,
-        depends_on: Annotated[Lines | None, Field(description="Handoffs that must be done first.")] = None,
-        unlock_at: Literal["completed", "verified"] | None = None,
-        body: Annotated[Said, Field(description="create, amend: what is to be done.")] = "",
-        context: Annotated[Said, Field(description="create, amend: what the receiver should know.")] = "",
-        tested_by: Annotated[Lines | None, Field(description="create, amend: commands that test it.")] = None,
-        touches: Annotated[Lines | None, Field(description="create, amend: files and callers it reaches.")] = None,
-        traps: Annotated[Lines | None, Field(description="create, amend: what misleads.")] = None,
-        tried: Annotated[Lines | None, Field(description="create, amend: what was tried, what came of it.")] = None,
-        session: Annotated[Id | None, Field(description="create: whose records go along as these four.")] = None,
-        proposal: Line | None = None,
-        answers: Annotated[Id | None, Field(description="The handoff that this one is the return of.")] = None,
-        reasoning: Annotated[Lines | None, Field(description="Ids or refs of the reasonings behind it.")] = None,
-        task_numbers: Annotated[Numbers | None, Field(description="check: tasks, counted from 1.")] = None,
-        criterion_numbers: Annotated[Numbers | None, Field(description="check, ask_waiver, waive: criteria.")] = None,
-        all_open: Annotated[StrictBool | None, Field(description="check: every open task and criterion.")] = None,
-        evidence: Annotated[Said, Field(description="check: what shows it.")] = "",
-        refuse: Annotated[StrictBool | None, Field(description="waive: refuse what ask_waiver asked.")] = None,
-        undo: Annotated[StrictBool | None, Field(description="check: take the ticks back.")] = None,
-        lease_minutes: Annotated[
-            int | None, Field(ge=1, le=43_200, description="claim: give up after."), NUMBER
-        ] = None,
-        text: Annotated[Said, Field(description="log: the line.")] = "",
-        reason: Annotated[
-            Said, Field(description="block, cancel, reject, (ask_)waive(r), request_changes, amend.")
-        ] = "",
-        comment: Annotated[Said, Field(description="unblock, approve, verify.")] = "",
-        summary: Annotated[Said, Field(description="complete: what was done.")] = "",
-        artifacts: Annotated[Lines | None, Field(description="complete: files, commits, pages.")] = None,
-        version: Annotated[
-            str | None,
-            Field(max_length=80, description="approve, verify: the one you read; claim, cancel, reject: only of it."),
-        ] = None,
         idempotency_key: Annotated[
             Label | None, Field(description="Makes a repeated call harmless: same key and content add nothing.")
         ] = None,
+        **given: Any,
     ) -> ActDone:
         """Do one thing with a handoff."""
-        given = {name: value for name, value in locals().items() if name not in _NOT_GIVEN and value not in (None, "")}
+        given = {name: value for name, value in given.items() if value not in (None, "")}
         if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
             check_given(action, (), id, given)
             return self._answer(id or "", [], with_handoff=action == "show")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -39,40 +39,30 @@ def handoff() -> None:
     """Hand work over: create, approve, claim, check, complete, verify."""
 
 
-def note_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for what a receiver needs and only the sender knows."""
-    for option, metavar, words in (
-        ("--tried", "TEXT", "What was tried, and what came of it."),
-        ("--trap", "TEXT", "What misleads: what is easily taken for something else."),
-        ("--touches", "PATH", "A file or caller that the change reaches."),
-        ("--tested-by", "CMD", "A command that tests it."),
-    ):
-        name = {"--trap": "traps"}.get(option, option[2:].replace("-", "_"))
-        command = click.option(option, name, multiple=True, metavar=metavar, help=words)(command)
-    return command
+def parameter(argument: acts.Argument) -> click.Parameter:
+    """Return how the command line takes an argument of an act."""
+    if not argument.option.startswith("-"):
+        return click.Argument([argument.name], metavar=argument.option)
+    is_number, is_several = argument.form in ("number", "numbers"), argument.form in ("texts", "names", "numbers")
+    choices = click.Choice(argument.choices) if argument.choices else None
+    return (ListOption if argument.form in ("names", "numbers") else click.Option)(
+        [argument.option, argument.name],
+        type=click.IntRange(1, argument.most) if is_number else choices,
+        multiple=is_several,
+        is_flag=argument.form == "flag",
+        required=argument.is_needed,
+        metavar="N,N…" if argument.form == "numbers" else argument.metavar,
+        help=f"{argument.words or ''}{' May be given more than once.' * is_several}".strip(),
+    )
 
 
-@handoff.command()
-@click.option("--to", required=True, metavar="NAME", help="Who receives the work.")
-@click.option("--title", required=True, help="What it is, in one line.")
+def parameters(verb: acts.Verb) -> list[click.Parameter]:
+    """Return how the command line takes the arguments of an act."""
+    return [parameter(one) for one in acts.ACTS[verb].arguments]
+
+
+@handoff.command(params=parameters("create"))
 @click.option("--id", "id_", help="Its id, and the name of its file (default: day and title).")
-@click.option("--reviewer", metavar="NAME", help="Who approves it (default: default_reviewer of config.toml).")
-@click.option("--task", "tasks", multiple=True, help="A step of the work; may be given more than once.")
-@click.option("--criterion", "criteria", multiple=True, help="An acceptance criterion; may be given more than once.")
-@click.option(
-    "--depends-on", multiple=True, metavar="ID", help="A handoff that must be done first; ids may be joined by commas."
-)
-@click.option("--unlock-at", type=click.Choice(["completed", "verified"]), default="completed", show_default=True,
-              help="How far those must be before it can be claimed.")  # fmt: skip
-@click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words: why belongs to --reasoning; "
-              "what your session tried, tested and touched goes along by itself.")  # fmt: skip
-@click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
-@note_options
-@click.option("--session", metavar="ID", help="Whose dead ends, tests, files and unknowns go along (default: your open "
-              "one; `none`).")  # fmt: skip
-@click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
-@click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
-@click.option("--reasoning", cls=ListOption, metavar="ID|REF", help=acts.REASONING)
 def create(app: App, /, id_: str | None, **given: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
 
@@ -112,28 +102,15 @@ def why(app: App, id_: str) -> None:
     app.show("why", found, text, following=next(iter(found["next"]), None))
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, params=parameters("amend"))
 @click.argument("id_", metavar="ID")
-@click.option("--title", help="What it is, in one line.")
-@click.option("--to", metavar="NAME", help="Who receives the work.")
-@click.option("--reviewer", metavar="NAME", help="Who approves it; `none` for nobody (only a human may).")
-@click.option("--task", "tasks", multiple=True, help="All steps of the work, anew; may be given more than once.")
 @click.option("--add-task", multiple=True, help="A further step.")
-@click.option("--criterion", "criteria", multiple=True, help="All acceptance criteria, anew.")
 @click.option("--add-criterion", multiple=True, help="A further acceptance criterion.")
-@click.option("--depends-on", multiple=True, metavar="ID", help="All dependencies, anew; `none` for none.")
-@click.option("--unlock-at", type=click.Choice(["completed", "verified"]), help="When its dependencies let it start.")
-@click.option("--body", metavar="TEXT|@FILE", help="What is to be done, in words.")
-@click.option("--context", metavar="TEXT|@FILE", help="What the receiver should know.")
-@note_options
-@click.option("--proposal", metavar="PATH", help="The proposal it belongs to.")
-@click.option("--answers", metavar="ID", help="The handoff that this one is the return of.")
-@click.option("--reasoning", cls=ListOption, metavar="ID|REF", help="All reasonings behind it, anew; `none` for none.")
-@click.option("--reason", default="", help="Why it changes.")
-def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
+def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
     """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back.
 
-    --tested-by, --touches, --trap and --tried add to what is there; `none` takes away what is there of that kind.
+    Tasks, criteria, dependencies and reasonings are given anew; `none` as --reviewer, --depends-on or --reasoning says
+    that there is none. --tested-by, --touches, --trap and --tried add to what is there, or with `none` take it away.
     """
     found = app.query("handoffs.show", id=id_)
     changes = given_content(given)
@@ -143,7 +120,7 @@ def amend(app: App, /, id_: str, reason: str, **given: Any) -> None:
     if changes.get("reviewer") == "none":
         changes["reviewer"] = None
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
-    (data,) = content.events_of("amend", found, changes | {"reason": reason}, app.author())
+    (data,) = content.events_of("amend", found, changes | {"reason": reason or ""}, app.author())
     assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
     emit(app, found["id"], data, changes=content.changes_between(content.content_from(found), content_of(data)))
 
@@ -170,13 +147,10 @@ def act(verb: acts.Verb) -> click.Command:
             data = content.events_of(verb, found, given, app.author())
             emit(app, found["id"], *data, expect=expect, tells_left=verb in TELL_LEFT)
 
-    parameters: list[click.Parameter] = [
-        click.Argument(["id_"], metavar="ID"),
-        *map(parameter, acts.ACTS[verb].arguments),
-    ]
+    taken = [click.Argument(["id_"], metavar="ID"), *parameters(verb)]
     if verb in acts.OF_WHAT_WAS_READ:
-        parameters.append(click.Option(["--yes"], is_flag=True, help="On a terminal: show it, and do not ask."))
-    return Command(acts.spelled(verb), params=parameters, callback=sign, help=acts.ACTS[verb].words)
+        taken.append(click.Option(["--yes"], is_flag=True, help="On a terminal: show it, and do not ask."))
+    return Command(acts.spelled(verb), params=taken, callback=sign, help=acts.ACTS[verb].words)
 
 
 def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, Any]:
@@ -195,24 +169,6 @@ def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, 
     if asks and not click.confirm(f"\n{acts.spelled(verb)} this version as {app.acting()}?", default=False, err=True):
         raise click.Abort
     return found
-
-
-def parameter(argument: acts.Argument) -> click.Parameter:
-    """Return how the command line takes an argument of an act."""
-    if not argument.option.startswith("-"):
-        return click.Argument([argument.name], metavar=argument.option)
-    is_number, is_flag = argument.form in ("number", "numbers"), argument.form == "flag"
-    is_several = argument.form in ("texts", "numbers")
-    return (ListOption if argument.form == "numbers" else click.Option)(
-        [argument.option, argument.name],
-        type=click.IntRange(1, argument.most) if is_number else None,
-        multiple=is_several,
-        is_flag=is_flag,
-        required=argument.is_needed,
-        default=argument.default if argument.form == "text" and not argument.is_needed else None,
-        metavar="N,N…" if argument.form == "numbers" else argument.metavar,
-        help=argument.words,
-    )
 
 
 TELL_LEFT: Final = frozenset[acts.Verb]({"claim", "check", "ask_waiver", "waive"})

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.doors.cli.commands.handoff_list import board_text, cut, wrap
-from consumers.doors.cli.output import width
+from consumers.doors.cli.commands.handoff_list import board_text, wrap
+from consumers.doors.cli.output import cut, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
