@@ -7,7 +7,7 @@ signed, because ``render`` and ``watch`` would fail on it ever after.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
-from consumers.handoffs.acts import ACTS, NOTES, OF_WHAT_WAS_READ
+from consumers.handoffs.acts import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
 from consumers.handoffs.receiver import notes_of
 from consumers.sdk.names import default_id, split_ids
 from consumers.sdk.text import cut
-from ledger.client import read_event
+from ledger.client import Ask, Client, read_event
 from ledger.codec import schema_error
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
@@ -30,12 +30,8 @@ from ledger.forms import REF_PATTERN
 from projections.views import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from consumers.handoffs.acts import Verb
     from ledger.author import Author
     from ledger.checked import CheckedStream
-    from ledger.client import Ask, Client
     from ledger.config import Settings
 
 _words_max: Final = 80

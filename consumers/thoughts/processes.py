@@ -17,7 +17,7 @@ import sys
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import msgspec
 
@@ -25,14 +25,11 @@ from consumers.thoughts.agents import Agent
 from consumers.thoughts.task import AGENTS
 from consumers.thoughts.thinkers import thinker_named
 from ledger.author import Author
-from ledger.client import open_client
+from ledger.client import Client, open_client
 from ledger.config import Actions, Config, Settings
 from ledger.errors import BatonError, Exit, Refused, Unavailable
 from ledger.events import tot as kinds
 from ledger.home import Home
-
-if TYPE_CHECKING:
-    from ledger.client import Client
 
 restarts_max: Final = 3
 stop_wait_s: Final = 10.0

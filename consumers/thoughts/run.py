@@ -20,13 +20,12 @@ from consumers.thoughts.processes import Assignment, Processes, held_keys, role_
 from consumers.thoughts.settings import TaskOptions, read_task_type, search_config
 from consumers.thoughts.task import AGENTS, Task
 from consumers.thoughts.thinkers import thinker_named
-from ledger.client import open_client, read_event
+from ledger.client import Client, open_client, read_event
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.trust import actions_of
 
 if TYPE_CHECKING:
-    from ledger.client import Client
     from ledger.config import Actions, Settings
     from ledger.events.body import Event
 

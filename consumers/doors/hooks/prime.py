@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from consumers.doors.hooks.harnesses import HARNESSES
 from consumers.handoffs.acts import with_commands
-from consumers.sdk.quotation import UNTRUSTED, age, block, is_plain
+from consumers.sdk.quotation import UNTRUSTED, Origin, age, block, is_plain
 from consumers.sdk.text import dead_end_text, one_line
 from consumers.sessions.resume import resume, whose
 from ledger.config import present_folder
-from ledger.errors import Refused
+from ledger.errors import BatonError, Refused
 from ledger.files import open_regular
 from ledger.lifecycle.authority import NODE, ROOT
 from projections.agents.suspects import suspect_words
@@ -34,9 +34,7 @@ from projections.briefs.tokens import count_tokens, tokenizer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from consumers.sdk.quotation import Origin
     from ledger.client import Ask
-    from ledger.errors import BatonError
 
     Blobs = Callable[[str], bytes]
 

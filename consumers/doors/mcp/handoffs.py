@@ -16,17 +16,7 @@ from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar, get_args
 from msgspec.structs import replace
 from pydantic import Field, StrictBool
 
-from consumers.doors.mcp.answers import (
-    Answer,
-    Quoting,
-    Words,
-    filled_tokens_max,
-    fitting,
-    paged,
-    quoted,
-    shorten,
-    tokens_of,
-)
+from consumers.doors.mcp import answers
 from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, Form, ToolVerb, with_commands
@@ -88,7 +78,7 @@ def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
-class Waiting(Answer):
+class Waiting(answers.Answer):
     """One thing that waits for somebody."""
 
     kind: str
@@ -99,7 +89,7 @@ class Waiting(Answer):
     sender: Annotated[str, Field(alias="from")]
     to: str
     since_index: int
-    words: Annotated[Words, Field(description="Its title, and why it waits since then.")]
+    words: Annotated[answers.Words, Field(description="Its title, and why it waits since then.")]
     command: Annotated[str, Field(description="The command line that goes on with it.")]
     call: Annotated[
         dict[str, Any] | None,
@@ -111,7 +101,7 @@ class Waiting(Answer):
     shortened: list[str] | None = None
 
 
-class WaitingPage(Quoting):
+class WaitingPage(answers.Quoting):
     """What waits, most urgent first."""
 
     agent: Annotated[str | None, Field(description="Whose queue this is; null for everybody's.")]
@@ -120,7 +110,7 @@ class WaitingPage(Quoting):
     next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
 
 
-class ActDone(Quoting):
+class ActDone(answers.Quoting):
     """Where a handoff stands now, and what the act recorded; `show` adds the handoff itself, its parties' words."""
 
     id: str
@@ -128,7 +118,9 @@ class ActDone(Quoting):
     version: str
     is_ready: bool
     events: list[dict[str, Any]]
-    words: Annotated[Words, Field(description="`why` it is ready or not, in one sentence, and with show the handoff.")]
+    words: Annotated[
+        answers.Words, Field(description="`why` it is ready or not, in one sentence, and with show the handoff.")
+    ]
     left_out: list[str] | None = None
     warnings: Annotated[list[str] | None, Field(description="What its receiver is not told: amend it.")] = None
 
@@ -165,7 +157,7 @@ class HandoffTools:
         calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
         items = [waiting(item, call) for item, call in zip(with_commands(found)["items"], calls, strict=True)]
         head = {"agent": whose, "others": self._ledger.others()}
-        return WaitingPage.model_validate(paged(found | head, items, "items", page))
+        return WaitingPage.model_validate(answers.paged(found | head, items, "items", page))
 
     def _listed(self, limit: int, cursor: str) -> WaitingPage:
         if cursor and not cursor.isdecimal():
@@ -177,7 +169,7 @@ class HandoffTools:
 
         found = page(limit) | {"agent": None, "others": self._ledger.others()}
         items = [listed(row) for row in found.pop("rows")]
-        return WaitingPage.model_validate(paged(found, items, "items", page))
+        return WaitingPage.model_validate(answers.paged(found, items, "items", page))
 
     @_with_arguments
     def handoff_act(
@@ -240,7 +232,7 @@ class HandoffTools:
         text: dict[str, Any] = {"why": cut_to_tokens(shown["why"]["sentence"], _text_tokens)}
         parties = dict.fromkeys(filter(None, (shown["importer"] or shown["from"], shown["to"], shown["reviewer"])))
         answer |= {"others": self._ledger.others(), "words": words_of(", ".join(parties), shown["updated_ms"], text)}
-        kept = fitting(events, answer)
+        kept = answers.fitting(events, answer)
         answer["events"] = events[:kept]
         if kept < len(events):
             answer["left_out"] = [f"{len(events) - kept} events"]
@@ -270,13 +262,13 @@ def check_given(action: Action, arguments: tuple[Argument, ...], id_: str | None
 
 def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]:
     """Return an item of ``handoffs.next`` as it is told, its texts as the words of who sent it."""
-    told = shorten(item, ("why", "title"), _why_tokens) | {"call": call}
+    told = answers.shorten(item, ("why", "title"), _why_tokens) | {"call": call}
     if not is_plain(item["id"]):
         told["command"] = "baton next"
     if not is_plain(item["from"]):  # what an imported file says of itself
         told["from"] = item["author"]
     author, at_ms = told.pop("author"), told.pop("since_ms")
-    return quoted(as_grounds(told), author, at_ms, "title", "why")
+    return answers.quoted(as_grounds(told), author, at_ms, "title", "why")
 
 
 def listed(row: dict[str, Any]) -> dict[str, Any]:
@@ -314,7 +306,7 @@ def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, A
     shown = shown | {"notes": [{"of": of, "text": text} for of, texts in shown["notes"].items() for text in texts]}
     listed = {"why", "log", "skeleton", "tasks", "criteria", "notes"}
     whole = {name: value for name, value in shown.items() if name not in listed and value is not None}
-    told = shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
+    told = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
     left_out += [f"the rest of {name}" for name in told.pop("shortened", [])]
     told |= {"notes": [], "tasks": [], "criteria": [], "log": []}
     for name, rows in (
@@ -325,15 +317,15 @@ def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, A
     ):
         kept: list[Any] = []
         for row in rows[:_rows_max]:
-            small = row if isinstance(row, str) else shorten(row, ("text",), _why_tokens)
-            if tokens_of(answer | {"handoff": told | {name: [*kept, small]}}) > filled_tokens_max:
+            small = row if isinstance(row, str) else answers.shorten(row, ("text",), _why_tokens)
+            if answers.tokens_of(answer | {"handoff": told | {name: [*kept, small]}}) > answers.filled_tokens_max:
                 break
             kept.append(small)
         told[name] = kept[::-1] if name == "log" else kept
         if len(kept) < len(shown[name]):
             left_out.append(f"{len(shown[name]) - len(kept)} of {len(shown[name])} {name}")
     for name in ("dependents", "answered_by", "depends_on", "artifacts"):
-        if tokens_of(answer | {"handoff": told}) > filled_tokens_max and told.get(name):
+        if answers.tokens_of(answer | {"handoff": told}) > answers.filled_tokens_max and told.get(name):
             left_out.append(name)
             told[name] = []
     return {"handoff": told} | ({"left_out": left_out} if left_out else {})

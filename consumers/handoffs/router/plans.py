@@ -14,6 +14,9 @@ import msgspec
 from blake3 import blake3
 
 from consumers.handoffs.router.chains import (
+    Chain,
+    Step,
+    Template,
     fill_line,
     fill_text,
     label_max_chars,
@@ -31,7 +34,6 @@ from ledger.limits import data_size_max_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from consumers.handoffs.router.chains import Chain, Step, Template
     from consumers.handoffs.router.worker import Source
     from ledger.events.body import Event
 

@@ -14,17 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, type_of
 from ledger.errors import Refused
-from ledger.events import session
+from ledger.events import EventData, session
 from ledger.events.session import Calibration, Deltas, FilledGap, ReportGenerated, ReportType
 from ledger.limits import json_integer_max
 from projections.records.marks import UNKNOWN
-
-if TYPE_CHECKING:
-    from ledger.events import EventData
 
 NOT_SAID: Final = "(not said)"
 GENERATOR: Final = "empirica"

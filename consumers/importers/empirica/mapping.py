@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.importers.empirica.kinds import ASIDE, READ_BY, About
+from consumers.importers.empirica.kinds import ASIDE, READ_BY, About, Meaning
 from consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
 from consumers.importers.records import Record, claimed_time, kept_aside
 from consumers.sessions.places import text_of
@@ -28,7 +28,6 @@ from projections.briefs.tokens import greatest
 from projections.reports.compressed import shorten
 
 if TYPE_CHECKING:
-    from consumers.importers.empirica.kinds import Meaning
     from consumers.importers.empirica.notes import Note
 
 FORMAT: Final = "empirica"

@@ -16,18 +16,15 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from consumers.importers.records import find_files, name_in
 from consumers.importers.transcripts import lines
-from consumers.importers.transcripts.conversation import Answered, Conversation, Place, Unread
+from consumers.importers.transcripts.conversation import Answered, Conversation, Place, Progress, Unread
 from consumers.sdk.thinking.response import has_tags, response_size_max_bytes
 from ledger.errors import Refused
 from ledger.files import as_unavailable, open_regular
 from ledger.limits import blob_size_max_bytes
-
-if TYPE_CHECKING:
-    from consumers.importers.transcripts.conversation import Progress
 
 line_size_max_bytes: Final = response_size_max_bytes
 document_size_max_bytes: Final = blob_size_max_bytes

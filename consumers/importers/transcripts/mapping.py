@@ -23,7 +23,7 @@ import msgspec
 from consumers.importers.reasoning import extensions_of
 from consumers.importers.records import Record, claimed_time
 from consumers.sdk.text import shorten
-from consumers.sdk.thinking.extract import TASK_NOT_STATED, extract_reasoning
+from consumers.sdk.thinking.extract import TASK_NOT_STATED, Extraction, extract_reasoning
 from consumers.sdk.thinking.response import read_tags
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
@@ -32,7 +32,6 @@ from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, Reaso
 
 if TYPE_CHECKING:
     from consumers.importers.transcripts.conversation import Answered
-    from consumers.sdk.thinking.extract import Extraction
     from ledger.events import EventData
     from projections.reasoning.memory import ReasoningMemory
 

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from consumers.handoffs.files.syntax import writer
 from consumers.handoffs.files.syntax.document import (
     META_KEYS,
     SECTIONS,
@@ -32,21 +33,6 @@ from consumers.handoffs.files.syntax.document import (
 )
 from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, text_of, trim_blank
 from consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
-from consumers.handoffs.files.syntax.writer import (
-    NO_VALUE,
-    Progress,
-    bullet_of,
-    closed_end,
-    dependencies_text,
-    fields_of,
-    one_line,
-    read_back,
-    refs_text,
-    render,
-    replace_at,
-    tick,
-    title_text,
-)
 from ledger.events.handoff import ReceiverNotes
 
 Line = TypeVar("Line")
@@ -141,7 +127,9 @@ def _status_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]
     if not edited.status:
         return
     if base.status:
-        yield replace_at(edited, edited.status.line, edited.status.column, edited.status.written, base.status.written)
+        yield writer.replace_at(
+            edited, edited.status.line, edited.status.column, edited.status.written, base.status.written
+        )
         return
     line = edited.status.line - 1
     entry = edited.entry("Status")
@@ -150,7 +138,7 @@ def _status_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]
     if before := base.entry("Status"):
         # The key was there without a word; what stood there comes back.
         old = base.lines[before.line - 1].rstrip("\r\n")[before.column :]
-        yield replace_at(edited, line + 1, edited.status.column, edited.status.written, old)
+        yield writer.replace_at(edited, line + 1, edited.status.column, edited.status.written, old)
     elif (meta := edited.section("Meta")) and not base.section("Meta") and len(edited.meta) == 1:
         is_spaced = base.title_stop < len(base.lines) and not is_blank(base.lines[base.title_stop])
         last = line + 2 if is_spaced and line + 1 < meta.stop and is_blank(edited.lines[line + 1]) else line + 1
@@ -170,7 +158,7 @@ def _ticks_taken_back(
             old = before[pairs[position]]
             mark = base.lines[old.line - 1][old.column]
         if edited.lines[box.line - 1][box.column] != mark:
-            yield tick(edited, box, mark)
+            yield writer.tick(edited, box, mark)
 
 
 def _log_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
@@ -225,26 +213,26 @@ def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> byt
     is_ledgers = is_text_changed(base, ledger)
     target, added = (ledger, ours) if is_ledgers else (edited, theirs)
     news = () if is_ledgers else unknown(theirs.log, _said, Counter(map(_said, ours.log)))
-    progress = Progress(
+    progress = writer.Progress(
         status=added.status if is_ledgers or ours.status is None else None,
         tasks=moved(added.tasks, base.tasks, target.tasks),
         criteria=moved(added.criteria, base.criteria, target.criteria),
         log=[f"- {line.day} [{line.author}] {line.text}" for line in news],
     )
-    return render(target, progress)
+    return writer.render(target, progress)
 
 
 def moved(ticks: Mapping[int, bool], base: Sequence[Checkbox], other: Sequence[Checkbox]) -> dict[int, bool]:
     """Return ticks at the positions that their boxes have in another file; boxes that are gone are left out."""
     places = {place: position for position, place in matched(base, other).items()}
-    return {places[position]: tick for position, tick in ticks.items() if position in places}
+    return {places[position]: mark for position, mark in ticks.items() if position in places}
 
 
 _KEYS: Final = {
     "to": "To", "reviewer": "Reviewer", "proposal": "Proposal", "depends_on": "Depends-on",
     "reasoning_refs": "Reasoning",
 }  # fmt: skip
-_LISTS: Final = {"depends_on": dependencies_text, "reasoning_refs": refs_text}
+_LISTS: Final = {"depends_on": writer.dependencies_text, "reasoning_refs": writer.refs_text}
 _HEADINGS: Final = {
     "task": "Task", "tasks": "Tasks", "criteria": "Acceptance Criteria", "notes": "Receiver Notes",
     "context": "Context",
@@ -283,14 +271,14 @@ def revise(file: HandoffFile, changes: Revision) -> bytes:
         if name not in given:
             continue
         if name in ("tasks", "criteria"):
-            texts = [one_line(text, name).strip() for text in given[name]]
+            texts = [writer.one_line(text, name).strip() for text in given[name]]
             edits += _list_edits(file, heading, texts, getattr(file, name))
         elif name == "notes":
             edits += _text_edits(file, heading, notes_text(given[name]), notes_text(file.notes))
         else:
             edits += _text_edits(file, heading, given[name], getattr(file, name))
     written = join_lines(apply_edits(file.lines, edits), has_mark=file.has_mark)
-    read_back(written, {name: value for name, value in fields_of(file).items() if name != "log"} | given)
+    writer.read_back(written, {name: value for name, value in writer.fields_of(file).items() if name != "log"} | given)
     return written
 
 
@@ -300,8 +288,8 @@ def _title_edit(file: HandoffFile, title: str) -> Edit:
     column = title_column(line)
     if column is None:  # an underlined title
         prefix = "Proposal" if file.format == "proposal" else "Handoff"
-        return Edit(start, file.title_stop, (f"# {prefix}: {title_text(title)}",))
-    return Edit(start, start + 1, (line[:column] + title_text(title),))
+        return Edit(start, file.title_stop, (f"# {prefix}: {writer.title_text(title)}",))
+    return Edit(start, start + 1, (line[:column] + writer.title_text(title),))
 
 
 def _meta_edits(file: HandoffFile, changes: Revision) -> Iterator[Edit]:
@@ -312,7 +300,7 @@ def _meta_edits(file: HandoffFile, changes: Revision) -> Iterator[Edit]:
         if _is_said(file, name, value):
             continue
         write = _LISTS.get(name)
-        text = one_line(write(value) if write else NO_VALUE if value is None else value.strip(), name)
+        text = writer.one_line(write(value) if write else writer.NO_VALUE if value is None else value.strip(), name)
         if entry := file.entry(key):
             line = text_of(file.lines[entry.line - 1])[: entry.column]
             yield Edit(entry.line - 1, entry.last_line, (line + ("" if line[-1:].isspace() else " ") + text,))
@@ -320,7 +308,7 @@ def _meta_edits(file: HandoffFile, changes: Revision) -> Iterator[Edit]:
             present = [entry for name in META_KEYS[: META_KEYS.index(key)] if (entry := file.entry(name))]
             beside = present[-1] if present else file.meta[0]
             place = beside.last_line if present else beside.line - 1
-            yield Edit(place, place, (f"{bullet_of(file.lines[beside.line - 1])}{key}: {text}",))
+            yield Edit(place, place, (f"{writer.bullet_of(file.lines[beside.line - 1])}{key}: {text}",))
         else:
             added.append(f"- {key}: {text}")
     if added:
@@ -353,7 +341,7 @@ def _added_section(file: HandoffFile, name: str, body: Sequence[str]) -> Edit:
     later = SECTIONS[SECTIONS.index(name) + 1 :]
     place = min((section.start for section in file.sections if section.name in later), default=None)
     if place is None:
-        place = closed_end(file)
+        place = writer.closed_end(file)
         return Edit(place, place, (*(() if is_blank(file.lines[-1]) else ("",)), f"## {name}", *body))
     return Edit(place, place, (*(() if is_blank(file.lines[place - 1]) else ("",)), f"## {name}", *body, ""))
 
@@ -373,7 +361,7 @@ def _list_edits(file: HandoffFile, name: str, texts: Sequence[str], boxes: Seque
     middle, new = boxes[head : len(boxes) - tail], texts[head : len(texts) - tail]
     for box in (*boxes[:head], *boxes[len(boxes) - tail :]):
         if box.is_checked:
-            yield tick(file, box, " ")
+            yield writer.tick(file, box, " ")
     for box, text in zip(middle, new, strict=False):
         yield Edit(box.line - 1, box.last_line, (_prefix(file, box) + text,))
     for position in range(head + len(new), len(boxes) - tail):
