@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -26,16 +26,14 @@ from consumers.thoughts import messages
 from consumers.thoughts.search import next_step
 from consumers.thoughts.settings import read_overrides, search_config
 from consumers.thoughts.task import Asked, Say, Task, drafts, line
+from consumers.thoughts.thinkers import Thinker
 from consumers.thoughts.tree import TreeState, attempts_max
+from ledger.author import Author
 from ledger.client import read_event
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import reasoning
 from ledger.events import tot as kinds
-
-if TYPE_CHECKING:
-    from consumers.thoughts.thinkers import Thinker
-    from ledger.author import Author
 
 wait_s: Final = 1.0
 tree_inline_max_bytes: Final = 32 * 1024

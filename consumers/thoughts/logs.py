@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,11 +24,9 @@ from consumers.sdk.text import one_line
 from consumers.thoughts.tree import advance, stats
 from ledger.errors import Refused
 from ledger.events import tot as kinds
+from ledger.events.body import Event
 from ledger.files import as_unavailable
 from projections.thoughts.messages import Rounds, round_of_file, rounds_after
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
 
 line_chars_max: Final = 2_000
 

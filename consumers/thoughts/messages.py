@@ -8,19 +8,17 @@ agent send a message that the ledger refuses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from consumers.thoughts import tree
+from consumers.thoughts.thinkers import Thinker
+from consumers.thoughts.tree import TreeState
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
 from ledger.events.fields import EventData
 from ledger.lifecycle.tot import parties_of
-
-if TYPE_CHECKING:
-    from consumers.thoughts.thinkers import Thinker
-    from consumers.thoughts.tree import TreeState
 
 T = TypeVar("T", bound=msgspec.Struct)
 M = TypeVar("M", bound=kinds.Message)

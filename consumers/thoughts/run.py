@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import asdict
@@ -21,13 +21,11 @@ from consumers.thoughts.settings import TaskOptions, read_task_type, search_conf
 from consumers.thoughts.task import AGENTS, Task
 from consumers.thoughts.thinkers import thinker_named
 from ledger.client import Client, open_client, read_event
+from ledger.config import Actions, Settings
 from ledger.errors import Refused
 from ledger.events import tot as kinds
+from ledger.events.body import Event
 from ledger.trust import actions_of
-
-if TYPE_CHECKING:
-    from ledger.config import Actions, Settings
-    from ledger.events.body import Event
 
 Progress: TypeAlias = "Callable[[Event], None]"
 

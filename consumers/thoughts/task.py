@@ -8,15 +8,13 @@ A request keeps the tree of the moment it was made in, because an answer must no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from consumers.thoughts.tree import TreeState, advance
 from ledger.author import Draft
+from ledger.events import EventData
 from ledger.events import tot as kinds
-
-if TYPE_CHECKING:
-    from ledger.events import EventData
-    from ledger.events.body import Event
+from ledger.events.body import Event
 
 pause_max_ms: Final = 60_000
 

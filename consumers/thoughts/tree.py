@@ -7,16 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from ledger.events import tot as kinds
+from ledger.events.body import Event
 from ledger.lifecycle.tot import node_states, tree_digest
 from projections.thoughts import tree as view
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
 
 attempts_max: Final = 3
 

@@ -14,21 +14,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
 from consumers.handoffs.acts import Wait
 from consumers.sdk.http import is_loopback
+from ledger.client import Client
 from ledger.codec import converted
 from ledger.config import CONFIG_FILE, Settings, environment_variable
 from ledger.errors import Refused
 from ledger.forms import NAME_PATTERN
 from ledger.trust import actions_of
-
-if TYPE_CHECKING:
-    from ledger.client import Client
 
 channels_max: Final = 20
 EVERYBODY: Final = "*"

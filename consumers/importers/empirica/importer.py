@@ -15,19 +15,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from consumers.importers import records
 from consumers.importers.empirica.mapping import Mapped, aside, kind_of, map_note
 from consumers.importers.empirica.notes import Note, Repository, Unread
 from consumers.importers.records import Aside, Counts, existing_records, import_records
 from consumers.sessions.places import text_of
+from ledger.author import Author
+from ledger.client import Ask
 from ledger.errors import Refused
 from projections.query import page_rows_max
-
-if TYPE_CHECKING:
-    from ledger.author import Author
-    from ledger.client import Ask
 
 Step: TypeAlias = Callable[[int, int], None]
 Place: TypeAlias = tuple[str, str]  # a note's source and original, which tell it from all others

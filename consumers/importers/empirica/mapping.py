@@ -11,11 +11,12 @@ notes aside, where nobody would find them.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from consumers.importers.empirica.kinds import ASIDE, READ_BY, About, Meaning
+from consumers.importers.empirica.notes import Note
 from consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
 from consumers.importers.records import Record, claimed_time, kept_aside
 from consumers.sessions.places import text_of
@@ -26,9 +27,6 @@ from ledger.forms import STREAM_PATTERN
 from ledger.limits import blob_size_max_bytes, data_size_max_bytes, stream_name_max_bytes
 from projections.briefs.tokens import greatest
 from projections.reports.compressed import shorten
-
-if TYPE_CHECKING:
-    from consumers.importers.empirica.notes import Note
 
 FORMAT: Final = "empirica"
 _BY_REF: Final = frozenset({"handoff", "session"})

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -24,14 +24,12 @@ from consumers.importers.records import Aside, Counts, Record, kept_aside
 from consumers.importers.transcripts import mapping
 from consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from consumers.sdk.text import shorten
+from ledger.client import Ask
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events.imported import DirtyValue
 from ledger.secrets import scan
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
-
-if TYPE_CHECKING:
-    from ledger.client import Ask
 
 Put: TypeAlias = Callable[[bytes], str]
 FaultsOf: TypeAlias = Callable[[ReasoningMemory], set[str]]

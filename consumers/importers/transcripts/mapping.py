@@ -16,24 +16,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from consumers.importers.reasoning import extensions_of
 from consumers.importers.records import Record, claimed_time
+from consumers.importers.transcripts.conversation import Answered
 from consumers.sdk.text import shorten
 from consumers.sdk.thinking.extract import TASK_NOT_STATED, Extraction, extract_reasoning
 from consumers.sdk.thinking.response import read_tags
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
+from ledger.events import EventData
 from ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordImported
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted
-
-if TYPE_CHECKING:
-    from consumers.importers.transcripts.conversation import Answered
-    from ledger.events import EventData
-    from projections.reasoning.memory import ReasoningMemory
+from projections.reasoning.memory import ReasoningMemory
 
 task_max_chars: Final = 2_000
 conclusion_max_chars: Final = 8_000

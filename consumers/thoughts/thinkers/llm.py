@@ -8,19 +8,16 @@ endpoint would not take stays LLM_UNAVAILABLE. It is recoverable unless the endp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from consumers.sdk.llm.model import Message
+from consumers.sdk.llm.model import LlmClient, Message
 from consumers.sdk.quotation import UNTRUSTED, data_block
 from consumers.thoughts.thinkers import Path, candidates_max, ranked
 from ledger.errors import Refused, Unavailable
 from ledger.events import tot as kinds
 from ledger.events.fields import Label, Line, OptionalText, Text, Unit
-
-if TYPE_CHECKING:
-    from consumers.sdk.llm.model import LlmClient
 
 T = TypeVar("T")
 
