@@ -71,9 +71,10 @@ def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
             continue
         type_ = Literal[one.choices] if one.choices else _TYPES.get(name, _FORMS[one.form])
         field = Field(description=f"{', '.join(verb for verb, _ in taken)}: {str(one.words).rstrip('.')}")
-        parameters.append(inspect.Parameter(
-            name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[type_ | None, field]
-        ))  # fmt: skip
+        # The SDK takes a text that looks like JSON for JSON, unless the type is that of a text alone.
+        default, type_ = ("", type_) if type_ is Said else (None, type_ | None)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=Annotated[type_, field]))
     function.__dict__["__signature__"] = shown.replace(parameters=parameters)
     return function
 
