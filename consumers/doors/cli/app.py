@@ -252,7 +252,10 @@ def read_argument(text: str, what: str) -> bytes:
 
 def kept(app: App, path: str) -> str:
     """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder."""
-    if (file := Path(path)).is_symlink():  # in a stranger's tree it may lead to what is nobody else's to read
+    # A link in a stranger's tree, of a folder too, may lead to what is nobody else's to read.
+    file = Path(path)
+    below = (one for one in file.parents if not one.is_absolute() or Path.cwd() in one.parents)
+    if any(one.is_symlink() for one in (file, *below)):
         raise Refused("INVALID_FORMAT", f"the artifact: {path} is a link: name the file that it leads to", path=path)
     if (content := read_regular(file, size_max_bytes=argument_max_bytes)) is None:
         raise Refused("NOT_FOUND", f"the artifact: {path} is not there", path=path)

@@ -104,10 +104,19 @@ def test_an_artifact_is_kept_with_its_content(baton: Baton, session: str, tmp_pa
     assert (tmp_path / "back.py").read_bytes() == probe.read_bytes()
 
 
-def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(baton: Baton, session: str, tmp_path: Path) -> None:
+def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(
+    baton: Baton, session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "way").symlink_to("/etc")
     os.mkfifo(tmp_path / "pipe")
-    for name, why in (("link", "is a link: name the file"), ("pipe", "is a pipe"), ("none", "is not there")):
+    for name, why in (
+        ("link", "is a link: name the file"),
+        ("way/passwd", "is a link"),
+        ("pipe", "is a pipe"),
+        ("none", "is not there"),
+    ):
         (file := tmp_path / "e.txt").write_text(f"artifact: {tmp_path / name}\n")
         error = baton.refuses("NOT_FOUND" if name == "none" else "INVALID_FORMAT", "session", "record", file,
                               "--session", session, "--as", "a")  # fmt: skip
