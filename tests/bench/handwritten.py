@@ -12,9 +12,11 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, get_args
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple, fields, replace
 
 from ledger.codec import encode_sorted
 from projections.catalog.fold import EVENT_REFS, EVENTS, STREAMS, EventRow, StreamRow
@@ -49,22 +51,21 @@ if TYPE_CHECKING:
     from projections.projection import Row
 
 PAGE: Final = 10_000
-# What none of these handoffs has.
-_EMPTY: Final[dict[str, Any]] = dict.fromkeys(HANDOFFS.columns) | {
-    "version": "",
-    "reason": "",
-    "skeleton_index": 0,
-    "is_announced": False,
-    "approval_key": "",
-    "completion": "",
-    "updated_ms": 0,
-    **dict.fromkeys(("artifacts", "reasoning_refs", "result_refs"), "[]"),
-}
 TURNS: Final = ("approved_index", "approval_index", "claimed_index", "completed_index")
 TABLES: Final = (
     *(EVENTS, EVENT_REFS, STREAMS, SESSIONS, FINDINGS, ASSESSMENTS, UNKNOWNS, DEAD_ENDS, TOOLS),
     *(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG),
 )
+
+
+@cache
+def empty(row: type[Row]) -> dict[str, Any]:
+    """Return a row's columns with nothing in them: no value where there may be none, else the nothing of its type."""
+    types = {field.name: field.type for field in fields(row)}
+    return {
+        name: None if NoneType in get_args(given) else given() if given in {bool, int} else ""
+        for name, given in types.items()
+    }
 
 
 class HandWritten:
@@ -140,17 +141,9 @@ class HandWritten:
             case "finding.logged":
                 session = self.sessions[name]
                 self.sessions[name] = replace(session, findings=session.findings + 1)
-                row = FindingRow(
-                    event_index=index,
-                    session_id=name,
-                    finding=data["finding"],
-                    evidence=encode_sorted(data["evidence"]).decode(),
-                    impact=data.get("impact"),
-                    subject="",
-                    at=body["at"],
-                    accepted_ms=0,
-                    happened_ms=0,
-                )
+                given = {"event_index": index, "session_id": name, "at": body["at"], "impact": data.get("impact")}
+                given |= {"finding": data["finding"], "evidence": encode_sorted(data["evidence"]).decode()}
+                row = FindingRow(**(empty(FindingRow) | given))
                 self.rows[FindingRow].append(row)
         self.sessions[name] = replace(self.sessions[name], updated_index=index)
 
@@ -198,27 +191,8 @@ class HandWritten:
 
 
 def _session_row(name: str, index: int, body: dict[str, Any]) -> SessionRow:
-    return SessionRow(
-        id=name,
-        author=body["author"],
-        ai_id="",
-        task=body["data"]["task"],
-        resumes="",
-        status="open",
-        summary="",
-        assessments=0,
-        findings=0,
-        unknowns=0,
-        dead_ends=0,
-        tools=0,
-        started_index=index,
-        started_ms=0,
-        ended_index=None,
-        ended_ms=None,
-        updated_index=index,
-        happened_ms=0,
-        imported=None,
-    )
+    given = {"id": name, "author": body["author"], "task": body["data"]["task"], "status": "open"}
+    return SessionRow(**(empty(SessionRow) | given | {"started_index": index, "updated_index": index}))
 
 
 def _handoff_row(name: str, handoff: dict[str, Any]) -> HandoffRow:
@@ -238,4 +212,4 @@ def _handoff_row(name: str, handoff: dict[str, Any]) -> HandoffRow:
     given |= {column: handoff[column] for column in ("status", "title", "reviewer", "task", "context", "created_index")}
     given |= {turn: handoff.get(turn) for turn in TURNS}
     given["summary"] = handoff.get("summary", "")
-    return HandoffRow(**(_EMPTY | given))
+    return HandoffRow(**(empty(HandoffRow) | given))
