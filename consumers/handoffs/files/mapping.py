@@ -163,7 +163,7 @@ def rendered(handoff: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
     progress = Progress(
         status=None if is_claim else handoff["status"],
         tasks={one["position"]: one["done"] for one in handoff["tasks"]},
-        criteria={one["position"]: one["mark"] != "open" for one in handoff["criteria"]},
+        criteria={one["position"]: one["mark"] not in ("open", "asked") for one in handoff["criteria"]},
         log=[] if skeleton is None else list(_later_lines(handoff, skeleton)),
     )
     return render(file, progress)

@@ -179,6 +179,7 @@ def test_a_waiver_is_asked_of_the_reviewer_who_grants_or_refuses_it(baton: Baton
     ask = ("handoff", "ask-waiver", name, "--criterion", 1, "--reason", "no Mac here", "--as", "b")
     assert "left: criterion 1" in baton(*ask)
     assert "its reviewer is asked to waive it: no Mac here" in baton("handoff", "show", name)
+    assert "- [ ] runs on macOS\n" in baton("handoff", "render", name), "a file shows it as open as it is"
     (item,) = [one for one in baton.data("next", "--as", "rita")["items"] if one["id"] == name]
     assert item["command"] == f"baton handoff waive --criterion 1 --reason WHY --as rita {name}"
     baton.refuses("CRITERIA_OPEN", "handoff", "complete", name, "--as", "b")
@@ -188,6 +189,7 @@ def test_a_waiver_is_asked_of_the_reviewer_who_grants_or_refuses_it(baton: Baton
     baton.refuses("CRITERIA_OPEN", "handoff", "complete", name, "--as", "b")
     baton(*ask)
     baton(*waive, "--as", "rita")
+    assert "- [x] runs on macOS\n" in baton("handoff", "render", name)
     baton("handoff", "complete", name, "--as", "b")
 
 
