@@ -101,12 +101,9 @@ def check_strict(text: bytes) -> Any:
     check_depth(text)
     try:
         return json.loads(
-            text.decode("utf-8", "strict"),
-            object_pairs_hook=_unique_keys,
-            parse_int=_bounded_integer,
-            parse_float=_finite_float,
-            parse_constant=_refuse_constant,
-        )
+            text.decode("utf-8", "strict"), object_pairs_hook=_unique_keys, parse_int=_bounded_integer,
+            parse_float=_finite_float, parse_constant=_refuse_constant,
+        )  # fmt: skip
     except UnicodeDecodeError as error:
         raise Refused("INVALID_FORMAT", f"the bytes are not UTF-8 (at byte {error.start})") from error
     except json.JSONDecodeError as error:

@@ -207,7 +207,9 @@ class Past:
             self.led_back_to = position = min(position, kept or begun[0].index)
             tell(f"what was read from index {position} on is given up: reading goes on there, events may come again")
         self.heads.append(trusted)
-        self._thin()
+        if len(self.heads) > 2 * heads_kept:  # keep the newest, and of the older ones the first in each stretch
+            older = {head.size // heads_stretch: head for head in reversed(self.heads[:-heads_kept])}
+            self.heads[:-heads_kept] = sorted(older.values(), key=lambda head: head.size)
         return position
 
     def _still_held(self) -> Generator[Question, Any, int]:
@@ -221,12 +223,6 @@ class Past:
                 high = middle
         del self.heads[low:]
         return self.size
-
-    def _thin(self) -> None:
-        """Keep the newest heads, and of the older ones the first in each stretch of the log."""
-        if len(self.heads) > 2 * heads_kept:
-            older = {head.size // heads_stretch: head for head in reversed(self.heads[:-heads_kept])}
-            self.heads[:-heads_kept] = sorted(older.values(), key=lambda head: head.size)
 
 
 def answered(questions: Generator[Question, Any, int], growth_since: GrowthSince, read_epoch: ReadEpoch) -> int:

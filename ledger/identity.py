@@ -249,9 +249,6 @@ def _stretch(passphrase: str, salt: bytes) -> bytes:
     if passphrase and not given:  # raised out here: Python's own error would carry the passphrase along
         raise Refused("INVALID_FIELD", "a passphrase is Unicode text, and this one is not")
     return pwhash.argon2id.kdf(
-        secret.SecretBox.KEY_SIZE,
-        given,
-        salt,
-        opslimit=pwhash.argon2id.OPSLIMIT_MODERATE,
+        secret.SecretBox.KEY_SIZE, given, salt, opslimit=pwhash.argon2id.OPSLIMIT_MODERATE,
         memlimit=pwhash.argon2id.MEMLIMIT_MODERATE,
-    )
+    )  # fmt: skip

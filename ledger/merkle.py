@@ -104,7 +104,8 @@ def subtrees_of(leaves: Sequence[bytes]) -> SubtreeReader:
     """Return a reader over leaf hashes in memory; it hashes them once, however many proofs are read from it."""
     levels = [list(leaves)]
     while len(levels[-1]) > 1:
-        levels.append(_parents(levels[-1]))
+        nodes = levels[-1]  # hashed in pairs; an odd last one is left out
+        levels.append([node_hash(left, right) for left, right in zip(nodes[::2], nodes[1::2], strict=False)])
     return lambda level, n: levels[level][n]
 
 
@@ -223,11 +224,6 @@ def _descend(
             path.append(_range_root(start, middle, subtree))
             start = middle
     return path, start
-
-
-def _parents(nodes: list[bytes]) -> list[bytes]:
-    """Hash the nodes of one level in pairs; an odd last one is left out."""
-    return [node_hash(left, right) for left, right in zip(nodes[::2], nodes[1::2], strict=False)]
 
 
 def _join(roots: Sequence[bytes]) -> bytes:

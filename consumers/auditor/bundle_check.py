@@ -98,12 +98,9 @@ def check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRep
     )  # fmt: skip
     checkpoint = _check_members(bundle, replay, findings)
     return anchor.report(
-        "bundle",
-        replay,
-        checkpoint_size=None if checkpoint is None else checkpoint.size,
-        stream=manifest.stream,
+        "bundle", replay, checkpoint_size=None if checkpoint is None else checkpoint.size, stream=manifest.stream,
         missing=part.missing,
-    )
+    )  # fmt: skip
 
 
 def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:

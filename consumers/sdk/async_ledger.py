@@ -72,7 +72,7 @@ class AsyncLedger(LedgerBase):
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="baton-ledger")
         try:
             if settings.server is None:
-                self._client = _Threaded(await self._in_thread(self._open_beside), self._in_thread)
+                self._client = _Threaded(await self._in_thread(self._client_beside), self._in_thread)
             else:
                 from ledger.bus.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
 
@@ -208,7 +208,7 @@ class AsyncLedger(LedgerBase):
     async def compute(self, work: Callable[[Client], T]) -> T:
         """Return what ``work`` makes of a client, in a thread."""
         self._open_client()
-        return await self._in_thread(self._compute, work)
+        return await self._in_thread(lambda: work(self._client_beside()))
 
     async def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> list[Accepted]:
         """Publish the events that ``make`` makes, for the acting agent, of what the ledger says now."""
@@ -238,13 +238,7 @@ class AsyncLedger(LedgerBase):
             raise Refused("USAGE", "this ledger is not open: use it inside `async with`")
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
-    def _compute(self, work: Callable[[Client], T]) -> T:
-        return work(self._open_beside())
-
     def _client_beside(self) -> Client:
-        return self._open_beside()
-
-    def _open_beside(self) -> Client:
         with self._opening:
             if self._beside is None:
                 self._beside = clients.open(asking(self.settings))

@@ -53,12 +53,9 @@ def rotate_agent(
         with _forgotten_when_refused(*files):
             key = _new_key(author.client, files[0], name, passphrase)
             rotated = KeyRotated(
-                agent=name,
-                key=key.public.hex(),
-                proof=key.prove_possession(author.client.ledger, name),
-                nkey=None if name in RESERVED_NAMES else _new_bus_key(files[1]),
-                reason=reason,
-            )
+                agent=name, key=key.public.hex(), proof=key.prove_possession(author.client.ledger, name),
+                nkey=None if name in RESERVED_NAMES else _new_bus_key(files[1]), reason=reason,
+            )  # fmt: skip
             submission = author.sign(Draft(stream=f"agent/{name}", data=rotated))
             try:
                 accepted = author.client.submit(submission)[0]

@@ -85,7 +85,9 @@ class Committer(Resource):
                 answers = self._gate.admit([checked for checked, _ in group])
             except BaseException as error:  # noqa: BLE001 - nothing was committed: every caller of the group must know
                 for _, answer in group:
-                    answer.set_exception(_fresh(error))
+                    # One of its own for each: callers that raise it must not touch one another's traceback.
+                    own = BatonError.from_dict(error.to_dict()) if isinstance(error, BatonError) else error
+                    answer.set_exception(own)
                 continue
             for (_, answer), given in zip(group, answers, strict=True):
                 if isinstance(given, BatonError):
@@ -110,8 +112,3 @@ class Committer(Resource):
             group.append(item)
             count += len(item[0].candidates)
         return group
-
-
-def _fresh(error: BaseException) -> BaseException:
-    """Return an exception that one caller may raise without touching another's traceback."""
-    return BatonError.from_dict(error.to_dict()) if isinstance(error, BatonError) else error

@@ -224,7 +224,9 @@ def restore(
         is_new = not home.path.exists()
         with as_unavailable(home.path):
             home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _forget_leftovers(home)
+            for leftover in home.path.glob(f"{TEMPORARY}*"):
+                if leftover.is_dir() and not leftover.is_symlink():
+                    shutil.rmtree(leftover, ignore_errors=True)
             folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=home.path))
             try:
                 restored = _put_in_place(work, folder, present, root, progress or (lambda _done, _total: None))
@@ -283,15 +285,12 @@ def _check_may_replace(present: _Present, manifest: Manifest, accepted_ms: int, 
         return
     when = datetime.fromtimestamp(accepted_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     head = f"{manifest.size} entries, the last of {when}, tree head {manifest.root}"
+    here = f"{present.size} entries, tree head {present.root}" if present.size else "a damaged log"
     message = (
-        f"there is a ledger here already: {_describe(present)}. `baton restore --replace` goes back to {head}; "
+        f"there is a ledger here already: {here}. `baton restore --replace` goes back to {head}; "
         f"that is without {_lost(present, manifest)}"
     )
     raise Refused("LEDGER_EXISTS", message, size=manifest.size, tree_head=manifest.root, present_size=present.size)
-
-
-def _describe(present: _Present) -> str:
-    return f"{present.size} entries, tree head {present.root}" if present.size else "a damaged log"
 
 
 def _lost(present: _Present, manifest: Manifest) -> str:
@@ -349,9 +348,3 @@ def _exchange(home: Home, file: Path, present: _Present | None) -> str | None:
         finally:
             os.close(descriptor)
     return None if aside is None else str(aside.parent)
-
-
-def _forget_leftovers(home: Home) -> None:
-    for leftover in home.path.glob(f"{TEMPORARY}*"):
-        if leftover.is_dir() and not leftover.is_symlink():
-            shutil.rmtree(leftover, ignore_errors=True)

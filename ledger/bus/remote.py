@@ -294,12 +294,9 @@ class AsyncRemoteClient(_Asking):
 
 def _range(start: int, limit: int, kinds: Collection[str], stream: str | None, wait_s: float) -> dict[str, Any]:
     return {
-        "start": start,
-        "limit": max(1, min(limit, limits.range_events_max)),
-        "kinds": sorted(kinds),
-        "stream": stream,
+        "start": start, "limit": max(1, min(limit, limits.range_events_max)), "kinds": sorted(kinds), "stream": stream,
         "wait_s": max(0.0, min(wait_s, limits.poll_wait_max_s)),
-    }
+    }  # fmt: skip
 
 
 def _chunk(content: bytes, number: int) -> bytes:

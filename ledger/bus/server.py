@@ -93,7 +93,8 @@ class EmbeddedServer:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock()
         try:
-            self._forget_last_run()
+            for stale in (self.folder / "server.pid", *self.folder.glob("*.ports")):  # of the last run
+                stale.unlink(missing_ok=True)
             # Only now: an orphan of ours may have held it until it was ended.
             self.port = port or self.port
             wished = preferred if preferred and not self.port and self._is_free(preferred) else 0
@@ -191,11 +192,6 @@ class EmbeddedServer:
             except OSError:
                 return False
         return True
-
-    def _forget_last_run(self) -> None:
-        (self.folder / "server.pid").unlink(missing_ok=True)
-        for stale in self.folder.glob("*.ports"):
-            stale.unlink()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         # A session of its own: Ctrl-C on the terminal is ours to handle, in the right order.

@@ -83,8 +83,9 @@ def _agent(ledger: str, name: str, nkey: str) -> str:
     streams = [live_subject(ledger), checkpoint_subject(ledger)]
     imports = [f'{{service: {{account: LEDGER, subject: "{s}"}}}}' for s in services]
     imports += [f'{{stream: {{account: LEDGER, subject: "{s}"}}}}' for s in streams]
+    # No agent's name has a capital, so its account is never LEDGER or $SYS.
     return f"""\
-  "{account_of(name)}" {{
+  "AGENT_{name}" {{
     limits: {{ max_connections: {limits.agent_connections_max}, max_subscriptions: {limits.agent_subscriptions_max},
       max_payload: {limits.agent_payload_max_bytes} }}
     users: [
@@ -95,11 +96,6 @@ def _agent(ledger: str, name: str, nkey: str) -> str:
     ]
   }}
 """
-
-
-def account_of(agent: str) -> str:
-    """Return the name of an agent's account; no agent's name has a capital, so it is never LEDGER or $SYS."""
-    return f"AGENT_{agent}"
 
 
 def render_accounts(ledger: str, users: BusUsers) -> str:

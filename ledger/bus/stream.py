@@ -56,17 +56,14 @@ def config_faults(config: StreamConfig, expected: Incarnation) -> list[str]:
     made = log_stream_config(expected)
     republish = config.republish
     same: dict[str, tuple[Any, Any]] = {
-        "subjects": (config.subjects, made.subjects),
-        "retention": (config.retention, made.retention),
-        "storage": (config.storage, made.storage),
-        "discard": (config.discard, made.discard),
-        "deny_delete": (config.deny_delete, True),
-        "deny_purge": (config.deny_purge, True),
+        "subjects": (config.subjects, made.subjects), "retention": (config.retention, made.retention),
+        "storage": (config.storage, made.storage), "discard": (config.discard, made.discard),
+        "deny_delete": (config.deny_delete, True), "deny_purge": (config.deny_purge, True),
         "allow_atomic": (config.allow_atomic, True),
         "republish.dest": (republish.dest if republish else None, live_subject(expected.ledger)),
         "republish.src": (republish.src if republish else None, event_pattern(expected.ledger)),
         "headers_only": (bool(republish and republish.headers_only), False),
-    }
+    }  # fmt: skip
     unlimited = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size", "max_age")
     unset = ("sealed", "no_ack", "allow_rollup_hdrs", "allow_msg_ttl", "mirror", "sources", "subject_transform")
     faults = [f"{name} is {found!r}, not {wanted!r}" for name, (found, wanted) in same.items() if found != wanted]

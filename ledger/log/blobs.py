@@ -352,12 +352,9 @@ def _view(store: Environment, txn: lmdb.Transaction, record: BlobRecord | None, 
     last_ms = max((one.at_ms for one in stored), default=0)
     size = intents[0].size if record is None else record.size
     return BlobView(
-        ref=intents[0].ref if record is None else record.ref,
-        size=size,
+        ref=intents[0].ref if record is None else record.ref, size=size,
         received=max(received(store, txn, one) for one in intents) if record is None else size,
-        sha256="" if record is None else "sha256:" + record.sha256.hex(),
-        chunks=-(-size // blob_chunk_bytes),
-        stored=stored,
-        referenced_by=None if record is None else record.referenced_by,
+        sha256="" if record is None else "sha256:" + record.sha256.hex(), chunks=-(-size // blob_chunk_bytes),
+        stored=stored, referenced_by=None if record is None else record.referenced_by,
         dropped_ms=None if is_kept else last_ms + blob_unreferenced_max_s * 1000,
-    )
+    )  # fmt: skip

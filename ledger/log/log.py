@@ -119,16 +119,15 @@ class Appender:
         """
         leaves = [leaf_hash(entry) for entry in pending.entries]
         self._write_entries(txn, head.size, pending)
-        unfinished = self._unfinished(txn, head.size) + leaves
-        store_leaves(self._tables, txn, head.size - head.size % TILE_WIDTH, unfinished)
+        tile = head.size - head.size % TILE_WIDTH
+        is_known = self._partial_size == head.size
+        unfinished = (self._partial if is_known else read_leaves(self._tables, txn, tile, head.size)) + leaves
+        store_leaves(self._tables, txn, tile, unfinished)
         frontier = Frontier.from_bytes(head.size, head.frontier).extend(leaves)
         new_head = msgspec.structs.replace(
-            head,
-            size=frontier.size,
-            frontier=frontier.to_bytes(),
-            accepted_ms=pending.accepted_ms,
+            head, size=frontier.size, frontier=frontier.to_bytes(), accepted_ms=pending.accepted_ms,
             authority_version=pending.authority_version,
-        )
+        )  # fmt: skip
         for key, value in sorted(pending.state.items()):
             txn.put(key, value, db=self._tables.state)
         txn.put(HEAD_KEY, msgspec.msgpack.encode(new_head), db=self._tables.state)
@@ -139,11 +138,6 @@ class Appender:
     def forget(self) -> None:
         """Forget the partial tile, after a transaction that did not commit."""
         self._partial_size = -1
-
-    def _unfinished(self, txn: lmdb.Transaction, size: int) -> list[bytes]:
-        if self._partial_size == size:
-            return self._partial
-        return read_leaves(self._tables, txn, size - size % TILE_WIDTH, size)
 
     def _write_entries(self, txn: lmdb.Transaction, size: int, pending: Pending) -> None:
         entries = [(index_key(size + offset), entry) for offset, entry in enumerate(pending.entries)]

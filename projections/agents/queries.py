@@ -56,15 +56,11 @@ def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
     return {"keys": keys, "total": len(keys)}
 
 
-def _span(row: dict[str, Any]) -> Span:
-    return Span(row["since_ms"], to_ms(row["expires_at"]))
-
-
 def _key(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
     fallen = {f"ended_{name}": row.pop(f"fallen_{name}") for name in ("index", "as", "by", "because")}
     if row["ended_index"] is None:
         row |= fallen
-    state = row["ended_as"] or "valid"
-    if state == "valid" and row["expires_at"] is not None and not _span(row).holds(now_ms):
+    state, end = row["ended_as"] or "valid", row["expires_at"]
+    if state == "valid" and end is not None and not Span(row["since_ms"], to_ms(end)).holds(now_ms):
         state = "expired"
     return with_json(row, "kinds", "streams") | {"state": state}

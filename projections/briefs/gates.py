@@ -116,12 +116,9 @@ def should_fetch_full_reasoning(
     if not_assessed and snapshot is not None and snapshot.snapshot_id and snapshot.reasoning_ref is not None:
         fired.append(FetchRule("not_assessed", f"Nobody assessed {' or '.join(not_assessed)}."))
     return FetchAnswer(
-        rule=fired[0] if fired else None,
-        all_rules=fired,
-        not_assessed=not_assessed,
-        similarity=None if similarity is None else similarity[0],
-        not_compared=not_compared,
-    )
+        rule=fired[0] if fired else None, all_rules=fired, not_assessed=not_assessed,
+        similarity=None if similarity is None else similarity[0], not_compared=not_compared,
+    )  # fmt: skip
 
 
 def domain_told(text: str) -> str:

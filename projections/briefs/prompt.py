@@ -197,7 +197,8 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
     if level is not TransferLevel.MINIMAL:
         evidence = "; ".join(one_line(ref) for ref in brief.top_evidence_refs)
         lines[EVIDENCE] = [evidence] if layout.top_evidence else []
-        lines[FIDELITY] = [f"{_rounded_down(brief.fidelity.value)} ({brief.fidelity.band})"]
+        rounded_down = math.floor(brief.fidelity.value * 100 + 1e-9) / 100  # .899 must not read as having reached .90
+        lines[FIDELITY] = [f"{rounded_down:.2f} ({brief.fidelity.band})"]
     return {heading: content for heading, content in lines.items() if any(content)}
 
 
@@ -308,11 +309,6 @@ def _conclusion_line(brief: Brief) -> str:
     cited = [fact for fact in brief.facts if fact.step in brief.layout.evidence]
     evidence = (evidence_detail(fact) for fact in cited if is_concluded(fact, brief.conclusion))
     return one_line(brief.conclusion) + "".join(evidence)
-
-
-def _rounded_down(value: float) -> str:
-    """Return a fidelity with two digits, so that .899 does not read as having reached .90."""
-    return f"{math.floor(value * 100 + 1e-9) / 100:.2f}"
 
 
 def _joins(before: str, after: str) -> bool:

@@ -80,14 +80,11 @@ def empty_brief(
 def make_fact(step: ReasoningStep, memory: ReasoningMemory) -> Fact:
     """Return the fact of a step, byte-equal to its trimmed text."""
     return Fact(
-        step=step.step_number,
-        text=fact_text(step),
-        evidence=list(step.evidence),
-        conclusion=own_conclusion(step),
+        step=step.step_number, text=fact_text(step), evidence=list(step.evidence), conclusion=own_conclusion(step),
         assumed=is_open_assumption(step),
         check=step.validation_method.strip() if isinstance(step.validation_method, str) else "",
         rests_on=list(memory.dependencies.get(step.step_number, ())),
-    )
+    )  # fmt: skip
 
 
 def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: list[Remark], layout: Layout) -> Brief:

@@ -134,13 +134,10 @@ def receive_brief(
         data = _BriefData(compress(memory, level, budget, context=context, domain=domain or None))
     verdict = read_answer(view("validations.latest", {"ref": compute_reasoning_ref(memory)}), LatestVerdict)
     answer = should_fetch_full_reasoning(
-        verdict=verdict,
-        fidelity=data.brief.fidelity.value,
-        domain=domain or None,
+        verdict=verdict, fidelity=data.brief.fidelity.value, domain=domain or None,
         text="\n".join([memory.task, memory.conclusion, *(step.content for step in memory.steps)]),
-        evidence_refs=data.brief.top_evidence_refs,
-        is_imported=imported is not None,
-    )
+        evidence_refs=data.brief.top_evidence_refs, is_imported=imported is not None,
+    )  # fmt: skip
     prompt = to_context_prompt(data.brief, level, budget)
     newer = reasoning["version"] - reasoning["asked_version"]
     own = (reasoning["author"], reasoning["updated_ms"], verdict, newer, data.prose, data.prose_missing)

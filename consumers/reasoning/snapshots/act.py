@@ -276,14 +276,11 @@ def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | Non
     outcomes: tuple[Outcome, ...] = ("failed", "passed")
     validations = [] if verdict is None else [one.event_id for of in outcomes for one in verdict.voices(of)]
     return ReviewRequested(
-        question=cut(f"May {about} be acted on{concluded}", _reason_chars_max - 1) + "?",
-        rule=rule.name,
+        question=cut(f"May {about} be acted on{concluded}", _reason_chars_max - 1) + "?", rule=rule.name,
         reasons=[cut(one_line(reason), _reason_chars_max) for reason in reasons[:reasons_max]],
-        task=cut((task or "").strip(), _task_chars_max),
-        reasoning_ref=ref,
-        snapshot_id=snapshot.snapshot_id,
+        task=cut((task or "").strip(), _task_chars_max), reasoning_ref=ref, snapshot_id=snapshot.snapshot_id,
         validations=validations[:reasons_max],
-    )
+    )  # fmt: skip
 
 
 def _ask_human(

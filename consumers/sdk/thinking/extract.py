@@ -165,13 +165,10 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
     conclusion_from, conclusion_span = _find_conclusion(read, steps, spans)
     task = task or read.task
     memory = ReasoningMemory(
-        reasoning_id="",
-        ai_id=ai_id or read.model,
-        task=task or TASK_NOT_STATED,
-        conclusion=_words(read, conclusion_span) if conclusion_span else "",
-        steps=steps,
+        reasoning_id="", ai_id=ai_id or read.model, task=task or TASK_NOT_STATED,
+        conclusion=_words(read, conclusion_span) if conclusion_span else "", steps=steps,
         dependencies={number: list(rests_on) for number, rests_on in ways.items()},
-    )
+    )  # fmt: skip
     absent = [name for name, is_there in (("task", task), ("conclusion", memory.conclusion)) if not is_there]
     return Extraction(memory, read.format, read.sources, spans, inferred, ways, conclusion_from, absent, read.notes)
 

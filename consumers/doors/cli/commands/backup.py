@@ -96,13 +96,10 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
     path = newest_backup(source) if source.is_dir() else source
     with unserved(home.bus), progress("restoring", shown=not app.as_json) as step:
         restored = put_back(
-            path,
-            home,
-            replace=replace,
-            root=root,
+            path, home, replace=replace, root=root,
             passphrase=lambda: app.read_passphrase("Passphrase of the keys in the backup (empty: without them): "),
             progress=step,
-        )
+        )  # fmt: skip
     notes, following = _what_follows(home)
     if not _is_trusted(home):
         notes.append("what the settings here run or send waits until you trust them; `baton verify` does not")

@@ -80,14 +80,11 @@ def stat(app: App, ref: str) -> None:
     """Show by whom and when a blob was stored, how large it is, and which entry refers to it first."""
     view = app.client().stat_blob(ref)
     fields = {
-        "ref": view.ref,
-        "sha256": view.sha256,
-        "bytes": view.size,
-        "received": view.received if view.received < view.size else None,
-        "chunks": view.chunks,
+        "ref": view.ref, "sha256": view.sha256, "bytes": view.size,
+        "received": view.received if view.received < view.size else None, "chunks": view.chunks,
         "stored by": [f"{one.author} at {when(one.at_ms)}" for one in view.stored] or "a backup that was restored",
         "kept": kept(view),
-    }
+    }  # fmt: skip
     app.show("blob", msgspec.to_builtins(view), lambda: print_fields(fields))
 
 

@@ -182,7 +182,10 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
     raw = app.client().entry(index)
     entry, event = decode_entry(raw), read_event(index, raw)
     if dsse:
-        envelope = _envelope_of(app, index)
+        from ledger.client import read_batch_path  # noqa: PLC0415 - only --dsse needs it
+        from ledger.envelope import to_dsse  # noqa: PLC0415 - only --dsse needs it
+
+        envelope = to_dsse(entry, read_batch_path(app.client(), index, entry))
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
     versions = {name: getattr(entry, name) for name in ("stream_version", "authority_version")}
@@ -265,14 +268,6 @@ def _walked(app: App, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from (step for step in (page["event"], *page["causes"], *page["effects"]) if "id" in step)
             if (after := page["next"]) is None:
                 break
-
-
-def _envelope_of(app: App, index: int) -> dict[str, Any]:
-    from ledger.client import read_batch_path  # noqa: PLC0415 - only --dsse needs it
-    from ledger.envelope import to_dsse  # noqa: PLC0415 - only --dsse needs it
-
-    entry = decode_entry(app.client().entry(index))
-    return to_dsse(entry, read_batch_path(app.client(), index, entry))
 
 
 def describe(event: Event) -> dict[str, Any]:

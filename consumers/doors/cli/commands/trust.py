@@ -130,12 +130,9 @@ def described(folder: Folder, root: str, record: Record | None) -> dict[str, Any
     is_whole = record is not None and trusting.covers(record, folder)
     state = "unknown" if record is None else "trusted" if is_whole else "changed"
     return {
-        "home": visible(str(folder.path)),
-        "root_fingerprint": root,
-        "state": state,
-        "reason": replaceable_by(folder.path) or "",
-        "settings": [act._asdict() for act in acts],
-    }
+        "home": visible(str(folder.path)), "root_fingerprint": root, "state": state,
+        "reason": replaceable_by(folder.path) or "", "settings": [act._asdict() for act in acts],
+    }  # fmt: skip
 
 
 def _state(kept: dict[str, str], now: dict[str, str], name: str) -> str:
