@@ -37,11 +37,10 @@ from ledger.admission.check import Candidate
 from ledger.admission.replay import decide_again, read_entry
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
-from ledger.checkpoint import CheckpointVerifier
+from ledger.checkpoint import CheckpointVerifier, open_ends
 from ledger.client import Client
 from ledger.codec import UNREADABLE, encode_packed
 from ledger.config import resolved
-from ledger.ends import open_ends
 from ledger.envelope import Entry
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.files import read_regular, replacing

@@ -8,6 +8,11 @@ Rules: nothing in a note is believed before its signature is verified, over the 
 keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
 claims our key and does not verify spoils the note. A log signs under its origin: key name and first line are equal.
 
+*Ends* are a note on how many entries some streams, and authority, have in a log of a size: ``ENDS_TYPE``, and in a
+second line the fields of ``Ends`` in their RFC 8785 form. A tree proves what stands in a log, never that nothing more
+does: whoever holds some streams cannot see by their entries what follows the last ones. A ledger that signs ends
+wrongly is convicted by the entries that it hides.
+
 Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the text, are ``ledger.policy``'s.
 """
 
@@ -15,12 +20,12 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
 import msgspec
 from nacl.signing import SigningKey
 
-from ledger.codec import decode_base64, decode_decimal, encode_base64, encode_utf8
+from ledger.codec import decode_base64, decode_decimal, decode_strict, encode_base64, encode_canonical, encode_utf8
 from ledger.errors import Corrupted, Refused
 from ledger.identity import verify
 from ledger.merkle import hash_size_bytes, tree_size_max
@@ -270,3 +275,45 @@ def _check_line(line: str, what: str) -> None:
     encode_utf8(line, what)
     if not line or _CONTROL.search(line):
         raise Refused("INVALID_FORMAT", f"The {what} is empty or contains a control character.")
+
+
+ENDS_TYPE: Final = "application/vnd.baton.ends.v1"
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Ends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many entries a log of ``size`` under ``root`` (hex) has of authority, and of each of some streams."""
+
+    size: Count
+    root: str
+    authority: Count
+    streams: dict[str, Count]
+
+    def text(self) -> str:
+        """Return the text that is signed."""
+        return f"{ENDS_TYPE}\n{encode_canonical(self).decode()}\n"
+
+
+_decoder = msgspec.json.Decoder(Ends)
+
+
+def sign_ends(ends: Ends, key: CheckpointKey) -> str:
+    """Return the signed note. Raises Refused: ``TOO_LARGE`` when it names more streams than a note has room for."""
+    note = sign_note(ends.text(), key)
+    if len(note.encode()) > note_size_max_bytes:
+        raise Refused("TOO_LARGE", f"a note has no room for the ends of {len(ends.streams)} streams: ask for fewer")
+    return note
+
+
+def open_ends(note: str, verifier: CheckpointVerifier) -> Ends:
+    """Return what the verifier's key signed.
+
+    Raises:
+        Corrupted: the key did not sign this note.
+        Refused: it is no such note in its one form.
+    """
+    text = open_note(note, verifier)
+    ends = decode_strict(text.removeprefix(f"{ENDS_TYPE}\n").encode(), _decoder)
+    if ends.text() != text:
+        raise Refused("INVALID_FORMAT", "the note about ends is not in its one form")
+    return ends

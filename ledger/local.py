@@ -277,7 +277,7 @@ class LocalClient(Resource):
             return self._ends(snapshot, size, streams)
 
     def _ends(self, snapshot: Snapshot, size: int, streams: Collection[str]) -> str:
-        from ledger.ends import Ends, sign_ends  # noqa: PLC0415 - loads keys
+        from ledger.checkpoint import Ends, sign_ends  # noqa: PLC0415 - loads keys
 
         root = snapshot.frontier(size).root().hex()
         authority = decode_entry(snapshot.entry(size - 1)).authority_version

@@ -17,9 +17,8 @@ from credentials import GITHUB
 
 from ledger import limits
 from ledger.author import Author, Draft
-from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
+from ledger.checkpoint import CheckpointVerifier, open_ends, verify_checkpoint
 from ledger.client import follow, read_event
-from ledger.ends import open_ends
 from ledger.envelope import decode_entry, decode_submission
 from ledger.errors import Corrupted, Refused
 from ledger.events.body import Event

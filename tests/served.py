@@ -20,7 +20,7 @@ from nats.aio.client import Client as NatsClient
 
 from ledger.admission.committer import Committer
 from ledger.admission.gate import Gate
-from ledger.bus.node_client import NodeClient
+from ledger.bus.connection import NodeClient
 from ledger.bus.remote import RemoteClient
 from ledger.bus.server_config import BusUsers
 from ledger.bus.service import News, Service

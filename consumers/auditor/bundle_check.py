@@ -20,8 +20,7 @@ from ledger.admission.replay import Part
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle import Bundle, layout
 from ledger.bundle.program import program_digest, verify_program
-from ledger.checkpoint import Checkpoint, CheckpointVerifier, verify_checkpoint
-from ledger.ends import Ends, open_ends
+from ledger.checkpoint import Checkpoint, CheckpointVerifier, Ends, open_ends, verify_checkpoint
 from ledger.errors import BatonError, Corrupted, Refused, message_of
 from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH

@@ -278,18 +278,11 @@ def _entries(checked: Checked, accepted_ms: int, versions: list[tuple[int, int]]
     size = len(submission.bodies) if is_batch else 1
     return [
         Entry(
-            version=ENTRY_VERSION,
-            body=raw,
-            key=submission.key,
-            alg=ED25519,
-            sig=submission.sigs[0 if is_batch else position],
-            batch_index=position if is_batch else 0,
-            batch_size=size,
-            accepted_ms=accepted_ms,
-            stream_version=stream_version,
-            authority_version=authority_version,
+            version=ENTRY_VERSION, body=raw, key=submission.key, alg=ED25519,
+            sig=submission.sigs[0 if is_batch else position], batch_index=position if is_batch else 0, batch_size=size,
+            accepted_ms=accepted_ms, stream_version=stream_version, authority_version=authority_version,
         ).encode()
         for position, (raw, (stream_version, authority_version)) in enumerate(
             zip(submission.bodies, versions, strict=True)
         )
-    ]
+    ]  # fmt: skip

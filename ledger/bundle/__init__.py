@@ -17,7 +17,7 @@ A bundle of a log holds, in this order and nothing else:
 A bundle of one stream is a part of a log (``ledger.admission.replay``): authority, the stream, and the streams that its
 rules look at. It holds the same, and instead of tiles:
 
-    ends                      how many entries these streams have, signed by the ledger (``ledger.ends``)
+    ends                      how many entries these streams have, signed by the ledger (``ledger.checkpoint``)
     entries/INDEX.entry       the entry's bytes (INDEX has 20 digits)
     entries/INDEX.tlog-proof  its inclusion under the checkpoint, C2SP tlog-proof; ``extra`` is its path in its batch
 

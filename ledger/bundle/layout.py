@@ -104,13 +104,9 @@ def member_names(manifest: Manifest) -> Iterator[str]:
         yield from entry_names(index)
     yield from map(home_name, sorted(manifest.files))
     yield from (
-        "keys/agents.vkeys",
-        "keys/checkpoint.vkey",
-        "keys/root.fingerprint",
-        "keys/root.vkey",
-        "manifest.json",
+        "keys/agents.vkeys", "keys/checkpoint.vkey", "keys/root.fingerprint", "keys/root.vkey", "manifest.json",
         "schemas.json",
-    )
+    )  # fmt: skip
     if manifest.content == "log":
         for level in levels_of(manifest.size):
             yield from (tile_name(level, number, width) for number, width in tiles_of(manifest.size, level))

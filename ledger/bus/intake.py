@@ -32,9 +32,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ledger import limits
-from ledger.bus.connection import bus_errors
+from ledger.bus.connection import NodeClient, bus_errors
 from ledger.bus.fair_queue import FairQueue, Share
-from ledger.bus.node_client import NodeClient
 from ledger.errors import Unavailable
 
 log = structlog.get_logger("baton.intake")

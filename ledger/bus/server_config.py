@@ -69,12 +69,9 @@ def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
     altering = _STREAM_ALTERING if may_alter else ()
     publish = [event_pattern(ledger), checkpoint_subject(ledger), *_STREAM_READING, *altering, *_CONSUMING, _ANSWERS]
     subscribe = [
-        submit_pattern(ledger),
-        read_pattern(ledger),
-        live_subject(ledger),
-        checkpoint_subject(ledger),
+        submit_pattern(ledger), read_pattern(ledger), live_subject(ledger), checkpoint_subject(ledger),
         f"{INBOX_OF_NODES}.>",
-    ]
+    ]  # fmt: skip
     return _permissions(nkey, publish, subscribe)
 
 

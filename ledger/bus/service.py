@@ -31,9 +31,9 @@ from nats.aio.msg import Msg
 from ledger import limits
 from ledger.admission.committer import Committer
 from ledger.bus import subjects
+from ledger.bus.connection import NodeClient
 from ledger.bus.fair_queue import Share
 from ledger.bus.intake import Intake
-from ledger.bus.node_client import NodeClient
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, take
 from ledger.client import Ask
 from ledger.codec import decode_strict

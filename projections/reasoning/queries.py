@@ -110,13 +110,9 @@ def full_reasoning(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
     shown = marked(row)
     return {name: shown[name] for name in ("author", "domain", "session", "status", "imported")} | {
-        "ref": full.ref,
-        "reasoning_id": full.reasoning_id,
-        "version": full.version,
-        "event_index": full.event_index,
-        "memory": msgspec.to_builtins(full.memory.to_dict(), str_keys=True),
-        "canonical": full.canonical.decode(),
-    }
+        "ref": full.ref, "reasoning_id": full.reasoning_id, "version": full.version, "event_index": full.event_index,
+        "memory": msgspec.to_builtins(full.memory.to_dict(), str_keys=True), "canonical": full.canonical.decode(),
+    }  # fmt: skip
 
 
 def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:

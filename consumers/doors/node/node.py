@@ -40,8 +40,7 @@ from consumers.sdk.service import service_author
 from ledger.admission.committer import Committer
 from ledger.admission.gate import Gate
 from ledger.bus import subjects
-from ledger.bus.connection import bus_errors
-from ledger.bus.node_client import NodeClient
+from ledger.bus.connection import NodeClient, bus_errors
 from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.server_config import BusUsers

@@ -283,23 +283,16 @@ def describe(received: Received) -> dict[str, Any]:
     prompt: dict[str, Any] = msgspec.to_builtins(received.prompt)
     left_out = {"sections": prompt.pop("dropped"), "shortened": prompt.pop("shortened")}
     return prompt | {
-        "reasoning_ref": received.brief.reasoning_ref,
-        "fidelity": received.brief.fidelity.value,
+        "reasoning_ref": received.brief.reasoning_ref, "fidelity": received.brief.fidelity.value,
         "parts": msgspec.to_builtins(received.brief.fidelity),
         "dropped": {"steps": received.brief.dropped_steps, **left_out},
-        "budget_needed_for_0.90": received.brief.budget_needed_for_090,
-        "published": received.is_published,
-        "rejected": msgspec.to_builtins(received.rejected),
-        "imported": received.imported,
-        "verdict": msgspec.to_builtins(received.verdict),
-        "newer": received.newer,
-        "fetch_full": received.answer.fetch,
-        "rule_fired": msgspec.to_builtins(received.answer.rule),
-        "not_assessed": received.answer.not_assessed,
-        "brief": msgspec.to_builtins(received.brief),
-        "prose": msgspec.to_builtins(received.prose),
+        "budget_needed_for_0.90": received.brief.budget_needed_for_090, "published": received.is_published,
+        "rejected": msgspec.to_builtins(received.rejected), "imported": received.imported,
+        "verdict": msgspec.to_builtins(received.verdict), "newer": received.newer, "fetch_full": received.answer.fetch,
+        "rule_fired": msgspec.to_builtins(received.answer.rule), "not_assessed": received.answer.not_assessed,
+        "brief": msgspec.to_builtins(received.brief), "prose": msgspec.to_builtins(received.prose),
         "prose_missing": received.prose_missing,
-    }
+    }  # fmt: skip
 
 
 def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T]) -> T | None:

@@ -17,9 +17,8 @@ from ledger.admission.decide import Accepted
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.author import Draft, body_of
 from ledger.bundle import export, export_bundle
-from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
+from ledger.checkpoint import Checkpoint, CheckpointKey, Ends, sign_checkpoint, sign_ends
 from ledger.client import Page
-from ledger.ends import Ends, sign_ends
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, Submission, batch_pae, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.session import SessionStarted

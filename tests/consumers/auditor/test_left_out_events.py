@@ -15,8 +15,7 @@ from judges import alone, ours, program
 
 from ledger.author import Draft
 from ledger.bundle import export
-from ledger.checkpoint import CheckpointKey, sign_note
-from ledger.ends import TYPE, open_ends, sign_ends
+from ledger.checkpoint import ENDS_TYPE, CheckpointKey, open_ends, sign_ends, sign_note
 from ledger.envelope import decode_entry
 from ledger.events.authority import KeyCompromised
 from ledger.events.handoff import HandoffCompleted
@@ -137,7 +136,7 @@ def test_the_ledgers_word_on_where_streams_end_is_of_this_tree_stream_and_form(t
         forge.ends(size - 1, ["session/more"]),
         sign_ends(other, key),
         sign_note(other.text().replace('{"authority"', '{ "authority"'), forge.checkpoint_key),
-        sign_note(other.text().replace(TYPE, forge.checkpoint_key.origin), forge.checkpoint_key),
+        sign_note(other.text().replace(ENDS_TYPE, forge.checkpoint_key.origin), forge.checkpoint_key),
         members["checkpoint"].decode(),
     ]
     for note in ends:

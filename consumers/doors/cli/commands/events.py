@@ -349,14 +349,9 @@ def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **g
 
 def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
     place = (
-        hit["event_index"],
-        when(hit["accepted_ms"]),
-        hit["author"],
-        clean(hit["stream"]),
-        hit["kind"],
-        suspect_cell(hit),
-        f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
-    )
+        hit["event_index"], when(hit["accepted_ms"]), hit["author"], clean(hit["stream"]), hit["kind"],
+        suspect_cell(hit), f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
+    )  # fmt: skip
     print_lines("  ".join(str(part) for part in place if part != ""))
     excerpt, shown, position = clean(hit["excerpt"]), "", 0
     for start, end in matches_in(excerpt, terms):

@@ -27,20 +27,8 @@ from consumers.doors.cli.program import Command, ListOption
 from consumers.sdk.git import Git
 from consumers.sdk.quotation import gate
 from consumers.sdk.text import visible
-from ledger import trust
+from ledger import config, trust
 from ledger.client import Client, open_client, read_epoch
-from ledger.config import (
-    CHAINS_FILE,
-    Settings,
-    beside,
-    check_place,
-    find_home,
-    new_home,
-    present_folder,
-    read_config,
-    read_file,
-    resolved,
-)
 from ledger.errors import BatonError, Unavailable, message_of
 from ledger.history import shown
 from ledger.home import Home, check_is_new, create_ledger
@@ -59,7 +47,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
 
     Makes a root key, a checkpoint key and a node key, and entry 0 that names them. The folder is kept out of git.
     """
-    path = app.home or new_home(present_folder())
+    path = app.home or config.new_home(config.present_folder())
     home = Home(path)
     check_is_ours(home)
     origin = origin or _default_origin(path)
@@ -68,7 +56,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
         passphrase = app.read_passphrase("New passphrase of the root key: ", confirm=True)
         if not passphrase:
             raise click.UsageError("--sealed needs a passphrase: from a terminal or --passphrase-fd")
-    ledger = create_ledger(home, origin=origin, map_size=read_config(path).map_size_bytes, passphrase=passphrase)
+    ledger = create_ledger(home, origin=origin, map_size=config.read_config(path).map_size_bytes, passphrase=passphrase)
     root = read_key_file(home.key_file(ROOT)).public
     data = {
         "home": str(path), "ledger": ledger, "origin": origin, "root_key": root,
@@ -90,7 +78,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
 def check_is_ours(home: Home) -> None:
     """Refuse to make a ledger of keys that lie in a folder which this user neither made nor trusted."""
     if home.path.exists():
-        check_place(resolved(home.path), is_named=True)
+        config.check_place(config.resolved(home.path), is_named=True)
     check_is_new(home)
     if home.key_file(ROOT).exists() and not home.is_local() and not trust.is_trusted(home.path):
         raise trust.refusal(home.path, "holds the key of a root already, and whoever made that would own the ledger")
@@ -129,7 +117,7 @@ def doctor(app: App, *, llm: bool, is_page: bool) -> None:
         page = [*settings_page()]
         app.show("settings", {"page": "\n".join(page)}, lambda: click.echo("\n".join(page)))
         return
-    home = app.home or find_home(present_folder())
+    home = app.home or config.find_home(config.present_folder())
     checks = [*_installation_checks(home), *(_ledger_checks(app, Home(home)) if home else [])]
     checks += [_model_check(app)] if llm else []
     bad = [one for one in checks if not one.ok]
@@ -177,7 +165,7 @@ def _ledger_checks(app: App, home: Home) -> Iterator[Check]:
         yield from _local_checks(app, home, msgspec.structs.replace(settings, server=None))
 
 
-def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
+def _local_checks(app: App, home: Home, settings: config.Settings) -> Iterator[Check]:
     try:
         client = LocalClient(settings)
     except BatonError as error:
@@ -187,10 +175,10 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
         head = client.head()
         yield Check("ledger", ok=True, found=f"{head.ledger}, {head.size} entries, in {home.path}")
         yield _memory_check(client)
-        config = client.settings.config
+        sizes = client.settings.config
         for name, setting, size, used in (
-            ("map", "map_size_bytes", config.map_size_bytes, client.log.tables.used_ratio()),
-            ("blobs", "blobs_map_size_bytes", config.blobs_map_size_bytes, client.log.blobs.used_ratio()),
+            ("map", "map_size_bytes", sizes.map_size_bytes, client.log.tables.used_ratio()),
+            ("blobs", "blobs_map_size_bytes", sizes.blobs_map_size_bytes, client.log.blobs.used_ratio()),
         ):
             fix = f"raise {setting} in config.toml, with every process of this ledger stopped"
             yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size} bytes", fix)
@@ -245,7 +233,7 @@ def _memory_check(client: LocalClient) -> Check:
     return Check("memory", ok=True, found=f"{head}; since {begun}, in {memory.path}")
 
 
-def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
+def _witness_check(settings: config.Settings, client: LocalClient) -> Iterator[Check]:
     from consumers.doors.node.witnesses import configured_witnesses  # noqa: PLC0415 - few ledgers have witnesses
 
     try:
@@ -288,7 +276,7 @@ def _gate_check(home: Home, client: LocalClient) -> Check:
     return Check("gate", ok=True, found=state + reason)
 
 
-def _remote_checks(settings: Settings) -> Iterator[Check]:
+def _remote_checks(settings: config.Settings) -> Iterator[Check]:
     from ledger.checked import pinned_root  # noqa: PLC0415 - loads the rules
 
     asking = f"{settings.server} as {settings.agent or 'nobody'}"
@@ -304,17 +292,17 @@ def _remote_checks(settings: Settings) -> Iterator[Check]:
     yield Check("root", ok=True, found=none if root is None else f"pinned: {root}")
 
 
-def _trust_check(settings: Settings, client: Client | None = None) -> Check:
+def _trust_check(settings: config.Settings, client: Client | None = None) -> Check:
     try:
         trust.actions_of(settings, client)
-        trust.check_chains(settings.home, read_file(settings.home, CHAINS_FILE))
+        trust.check_chains(settings.home, config.read_file(settings.home, config.CHAINS_FILE))
     except BatonError as error:
         advice = "; trusted or not, this runs none of it" if settings.text else ""
         return Check("trust", ok=False, found=error.code, fix=error.message + advice)
     return Check("trust", ok=True, found="you trust this folder, and what it says")
 
 
-def _views_check(client: LocalClient, settings: Settings) -> Check:
+def _views_check(client: LocalClient, settings: config.Settings) -> Check:
     from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, and a folder called like it may hide it
 
     fix = "run `baton project --rebuild`"
@@ -360,7 +348,7 @@ def _server_check(home: Path | None) -> Check:
     try:
         configured = trust.read_folder(home).actions.nats_server if home else None
         if home is not None and configured:
-            program = visible(str(beside(resolved(home), configured)))
+            program = visible(str(config.beside(config.resolved(home), configured)))
             return Check("nats-server", ok=True, found=f"config.toml names {program}; not run by this check")
         return Check("nats-server", ok=True, found=str(find_server()))
     except BatonError as error:
