@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ledger.envelope import Entry, batch_root_pae, pae
 from ledger.merkle import hash_size_bytes, leaf_hash, root_of_path
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def is_signed(entry: Entry, batch_path: Sequence[bytes] = ()) -> bool:

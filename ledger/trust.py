@@ -26,22 +26,29 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from blake3 import blake3
 
 from ledger import limits
 from ledger.codec import UNREADABLE
-from ledger.config import CHAINS_FILE, CONFIG_FILE, Actions, beside, config_folder, declared, read_file, resolved
+from ledger.config import (
+    CHAINS_FILE,
+    CONFIG_FILE,
+    Actions,
+    Settings,
+    beside,
+    config_folder,
+    declared,
+    read_file,
+    resolved,
+)
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import decode_body
 from ledger.files import open_regular, read_regular, write_whole
-
-if TYPE_CHECKING:
-    from ledger.config import Settings
 
 TRUST_FILE: Final = "trust.toml"
 UNTRUSTED: Final = (

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from consumers.auditor.derived import StreamMarks, check_blobs, check_ids, check_state, read_head, table_records
 from consumers.auditor.page_reader import PageReader
@@ -23,11 +23,9 @@ from consumers.auditor.report import Anchor, AuditReport, Findings
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.log.data_file import check_data_file
+from ledger.log.tables import Head
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH, tile_key
 from ledger.merkle import Frontier, inclusion_path, leaf_hash, root_of, root_of_path
-
-if TYPE_CHECKING:
-    from ledger.log.tables import Head
 
 attempts_max: Final = 5
 # Where the head is lost, entries are read until the table ends.

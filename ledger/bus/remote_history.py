@@ -7,24 +7,20 @@ root signed it. A ledger's id is the hash of its first root key, so all of that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
 from ledger.client import EntryReads, Reads, read_batch_path, read_event
+from ledger.config import Settings
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted
 from ledger.events.authority import CheckpointKeyRotated, EpochStarted, KeyRotated, LedgerCreated
+from ledger.events.body import Event
 from ledger.history import Epoch, Growth, Trusted, tell, trust
 from ledger.identity import ledger_id
 from ledger.lifecycle.authority import ROOT
 from ledger.memory import Memory
 from ledger.signature import is_signed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.config import Settings
-    from ledger.events.body import Event
 
 
 class RemoteHistory:

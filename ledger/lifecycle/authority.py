@@ -11,18 +11,15 @@ rotated it, and who knows which says so of that key, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, assert_never
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
 from ledger.errors import Refused
+from ledger.events.authority import KeyDelegated
 from ledger.lifecycle.clock import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.events.authority import KeyDelegated
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

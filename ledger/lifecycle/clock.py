@@ -14,19 +14,16 @@ lease for its own length, a session key until the end that its agent signed.)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from ledger.errors import Refused
+from ledger.events import EventData
 from ledger.events.authority import ClockSet, EpochStarted
 from ledger.limits import clock_backward_max_ms, clock_forward_max_ms, clock_max_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.events import EventData
 
 forward_days_max: Final = clock_forward_max_ms // 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

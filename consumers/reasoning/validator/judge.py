@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -18,10 +18,8 @@ from consumers.sdk.llm.model import LlmClient, Message, prompt_digest
 from consumers.sdk.quotation import UNTRUSTED, data_block
 from consumers.sdk.text import one_line
 from ledger.errors import Refused, Unavailable
-
-if TYPE_CHECKING:
-    from ledger.events.reasoning import Opinion
-    from projections.reasoning.memory import ReasoningStep
+from ledger.events.reasoning import Opinion
+from projections.reasoning.memory import ReasoningStep
 
 reason_max_chars: Final = 500
 away_s: Final = 60.0

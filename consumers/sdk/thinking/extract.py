@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -38,9 +38,6 @@ from consumers.sdk.thinking.steps import (
 from ledger.errors import Refused
 from projections.briefs.anchors import anchors
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, steps_max
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Way: TypeAlias = Literal["reference", "name", "connective", "adjacent"]
 Links: TypeAlias = dict[int, dict[int, Way]]

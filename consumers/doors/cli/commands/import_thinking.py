@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from blake3 import blake3
@@ -21,9 +21,7 @@ from consumers.importers.transcripts.importer import TranscriptImport
 from consumers.reasoning.validator.validator import ReasoningValidator
 from ledger.errors import Unavailable
 from ledger.secrets import check_text
-
-if TYPE_CHECKING:
-    from projections.reasoning.memory import ReasoningMemory
+from projections.reasoning.memory import ReasoningMemory
 
 
 @click.command(cls=Command)
