@@ -127,11 +127,12 @@ class Change(NamedTuple):
 
 
 def changes_between(before: kinds.HandoffContent, after: kinds.HandoffContent) -> list[Change]:
-    """Return what differs between two contents, but for the file that shows them."""
+    """Return what differs between two contents, but for the file that shows them; each of the notes for itself."""
+    old, new = (asdict(kinds.content_of(one)) | asdict(one.notes) for one in (before, after))
     return [
-        Change(name, *(repr(cut(str(getattr(one, name)), _words_max)) for one in (before, after)))
-        for name in kinds.HandoffContent.__struct_fields__
-        if name != "skeleton" and getattr(before, name) != getattr(after, name)
+        Change(name, *(repr(cut(str(one[name]), _words_max)) for one in (old, new)))
+        for name in old
+        if name not in ("skeleton", "notes") and old[name] != new[name]
     ]
 
 

@@ -95,13 +95,21 @@ def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
     if name is None or work.call.agent is None:
         return None
     try:
-        session = open_session(ledger.author, ledger.client.view, work.call.agent, name)
+        session = open_session(partial(_author, ledger, work.call.agent), ledger.client.view, work.call.agent, name)
         if harness.has_env_file:
             _export(work, session)
     except (BatonError, OSError) as error:
         _log(work, error)
         return None
     return session
+
+
+def _author(ledger: Ledger, agent: str) -> Author:
+    """Return who signs; whom BATON_AGENT names nobody has looked at, and shared settings may set it."""
+    from consumers.doors.mcp.tool_ledger import check_may_sign, roles_of  # noqa: PLC0415 - most turns sign nothing
+
+    check_may_sign(agent, roles_of(ledger.client, agent))
+    return ledger.author()
 
 
 def _export(work: Work, session: str) -> None:
@@ -153,10 +161,10 @@ def _save(ledger: Ledger, work: Work, *, is_end: bool) -> bytes:
         if found is not None:
             from consumers.reasoning.snapshots.take import take_snapshot  # noqa: PLC0415 - most turns have nothing to save
 
-            take_snapshot(ledger.author(), ledger.client.view, session=found["id"])
+            take_snapshot(_author(ledger, agent), ledger.client.view, session=found["id"])
         # If we are killed here, within the little time that a harness gives, the sweep ends the session.
         if its is not None and its["author"] == agent:
-            ledger.author().emit(Draft(stream=f"session/{its['id']}", data=SessionEnded()))
+            _author(ledger, agent).emit(Draft(stream=f"session/{its['id']}", data=SessionEnded()))
     except BatonError as error:
         _log(work, error)
     return b""

@@ -92,4 +92,4 @@ def test_an_amendment_adds_to_them_and_prints_what_changed(baton: Baton, fresh: 
     notes = baton.data("handoff", "show", name)["notes"]
     assert (notes["traps"], notes["tried"], notes["touches"]) == (["two configs", "no clock"], [], ["src/auth.py"])
     changed = baton.data("handoff", "amend", name, "--tested-by", "make check", "--as", "a")["changes"]
-    assert [one["field"] for one in changed] == ["notes"]
+    assert [(one["field"], one["before"]) for one in changed] == [("tested_by", repr("['make test']"))]

@@ -194,6 +194,16 @@ def test_a_locked_key_still_gets_its_brief(place: Place) -> None:
     assert line["code"] == "KEY_LOCKED"
 
 
+def test_a_hook_signs_as_nobody_whom_setup_and_the_tools_refuse(place: Place) -> None:
+    place.baton("agent", "add", "hu", "--role", "human", "--unprotected")
+    before = place.data("log")["total"]
+    said = place.hook("claude-code", place.event("claude-code", "SessionStart"), "--as", "hu")
+    assert "You act as hu" in said.out.decode(), "the brief comes all the same"
+    assert place.hook("claude-code", place.event("claude-code", "SessionEnd"), "--as", "hu") == SILENT
+    assert place.data("log")["total"] == before
+    assert [line["code"] for line in place.log()] == ["NOT_AUTHORIZED"]
+
+
 def test_a_disk_that_takes_nothing_more_breaks_nothing(place: Place) -> None:
     place.hook("codex", place.event("codex", "SessionStart"))
     place.baton("session", "finding", "codex-0a1b-2c3d", "found", "--as", "codex")
