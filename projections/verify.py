@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,13 @@ class Difference(msgspec.Struct, frozen=True):
     rebuilt: str
 
 
-def verify_views(client: Client, store: Store, views: Sequence[Projection[Any]]) -> list[Difference]:
+def verify_views(
+    client: Client,
+    store: Store,
+    views: Sequence[Projection[Any]],
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[Difference]:
     """Return where the stored views differ from the log; empty when every view is right.
 
     Brings the views up to date first, then folds the same stretch of the log into a temporary store. A view that is
@@ -50,11 +56,11 @@ def verify_views(client: Client, store: Store, views: Sequence[Projection[Any]])
     with store.reading() as reading:
         held = {slot.view for slot in reading.slots()}
     views = [view for view in views if view.name in held or view.name not in ON_DEMAND]
-    Runner(client, store, views).catch_up()
+    Runner(client, store, views).catch_up(progress=lambda at: progress(at.position, 2 * at.size))
     with store.reading() as reading:
         size = max(slot.position for slot in reading.slots() if slot.is_live)
         stored = {view.name: reading.table_digests(view) for view in views}
-    rebuilt = _rebuild(client, views, size)
+    rebuilt = _rebuild(client, views, size, lambda done: progress(size + done, 2 * size))
     return [
         Difference(view, table, digest, rebuilt[view][table])
         for view, digests in stored.items()
@@ -68,13 +74,23 @@ def compare_beside(settings: Settings, answering: Connection) -> None:
     answer: list[Difference] | BatonError
     try:
         with LocalClient(settings) as client, Reader(client, settings) as reader:
-            answer = verify_views(client, reader.store, VIEWS)
+            told = -1
+
+            def tell(done: int, total: int) -> None:
+                nonlocal told
+                if (percent := 100 * done // max(total, 1)) > told:  # few fit into a pipe that is read after the replay
+                    told = percent
+                    answering.send((done, total))
+
+            answer = verify_views(client, reader.store, VIEWS, progress=tell)
     except BatonError as error:
         answer = error
     answering.send(answer)
 
 
-def _rebuild(client: Client, views: Sequence[Projection[Any]], size: int) -> dict[str, dict[str, str]]:
+def _rebuild(
+    client: Client, views: Sequence[Projection[Any]], size: int, progress: Callable[[int], None]
+) -> dict[str, dict[str, str]]:
     """Return the digests of the tables that the log gives.
 
     Rows of events come in the order of their keys: they are hashed and not kept (8 of 42 µs an event were their table).
@@ -100,6 +116,7 @@ def _rebuild(client: Client, views: Sequence[Projection[Any]], size: int) -> dic
                     hasher.update(b"".join(map(_pack, map(_as_given_back, rows.pop(table.row, ())))))
                 writing.write(slot, view, changes._replace(rows=rows))
                 work.shrink(states_cached_max)
+            progress(position)
         return {
             view.name: writing.table_digests(view) | {table.name: made.hexdigest() for table, made in hashers.items()}
             for _, view, _, hashers in folds

@@ -35,7 +35,8 @@ def verify_log(
     """Return the audit of a ledger, local or remote, as it is when it begins.
 
     ``root`` is the fingerprint of the root key, ``trusted_checkpoint`` a note kept from earlier; with settings in
-    ``views``, the views are rebuilt and compared. ``progress`` is called with entries done and to do.
+    ``views``, the views are rebuilt and compared. ``progress`` is called with entries done and to do: with views each
+    counts twice, as it is replayed and compared.
 
     Raises:
         Refused: ``INVALID_FORMAT`` when the trusted checkpoint is no checkpoint.
@@ -49,10 +50,16 @@ def verify_log(
         stack.callback(replay.stop)
         is_long = head.size > pooled_events_min and cores() > 1 and isinstance(client, LocalClient)
         beside = _begin_comparison(views, stack) if views is not None and is_long else None
-        _replay_all(client, head.size, replay, findings, progress or (lambda _done, _total: None))
+        tell = progress or (lambda _done, _total: None)
+        whole = head.size if views is None else 2 * head.size  # they are replayed, and compared with the views
+        _replay_all(client, head.size, replay, findings, lambda done, _total: tell(done, whole))
         replay.finish()
         if views is not None:
-            _check_views(client, views, beside, findings)
+
+            def tell_compared(done: int, total: int) -> None:
+                tell(head.size + head.size * done // max(total, 1), whole)
+
+            _check_views(client, views, beside, findings, tell_compared)
     if replay.ledger != head.ledger:
         findings.problem(0, "WRONG_LEDGER", f"entry 0 is not of the ledger {head.ledger} that was asked for")
     frontier = replay.frontier
@@ -100,18 +107,26 @@ def _begin_comparison(settings: Settings, stack: ExitStack) -> Connection:
     return answers
 
 
-def _check_views(client: Client, settings: Settings, beside: Connection | None, findings: Findings) -> None:
+def _check_views(
+    client: Client,
+    settings: Settings,
+    beside: Connection | None,
+    findings: Findings,
+    progress: Callable[[int, int], None],
+) -> None:
     from projections import VIEWS, Reader, verify_views  # noqa: PLC0415 - as above
 
     answer: list[Difference] | BatonError | None = None
     with suppress(EOFError):  # it was killed, as by a lack of memory: they are compared here
-        answer = None if beside is None else beside.recv()
+        while beside is not None and isinstance(answer := beside.recv(), tuple):
+            progress(*answer)
+            answer = None
     try:
         if isinstance(answer, BatonError):
             raise answer
         if answer is None:
             with Reader(client, settings) as reader:
-                answer = verify_views(client, reader.store, VIEWS)
+                answer = verify_views(client, reader.store, VIEWS, progress=progress)
         for table in answer:
             message = f"table {table.table} of view {table.view} is not what the log gives"
             findings.problem(None, "VERIFICATION_FAILED", f"{message}: `baton project` rebuilds it")

@@ -49,6 +49,11 @@ DEPENDS_ON: Final = """(
         SELECT d.depends_on FROM handoff_dependencies d WHERE d.handoff_id = h.id ORDER BY d.position
     )
 )"""
+# The event that set its status, where an event is called as what it sets: completed, verified, rejected and so on.
+_STATUS_SET: Final = (
+    "(SELECT {} FROM handoff_log l JOIN events e USING (event_index) "
+    "WHERE l.handoff_id = h.id AND l.kind = 'handoff.' || h.status ORDER BY l.event_index DESC LIMIT 1)"
+)
 _FACTS: Final = f"""
     SELECT h.id, h.status, h.version, {STUCK_ON} AS stuck_on,
         h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
@@ -57,6 +62,7 @@ _FACTS: Final = f"""
         {_OPEN.format("handoff_tasks", "NOT is_done")} AS tasks_left,
         {_OPEN.format("handoff_criteria", "mark NOT IN ('checked', 'waived')")} AS criteria_left,
         (SELECT accepted_ms FROM events WHERE event_index = h.claimed_index) AS claimed_ms,
+        {_STATUS_SET.format("l.author")} AS status_by, {_STATUS_SET.format("e.accepted_ms")} AS status_ms,
         {SUSPECT_APPROVAL} AS suspect_approval, {RECEIVER_REMOVED} AS receiver_removed
     FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?))"""  # noqa: S608 - fixed texts
 
@@ -83,6 +89,8 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     tasks_left: tuple[int, ...] = ()  # counted from 1, as people do
     criteria_left: tuple[int, ...] = ()
     claimed_ms: int | None = None
+    status_by: str | None = None  # who signed the event that set its status, and when
+    status_ms: int | None = None
     approval_index: int | None = None
     suspect_approval: int | None = None  # the entry that makes its approval suspect
     receiver_removed: int | None = None  # the entry that removed its receiver

@@ -24,7 +24,8 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[st
     if handoff.status in ("pending", "approved") or not reasons:  # also work whose lease ran out waits anew
         reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known))]
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
-    if [reason["code"] for reason in reasons] == ["ALREADY_CLAIMED"]:
+    codes = {reason["code"] for reason in reasons}
+    if handoff.status == "rejected" or codes in ({"ALREADY_CLAIMED"}, {"TRANSITION_NOT_ALLOWED"}):  # no work is waiting
         sentence = f"{handoff.id} is {handoff.status.replace('_', ' ')}: {reasons[0]['text']}."
     elif reasons:
         sentence = f"{handoff.id} is not ready: {'; '.join(reason['text'] for reason in reasons)}."
@@ -42,7 +43,8 @@ def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
 
 
 def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
-    because = f" ({handoff.reason})" if handoff.reason else ""
+    # What is verified may keep the reason of changes that were requested before.
+    because = f" ({handoff.reason})" if handoff.reason and handoff.status != "verified" else ""
     match handoff.status:
         case "approved" if not handoff.receiver:
             return [{"code": "NOT_AUTHORIZED", "text": "its file names nobody to do it: amend it with --to NAME"}]
@@ -51,7 +53,7 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
         case "pending":
             return [{"code": "NOT_APPROVED", "text": _pending_words(handoff), "by": handoff.reviewer}]
         case "rejected":
-            text = f"{handoff.reviewer} rejected it{because}"
+            text = f"{_ended_words(handoff)}{because}; nothing comes next: create another"
             return [{"code": "NOT_APPROVED", "text": text, "by": handoff.reviewer}]
         case "in_progress" if handoff.is_lapsed:
             return []  # it can be claimed again
@@ -62,12 +64,19 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
         case "blocked":
             text = f"{_working_words(handoff)} and cannot go on{because}; {left_words(handoff)}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
-        case "completed" | "verified":
-            return [{"code": "TRANSITION_NOT_ALLOWED", "text": f"it is {handoff.status} already"}]
-        case "cancelled" | "superseded":
-            return [{"code": "TRANSITION_NOT_ALLOWED", "text": f"it is {handoff.status} already{because}"}]
+        case "completed":
+            text = f"{_ended_words(handoff)}; {handoff.reviewer} verifies it or requests changes"
+            return [{"code": "TRANSITION_NOT_ALLOWED", "text": text, "by": handoff.reviewer}]
+        case "verified" | "cancelled" | "superseded":
+            text = f"{_ended_words(handoff)}{because}; nothing is left to do"
+            return [{"code": "TRANSITION_NOT_ALLOWED", "text": text}]
         case _:
             assert_never(handoff.status)
+
+
+def _ended_words(handoff: HandoffFacts) -> str:
+    at = None if handoff.status_ms is None else datetime.fromtimestamp(handoff.status_ms // 1000, UTC)
+    return f"{handoff.status_by or 'somebody'} {handoff.status} it" + (f" at {at:%Y-%m-%d %H:%M} UTC" if at else "")
 
 
 def _working_words(handoff: HandoffFacts) -> str:

@@ -24,6 +24,7 @@ from ledger.limits import json_integer_max
 from projections.query import Answer, Arguments, Moment, Where, prefix_digits_min
 from projections.search.nearness import nearest, related_min
 from projections.search.words import Word, beginning_min, chunks_of, form_of, placed_words, stem_of, words_of
+from projections.sessions.queries import corrections_of
 
 text_max_chars: Final = 10_240
 hits_max: Final = 200
@@ -68,7 +69,8 @@ def find_text(moment: Moment, asked: SearchText) -> Answer:
     """Return ``{"hits", "total", "next", "holds"}``: events, and at most 200 characters of each around the first match.
 
     ``holds`` is ``all`` where each hit holds all words of the question, else ``some``: the nearest, with ``score``
-    and what it means (``near``), those that are far only where none is nearer.
+    and what it means (``near``), those that are far only where none is nearer. A hit that was retracted or resolved has
+    its ``correction``: by whom, when, and in which ``words``.
 
     Raises:
         Refused: ``INVALID_FIELD`` for a text without any word.
@@ -90,11 +92,24 @@ def find_text(moment: Moment, asked: SearchText) -> Answer:
         found = {row["event_index"]: row for row in moment.rows(f"{_HIT} WHERE e.event_index IN ({marks})", [*page])}
         rows = [found[index] | told for index, told in page.items()]
         total, holds = len(events), "some"
-    hits = [row | {"excerpt": excerpt_of(row.pop("text"), terms)} for row in rows]
+    corrections = _corrections(moment, rows)
+    hits = [
+        row | {"excerpt": excerpt_of(row.pop("text"), terms)} | corrections.get(row["event_index"], {}) for row in rows
+    ]
     reached = offset + len(hits)
     goes_on = bool(hits) and reached < min(total, hits_reached_max)
     following = size * hits_reached_max + reached if goes_on else None
     return {"hits": hits, "total": total, "next": following, "holds": holds}
+
+
+def _corrections(moment: Moment, rows: Sequence[Answer]) -> dict[int, Answer]:
+    """Return by whom and why what the rows say was retracted or resolved since, by the entry of each."""
+    sessions = {row["stream"].partition("/")[2] for row in rows if row["stream"].startswith("session/")}
+    names = ("kind", "event_index", "author", "words", "happened_ms")
+    return {
+        one["target_index"]: {"correction": {name: one[name] for name in names}}
+        for one in (corrections_of(moment, *sessions) if sessions else ())
+    }
 
 
 _HIT: Final = (

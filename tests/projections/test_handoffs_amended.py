@@ -131,7 +131,10 @@ def test_why_says_that_a_superseded_dependency_never_unlocks_and_what_took_its_p
     sentence, codes = why(reader, "waiting")
     assert "superseded (by new) and will never unlock it: depend on what took its place" in sentence
     assert codes == ["DEPENDENCY_PENDING"]
-    assert why(reader, "old") == ("old is not ready: it is superseded already (by new).", ["TRANSITION_NOT_ALLOWED"])
+    sentence, codes = why(reader, "old")
+    assert sentence.startswith("old is superseded: alice superseded it at ")
+    assert sentence.endswith(" UTC (by new); nothing is left to do.")
+    assert codes == ["TRANSITION_NOT_ALLOWED"]
     assert [one["id"] for one in reader.answer("handoffs.list", {"status": "superseded"})["handoffs"]] == ["old"]
     assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
 

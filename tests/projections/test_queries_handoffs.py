@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from projections.reader import AsOf
+
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
 
 
 def why(reader, name):
@@ -95,9 +98,34 @@ def test_claimed_blocked_rejected_and_done_handoffs_say_so(ledger, reader):
     )
     ledger.hand_over("b")
     ledger.emit("rita", "handoff/b", kinds.HandoffRejected(reason="too risky"))
-    assert why(reader, "b") == ("b is not ready: rita rejected it (too risky).", ["NOT_APPROVED"])
-    ledger.finish("c")
-    assert why(reader, "c") == ("c is not ready: it is completed already.", ["TRANSITION_NOT_ALLOWED"])
+    sentence, codes = why(reader, "b")
+    assert re.fullmatch(
+        rf"b is rejected: rita rejected it at {TIME} \(too risky\); nothing comes next: create another\.", sentence
+    )
+    assert codes == ["NOT_APPROVED"]
+
+
+def test_work_that_is_over_says_by_whom_and_since_when_and_what_comes_next(ledger, reader):
+    ledger.finish("a")
+    ledger.clock.advance(60_000)
+    ledger.send_back("rita", "a", "too slow")
+    ledger.clock.advance(60_000)
+    accepted = ledger.emit("bob", "handoff/a", kinds.HandoffCompleted(summary="faster"))
+    at = datetime.fromtimestamp(accepted.accepted_ms // 1000, UTC)
+    (reason,) = reader.answer("handoffs.why", {"id": "a"})["reasons"]
+    assert (reason["code"], reason["by"]) == ("TRANSITION_NOT_ALLOWED", "rita")
+    assert why(reader, "a")[0] == (
+        f"a is completed: bob completed it at {at:%Y-%m-%d %H:%M} UTC; rita verifies it or requests changes."
+    )
+    ledger.verify("rita", "a")
+    sentence, codes = why(reader, "a")  # without the reason of the changes that were made since
+    assert re.fullmatch(rf"a is verified: rita verified it at {TIME}; nothing is left to do\.", sentence)
+    assert codes == ["TRANSITION_NOT_ALLOWED"]
+    ledger.hand_over("b")
+    ledger.emit("alice", "handoff/b", kinds.HandoffCancelled(reason="no need"))
+    sentence, codes = why(reader, "b")
+    assert re.fullmatch(rf"b is cancelled: alice cancelled it at {TIME} \(no need\); nothing is left to do\.", sentence)
+    assert codes == ["TRANSITION_NOT_ALLOWED"]
 
 
 @pytest.mark.parametrize("state", ["pending", "missing", "waiting", "claimed", "done"])

@@ -9,7 +9,15 @@ from folding import digests_of
 
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.handoff import HandoffLogged
-from ledger.events.session import FindingLogged, SessionStarted
+from ledger.events.session import (
+    DeadEndLogged,
+    DeadEndRetracted,
+    FindingLogged,
+    FindingRetracted,
+    SessionStarted,
+    UnknownLogged,
+    UnknownResolved,
+)
 from projections import VIEWS, Runner, sqlite, verify_views
 from projections.query import Moment
 from projections.reader import AsOf
@@ -85,6 +93,38 @@ def test_all_words_must_match_phrases_as_phrases_and_beginnings_with_a_star(writ
     assert found(reader, "han") == []
     assert set(found(reader, "hand")) == {first, second}
     assert found(reader, '"leaks hand"*') == [first]
+
+
+@pytest.mark.parametrize(
+    ("said", "taken_back", "kind", "words"),
+    [
+        (FindingLogged("the pool leaks"), lambda id_: FindingRetracted(id_, "not it"), "finding.retracted", "not it"),
+        (
+            DeadEndLogged("restart the pool", "it leaks again"),
+            lambda id_: DeadEndRetracted(id_, "it works"),
+            "dead_end.retracted",
+            "it works",
+        ),
+        (UnknownLogged("who leaks the pool"), lambda id_: UnknownResolved(id_, "bob"), "unknown.resolved", "bob"),
+    ],
+)
+@pytest.mark.parametrize(("text", "holds"), [("pool leaks", "all"), ("pool leaks nowhere", "some")])
+def test_what_was_taken_back_says_by_whom_and_why_and_nothing_else_does(
+    ledger, reader, said, taken_back, kind, words, text, holds
+):
+    ledger.emit("bob", "session/s", SessionStarted())
+    ledger.emit("bob", "session/t", SessionStarted())
+    target = ledger.emit("bob", "session/s", said)
+    others = [ledger.emit("bob", "session/s", FindingLogged("a pool that leaks handles")).index]
+    others.append(ledger.emit("bob", "session/t", said).index)
+    done = ledger.emit("bob", "session/s", taken_back(target.id))
+    answer = reader.answer("search.find", {"text": text, "kinds": [kind.split(".")[0] + ".logged", "finding.logged"]})
+    hits = {hit["event_index"]: hit for hit in answer["hits"]}
+    assert answer["holds"] == holds
+    assert set(hits) == {target.index, *others}
+    correction = {"kind": kind, "event_index": done.index, "author": "bob", "words": words}
+    assert hits[target.index]["correction"] == correction | {"happened_ms": ledger.event(done.index).accepted_ms}
+    assert not any("correction" in hits[index] for index in others)
 
 
 def test_a_phrase_is_not_found_across_two_fields(ledger, reader):

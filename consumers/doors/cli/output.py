@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from consumers.doors.cli.app import App
-from consumers.sdk.text import clean, told
+from consumers.sdk.text import clean, one_line, told
 from ledger.errors import Refused, did_you_mean, near
 
 if TYPE_CHECKING:
@@ -188,6 +188,12 @@ def suspect_cell(row: dict[str, Any]) -> str:
 def short_key(key: str) -> str:
     """Return a key (hex) as texts name it everywhere; verbs take it so, too."""
     return key[:key_digits_shown]
+
+
+def corrected(done: dict[str, Any]) -> str:
+    """Return in words who retracted or resolved what a session found out, when and why."""
+    by = f"{when(done['happened_ms'])} by {clean(done['author'])}"
+    return f"{done['kind'].partition('.')[2]} {by}: {one_line(done['words'])}"
 
 
 def when(milliseconds: int) -> str:

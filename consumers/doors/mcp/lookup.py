@@ -91,6 +91,9 @@ class Hit(Answer):
     kind: str
     score: float | None = None
     near: Annotated[str | None, Field(description="How near a hit is that lacks some of the words.")] = None
+    correction: Annotated[
+        dict[str, Any] | None, Field(description="It no longer holds: who retracted or resolved it, and why.")
+    ] = None
     words: Words
     shortened: list[str] | None = None
 
@@ -190,6 +193,10 @@ class LookupTools:
 def hit_of(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of a search with what its author chose, name of the stream and text, as his words."""
     author, at_ms = row.pop("author"), row.pop("accepted_ms")
+    if (done := row.get("correction")) is not None:
+        done = shorten(done, ("words",), _excerpt_tokens)
+        by, done_ms = done.pop("author"), done.pop("happened_ms")
+        row["correction"] = done | {"words": words_of(by, done_ms, done["words"])}
     return quoted(row, author, at_ms, "stream", "excerpt")
 
 

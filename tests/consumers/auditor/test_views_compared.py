@@ -32,6 +32,18 @@ def test_right_views_pass(filled: Ledger) -> None:
     assert multiprocessing.active_children() == []
 
 
+def test_progress_goes_on_while_the_views_are_compared(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("projections.verify.range_events_max", 8)
+    seen: list[tuple[int, int]] = []
+    with filled.client() as client:
+        assert verify_log(client, views=filled.settings(), progress=lambda *step: seen.append(step)).ok
+    size = filled.head()[0]
+    assert {total for _, total in seen} == {2 * size}
+    assert seen == sorted(seen)
+    assert seen[-1] == (2 * size, 2 * size)
+    assert any(size < done < 2 * size for done, _ in seen)
+
+
 def test_changed_table_is_named(filled: Ledger) -> None:
     with filled.client() as client:
         assert verify_log(client, views=filled.settings()).ok

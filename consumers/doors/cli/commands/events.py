@@ -12,6 +12,7 @@ import msgspec
 
 from consumers.doors.cli.app import App, parse_json, read_argument, read_up_to
 from consumers.doors.cli.output import (
+    corrected,
     fields_of,
     print_accepted,
     print_fields,
@@ -357,4 +358,6 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
     for start, end in matches_in(excerpt, terms):
         shown += excerpt[position:start] + click.style(excerpt[start:end], bold=True)
         position = end
-    click.echo(f"    {shown}{excerpt[position:]}")
+    shown += excerpt[position:]
+    done = hit.get("correction")
+    click.echo(f"    {shown}" if done is None else f"    ~~{shown}~~\n      {corrected(done)}")

@@ -9,7 +9,16 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, read_text
-from consumers.doors.cli.output import fields_of, imported_by, page_options, print_table, show_page, warn, when
+from consumers.doors.cli.output import (
+    corrected,
+    fields_of,
+    imported_by,
+    page_options,
+    print_table,
+    show_page,
+    warn,
+    when,
+)  # fmt: skip
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and
 from consumers.sdk.text import clean, dead_end_text, one_line, shorten, told
@@ -279,8 +288,7 @@ def _marked(event: dict[str, Any], text: str) -> str:
     place, done = f"{text}{_weight(event)}  #{event['event_index']}", event["correction"]
     if done is None:
         return place
-    verb, by = done["kind"].partition(".")[2], f"{when(done['happened_ms'])} by {clean(done['author'])}"
-    return f"~~{place}~~\n      {verb} {by}: {one_line(done['words'])}"
+    return f"~~{place}~~\n      {corrected(done)}"
 
 
 def _weight(event: dict[str, Any]) -> str:

@@ -135,11 +135,26 @@ def test_block_release_and_request_changes_go_back_and_forth(baton: Baton, fresh
 def test_rejected_and_cancelled_handoffs_are_over(baton: Baton, fresh: Fresh) -> None:
     rejected = create(baton, fresh("over"))
     baton("handoff", "reject", rejected, "--reason", "not now", "--as", "rita")
-    assert "rita rejected it (not now)" in why(baton, rejected)
+    assert why(baton, rejected).startswith(f"{rejected} is rejected: rita rejected it at ")
+    assert " UTC (not now); nothing comes next: create another." in why(baton, rejected)
     cancelled = create(baton, fresh("over"))
     baton("handoff", "cancel", cancelled, "--reason", "no need", "--as", "a")
-    assert "cancelled already (no need)" in why(baton, cancelled)
+    assert why(baton, cancelled).startswith(f"{cancelled} is cancelled: a cancelled it at ")
+    assert " UTC (no need); nothing is left to do." in why(baton, cancelled)
     baton.refuses("TRANSITION_NOT_ALLOWED", "handoff", "approve", cancelled, "--as", "rita", *baton.as_read(cancelled))
+
+
+def test_completed_work_names_who_verifies_it_and_verified_work_that_nothing_is_left(
+    baton: Baton, fresh: Fresh
+) -> None:
+    name = claimed(baton, fresh("done"))
+    baton("handoff", "complete", name, "--as", "b")
+    assert why(baton, name).startswith(f"{name} is completed: b completed it at ")
+    assert why(baton, name).endswith(" UTC; rita verifies it or requests changes.")
+    assert baton.data("handoff", "why", name)["next"]
+    baton("handoff", "verify", name, "--as", "rita", *baton.as_read(name))
+    assert why(baton, name).startswith(f"{name} is verified: rita verified it at ")
+    assert why(baton, name).endswith(" UTC; nothing is left to do.")
 
 
 def test_ticks_are_set_together_and_taken_back(baton: Baton, fresh: Fresh) -> None:

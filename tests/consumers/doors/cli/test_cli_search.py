@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,42 @@ def test_text_for_people_says_where_and_what(alone: Baton) -> None:
     assert place.split("  ")[0] == "3"
     assert place.split("  ")[2:] == ["a", "session/one", "finding.logged"]
     assert excerpt == "    the pool leaks \ufffd[2J handles"
+
+
+def test_what_was_taken_back_is_struck_with_who_did_it_and_why(alone: Baton) -> None:
+    alone("agent", "add", "a")
+    alone("session", "start", "one", "--as", "a", "--task", "look")
+    for verb, text, *more in (
+        ("finding", "The pool never closes"),
+        ("finding", "The pool leaks"),
+        ("unknown", "Who opens the pool"),
+        ("dead-end", "Restart the pool", "--why", "it comes back"),
+    ):
+        alone("session", verb, text, *more, "--as", "a")
+    shown = alone.data("session", "show", "one")
+    first = {kind: shown[kind][0]["event_index"] for kind in ("findings", "unknowns", "dead_ends")}
+    alone("session", "retract", first["findings"], "--reason", "It does,\nlate \x1b[2J", "--as", "a")
+    alone("session", "resolve", first["unknowns"], "--with", "The janitor", "--as", "a")
+    alone("session", "retract", first["dead_ends"], "--reason", "it works", "--as", "a")
+    said = alone("search", "pool", "--sort", "session")
+    at = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ by a"
+    for text, done in (
+        ("The pool never closes", rf"retracted {at}: It does, late \ufffd\[2J"),
+        ("Who opens the pool", rf"resolved {at}: The janitor"),
+        ("Restart the pool.*it comes back", rf"retracted {at}: it works"),
+    ):
+        assert re.search(rf"^    ~~{text}~~\n      {done}$", said, re.MULTILINE), (said, text)
+    assert "\n    The pool leaks\n" in said
+    near = alone("search", "pool closes never zebra", "--sort", "session")
+    assert "~~The pool never closes~~\n      retracted " in near
+    hits = {hit["event_index"]: hit for hit in alone.data("search", "pool")["hits"]}
+    done = {kind: hits[index]["correction"] for kind, index in first.items()}
+    assert {kind: (one["kind"], one["author"], one["words"]) for kind, one in done.items()} == {
+        "findings": ("finding.retracted", "a", "It does,\nlate \x1b[2J"),
+        "unknowns": ("unknown.resolved", "a", "The janitor"),
+        "dead_ends": ("dead_end.retracted", "a", "it works"),
+    }
+    assert "correction" not in hits[shown["findings"][1]["event_index"]]
 
 
 def test_a_match_is_emphasised_where_there_are_colours(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,7 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
     assert brief["gate"]["gate"] == "passed"
     found = (await call("search", text="referenced")).data
     assert "dead_end.logged" in [one["kind"] for one in found["hits"]]
+    assert not any(one.get("correction") for one in found["hits"])
     listed = {str(one.uri) for one in (await call.client.list_resources()).resources}
     assert {f"baton://report/{name}", f"baton://brief/{reasoning}"} <= listed
     report = await call.client.read_resource(f"baton://report/{name}")
@@ -397,6 +398,15 @@ def test_what_no_longer_holds_is_taken_back_and_an_unknown_resolved_by_a_call_al
         (session,) = (await call("resume_previous_session")).data["sessions"]
         told = session["words"]["text"]
         assert (told["key_findings"], told["remaining_unknowns"]) == ([], [])
+        for text, kind, words in (
+            ("pool is never closed", "finding.retracted", "It is closed at shutdown"),
+            ("who opened it first", "unknown.resolved", "The loader"),
+            ("collecting garbage", "dead_end.retracted", "It works"),
+        ):
+            hit = (await call("search", text=text, sort=["session"])).data["hits"][0]
+            correction = hit["correction"]
+            assert (correction["kind"], correction["words"]["author"]) == (kind, "alice")
+            assert correction["words"]["text"] == words
         again = await call("record_reasoning", entries=[wrong])
         assert again.error["code"] == "TRANSITION_NOT_ALLOWED"
 
