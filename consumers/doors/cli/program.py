@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import click
 
 from consumers.doors.cli.app import SCHEMA_VERSION, App
+from consumers.sdk.text import clean
 from ledger.errors import BatonError, Exit, Refused, Unavailable, did_you_mean, near
 
 help_width_max: Final = 150
@@ -392,8 +393,8 @@ def _print_error(error: BatonError, *, as_json: bool) -> int:
         App().line(document)
         return error.exit_code
     click.secho(f"{error.code}: ", err=True, nl=False, bold=True)
-    click.echo(error.message, err=True)
+    click.echo(clean(error.message), err=True)  # a server, a remote of git or an id may have worded it
     events = error.details.get("events", [])
     for event in events if len(events) > 1 else []:  # the message is that of the first
-        click.echo(f"  event {event['position'] + 1}: {event['code']}: {event['message']}", err=True)
+        click.echo(clean(f"  event {event['position'] + 1}: {event['code']}: {event['message']}"), err=True)
     return error.exit_code
