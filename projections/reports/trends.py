@@ -26,18 +26,19 @@ _DONE: Final = {
 }
 
 GROUNDS: Final = ("criteria", "verified", "findings", "retracted", "tests", "reasonings", "stand")
-_GROUNDS_TOLD: Final = {
+_GROUNDS_WORDS: Final = {
     "criteria": "{verified} of {criteria} criteria verified",
     "findings": "{retracted} of {findings} findings and dead ends retracted",
     "tests": "{tests} uses of tests",
     "reasonings": "{stand} of {reasonings} reasonings stand",
 }
 _TEST: Final = re.compile(r"(?i)\btest|test\b|unittest|pytest|jest\b|mocha|rspec|\btox\b|\bnox\b")
+# Both bounds are known before the log is read: an ended session's own stretch of it, not 100,000 rows for each.
 _TICKED: Final = (
-    "SELECT s.id AS session_id, l.event_index, l.handoff_id, l.kind, l.text, h.status FROM sessions s "
-    "JOIN handoff_log l ON l.author = s.author AND l.event_index > s.started_index "
-    "AND l.event_index < coalesce(s.ended_index, l.event_index + 1) AND l.kind = 'handoff.criterion_checked' "
-    "JOIN handoffs h ON h.id = l.handoff_id WHERE s.imported IS NULL AND s.id "
+    "SELECT l.handoff_id, l.kind, l.text, h.status FROM sessions s CROSS JOIN handoff_log l "
+    "ON l.event_index > s.started_index AND l.event_index < coalesce(s.ended_index, 9223372036854775807) "
+    "JOIN handoffs h ON h.id = l.handoff_id WHERE s.id = ? AND s.imported IS NULL AND l.author = s.author "
+    "AND l.kind = 'handoff.criterion_checked' ORDER BY l.event_index"
 )
 _STANDS: Final = (
     "(SELECT v.passed FROM validations v WHERE v.reasoning_ref = r.ref AND v.author <> r.author "
@@ -80,8 +81,8 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
         grounds = grounds_of(moment, *(point["session_id"] for point in points[-asked.limit :]))
         for point in points[-asked.limit :]:
             point["grounds"] = grounds[point["session_id"]]
-    told = [_agent(ai_id, points, asked.limit) for ai_id, points in agents.items()]
-    return {"agents": told, "imported_left_out": left_out}
+    answers = [_agent(ai_id, points, asked.limit) for ai_id, points in agents.items()]
+    return {"agents": answers, "imported_left_out": left_out}
 
 
 def grounds_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
@@ -91,23 +92,20 @@ def grounds_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
     as retracted; a tool when it is named as a test; a reasoning as standing when its newest validation by another
     passed.
     """
-    found: dict[str, dict[str, Any]] = {name: dict.fromkeys(GROUNDS, 0) for name in sessions}
+    counts: dict[str, dict[str, Any]] = {name: dict.fromkeys(GROUNDS, 0) for name in sessions}
     among = f"IN ({', '.join('?' * len(sessions))})"
-    ticked: dict[str, list[dict[str, Any]]] = {}
-    for row in moment.rows(_TICKED + among + " ORDER BY l.event_index", sessions) if sessions else ():
-        ticked.setdefault(row["session_id"], []).append(row)
-    for name, rows in ticked.items():
-        statuses = [row["status"] for row in _finished(rows)]
-        found[name] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
-    for row in moment.rows(_COUNTED + among, sessions) if sessions else ():
-        found[row["session_id"]] |= {name: row[name] for name in ("findings", "retracted", "reasonings", "stand")}
-    for row in moment.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions) if sessions else ():  # noqa: S608
-        found[row["session_id"]]["tests"] += bool(_TEST.search(f"{row['tool']} {row['purpose']}"))
-    return {name: _told(grounds) for name, grounds in found.items()}
+    for name in counts:
+        statuses = [row["status"] for row in _finished(moment.rows(_TICKED, (name,)))]
+        counts[name] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
+    for row in moment.rows(_COUNTED + among, sessions):
+        counts[row["session_id"]] |= {name: row[name] for name in ("findings", "retracted", "reasonings", "stand")}
+    for row in moment.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions):  # noqa: S608 - marks alone
+        counts[row["session_id"]]["tests"] += bool(_TEST.search(f"{row['tool']} {row['purpose']}"))
+    return {name: _grounds(of) for name, of in counts.items()}
 
 
-def _told(grounds: Mapping[str, int]) -> dict[str, Any]:
-    words = [text.format(**grounds) for name, text in _GROUNDS_TOLD.items() if grounds[name]]
+def _grounds(grounds: Mapping[str, int]) -> dict[str, Any]:
+    words = [text.format(**grounds) for name, text in _GROUNDS_WORDS.items() if grounds[name]]
     return {**grounds, "text": f"grounded on {', '.join(words) or 'nothing that was recorded'}"}
 
 
@@ -120,10 +118,9 @@ def accomplished(moment: Moment, asked: ById) -> Answer:
     session = find_session(moment, asked.id)
     sql = (
         "SELECT event_index, handoff_id, at, kind, text FROM handoff_log WHERE author = ? AND event_index > ? "
-        "AND (? IS NULL OR event_index < ?) AND kind IN (?, ?, ?) ORDER BY event_index"
+        "AND event_index < coalesce(?, 9223372036854775807) AND kind IN (?, ?, ?) ORDER BY event_index"
     )
-    end = session["ended_index"]
-    asked_for = (session["author"], session["started_index"], end, end, *_DONE)
+    asked_for = (session["author"], session["started_index"], session["ended_index"], *_DONE)
     rows = [] if session["imported"] else moment.rows(sql, asked_for)  # its author only brought it in
     done = [f"{row['text']} (handoff {row['handoff_id']})" for row in _finished(rows)]
     return {"accomplished": done[:accomplished_max]}
@@ -165,7 +162,7 @@ def _agent(ai_id: str, points: list[dict[str, Any]], limit: int) -> dict[str, An
         "assessed": len(biases),
         "bias": bias,
         "meaning": bias_text(bias),
-        "grounds": _told({name: sum(point["grounds"][name] for point in points[-limit:]) for name in GROUNDS}),
+        "grounds": _grounds({name: sum(point["grounds"][name] for point in points[-limit:]) for name in GROUNDS}),
     }
 
 

@@ -9,6 +9,7 @@ from ledger.errors import Refused
 from ledger.events import handoff, session
 from ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
 from ledger.events.session import Deltas
+from projections.reports import trends
 
 TASKS = ["Test the login", "Validation of 登入", "Write the docs", "TESTING the pool", "Review"]
 
@@ -254,3 +255,11 @@ def test_calibration_says_what_stands_behind_a_session_beside_what_it_says_of_it
     (agent,) = reader.answer("reports.calibration", {"limit": 1})["agents"]
     assert agent["grounds"]["text"] == "grounded on 0 of 2 findings and dead ends retracted"
     assert right != wrong
+
+
+def test_grounds_read_of_the_log_only_what_lies_between_a_sessions_start_and_end(reader):
+    reader.answer("reports.calibration", {})
+    with reader.store.reading() as reading:
+        steps = [row["detail"] for row in reading.rows(f"EXPLAIN QUERY PLAN {trends._TICKED}", ("s",))]
+    assert "SEARCH l USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in steps
+    assert not [step for step in steps if step.startswith("SCAN")]
