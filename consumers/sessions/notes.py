@@ -144,8 +144,11 @@ class Notes:
     def read(self, ref: str) -> str | None:
         """Return the latest note of ``ref`` wherever HEAD is; None when there is none."""
         tip = tip_of(self.git, ref)
-        notes = [] if tip is None else notes_of(self.git, tip)
-        return self.git.ask("cat-file", "blob", notes[0].blob) if notes else None
+        if tip is None:
+            return None
+        # The history, which says which is the latest, is read only where there is a choice.
+        blobs = [tip.only_blob] if tip.only_blob else [note.blob for note in notes_of(self.git, tip)]
+        return self.git.ask("cat-file", "blob", blobs[0]) if blobs else None
 
     def listed(self) -> list[Listed]:
         """Return the sessions with notes, the last written first."""
