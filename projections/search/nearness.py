@@ -55,7 +55,7 @@ class Near(NamedTuple):
         return self.stream.partition("/")[2]
 
     @property
-    def told(self) -> dict[str, Any]:
+    def scored(self) -> dict[str, Any]:
         """The score, and the word for it."""
         word = "near" if self.score >= near_min else "related" if self.score >= related_min else "far"
         return {"score": self.score, "near": word}
@@ -115,13 +115,13 @@ def _by_words(moment: Moment, forms: Sequence[Form], where: Where) -> list[int]:
         f"SELECT e.event_index, e.stream FROM {_SOURCE} WHERE search_words MATCH ?{where.more} "  # noqa: S608 - fixed texts
         "ORDER BY search_words.rank, e.event_index DESC LIMIT ?"
     )
-    found: list[int] = []
+    indexes: list[int] = []
     counts: Counter[str] = Counter()
     for row in moment.rows(sql, (wanted, *where.values, matches_max)):
         counts[row["stream"]] += 1
         if counts[row["stream"]] <= of_stream_max:
-            found.append(row["event_index"])
-    return found[:candidates_max]
+            indexes.append(row["event_index"])
+    return indexes[:candidates_max]
 
 
 def _by_meaning(moment: Moment, question: str, where: Where, *, is_needed: bool) -> dict[int, float]:

@@ -87,10 +87,10 @@ def find_text(moment: Moment, asked: SearchText) -> Answer:
     if not total:
         events = nearest(moment, asked.text, where)
         events = [near for near in events if near.score >= related_min] or events[:far_max]
-        page = {near.event_index: near.told for near in events[offset : offset + asked.limit]}
+        page = {near.event_index: near.scored for near in events[offset : offset + asked.limit]}
         marks = ", ".join("?" * len(page))
-        found = {row["event_index"]: row for row in moment.rows(f"{_HIT} WHERE e.event_index IN ({marks})", [*page])}
-        rows = [found[index] | told for index, told in page.items()]
+        hits_at = {row["event_index"]: row for row in moment.rows(f"{_HIT} WHERE e.event_index IN ({marks})", [*page])}
+        rows = [hits_at[index] | scored for index, scored in page.items()]
         total, holds = len(events), "some"
     corrections = _corrections(moment, rows)
     hits = [

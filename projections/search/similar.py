@@ -69,8 +69,8 @@ def similar_sessions(moment: Moment, asked: LikeTask) -> Answer:
     where.given("e.accepted_ms >= ?", asked.since_ms)
     streams = by_stream(nearest(moment, asked.task, where))
     chosen = list(streams.values())[: asked.limit]
-    told = {one["session_id"]: one for one in _read(moment, _of_streams(moment, f"{_SESSIONS} WHERE s.id", chosen))}
-    sessions = [told[near.name] | near.told for near in chosen if near.name in told]
+    rows = {row["session_id"]: row for row in _read(moment, _of_streams(moment, f"{_SESSIONS} WHERE s.id", chosen))}
+    sessions = [rows[near.name] | near.scored for near in chosen if near.name in rows]
     return {"sessions": sessions, "total_found": len(streams), "embedder": str(best_embedder())}
 
 
@@ -90,7 +90,7 @@ def related_work(moment: Moment, asked: LikeTask) -> Answer:
         "AND d.session_id"
     )
     dead_ends = [
-        with_json(row, "imported") | streams[f"session/{row['session_id']}"].told
+        with_json(row, "imported") | streams[f"session/{row['session_id']}"].scored
         for row in _of_streams(moment, sql, list(streams.values()))
     ]
     dead_ends.sort(key=lambda row: (-own.get(row["event_index"], 0), -row["score"], row["event_index"]))
@@ -99,9 +99,9 @@ def related_work(moment: Moment, asked: LikeTask) -> Answer:
     reasoned = [near for near in by_stream(nearest(moment, asked.task, where)).values() if near.score >= related_min]
     sql = "SELECT id, task, conclusion, author, ai_id, status, ref, updated_ms FROM reasonings WHERE id"
     rows = {row["id"]: row for row in _of_streams(moment, sql, reasoned)}
-    reasonings = [row | near.told for near in reasoned if (row := rows.get(near.name)) is not None]
-    found = {"dead_ends": dead_ends[: asked.limit], "reasonings": reasonings[: asked.limit]}
-    return found | {"total_found": len(dead_ends) + len(reasonings), "embedder": str(best_embedder())}
+    reasonings = [row | near.scored for near in reasoned if (row := rows.get(near.name)) is not None]
+    answer = {"dead_ends": dead_ends[: asked.limit], "reasonings": reasonings[: asked.limit]}
+    return answer | {"total_found": len(dead_ends) + len(reasonings), "embedder": str(best_embedder())}
 
 
 def overlapping(moment: Moment, asked: Since) -> Answer:
@@ -115,15 +115,15 @@ def overlapping(moment: Moment, asked: Since) -> Answer:
     total = moment.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)  # noqa: S608 - fixed texts
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
     rows = moment.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
-    told = _read(moment, rows)
-    texts = ["\n".join((one["task"], one["outcome"], *one["key_findings"])) for one in told]
+    reports = _read(moment, rows)
+    texts = ["\n".join((one["task"], one["outcome"], *one["key_findings"])) for one in reports]
     words = [{word for word in features_of(text) if len(word) > 1 and not word.isdigit()} - _GENERIC for text in texts]
     counts = Counter(word for of in words for word in of)
-    weights = {word: weight(count, len(told) + reports_imagined) for word, count in counts.items()}
+    weights = {word: weight(count, len(reports) + reports_imagined) for word, count in counts.items()}
     lengths = [math.sqrt(math.fsum(weights[word] for word in of)) for of in words]
     spellings = [embed_text(text) for text in texts]
     overlaps: list[dict[str, Any]] = []
-    for newer, older in combinations(range(len(told)), 2):
+    for newer, older in combinations(range(len(reports)), 2):
         shared = words[newer] & words[older]
         by_words = math.fsum(weights[word] for word in shared) / (lengths[newer] * lengths[older] or 1.0)
         if len(shared) < overlap_words_min or by_words < overlap_min / 2:
@@ -131,11 +131,11 @@ def overlapping(moment: Moment, asked: Since) -> Answer:
         score = round((by_words + math.fsum(map(float.__mul__, spellings[newer], spellings[older]))) / 2, score_digits)
         if score >= overlap_min:
             rarest = sorted(shared, key=lambda word: (-weights[word], word))[:shared_shown_max]
-            pair = {"score": score, "sessions": [told[newer], told[older]]}
+            pair = {"score": score, "sessions": [reports[newer], reports[older]]}
             overlaps.append(pair | {"shared": [word.replace(" ", "") for word in rarest]})
     overlaps.sort(key=lambda pair: -pair["score"])  # of equals the newest stay first
-    found = {"overlaps": overlaps[: asked.limit], "total_found": len(overlaps)}
-    return found | {"threshold": overlap_min, "not_compared": max(0, total - len(told))}
+    answer = {"overlaps": overlaps[: asked.limit], "total_found": len(overlaps)}
+    return answer | {"threshold": overlap_min, "not_compared": max(0, total - len(reports))}
 
 
 def _read(moment: Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -143,14 +143,13 @@ def _read(moment: Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     taken_back: dict[str, list[str]] = {row["session_id"]: [] for row in rows}
     for one in corrections_of(moment, *taken_back):
         taken_back[one["session_id"]].append(one["text"])
-    told = []
+    sessions = []
     for row in (with_json(row, "imported", "key_findings") for row in rows):
         retracted = taken_back[row["session_id"]]
         findings = [text for text in row["key_findings"] if not any(is_same(one, text) for one in retracted)]
-        told.append(
-            row | {"key_findings": findings, "outcome": row["outcome"] if row["outcome"] != row["task"] else ""}
-        )
-    return told
+        outcome = row["outcome"] if row["outcome"] != row["task"] else ""
+        sessions.append(row | {"key_findings": findings, "outcome": outcome})
+    return sessions
 
 
 def _sessions_where(asked: LikeTask) -> Where:

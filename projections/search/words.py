@@ -151,10 +151,10 @@ def features_of(text: str) -> set[str]:
     """Return the keys of all that a text can be asked for."""
     chunks = text.split()
     # What is ASCII throughout, mostly nearly all, has no runs: read at once that takes a tenth of the time.
-    found = set(map(stem_of, set(words_of(" ".join(filter(str.isascii, chunks))))))
+    keys = set(map(stem_of, set(words_of(" ".join(filter(str.isascii, chunks))))))
     for run in _runs(chunk for chunk in chunks if not chunk.isascii()):
-        found.update(map(stem_of, run), map(" ".join, pairwise(run)))
-    return found
+        keys.update(map(stem_of, run), map(" ".join, pairwise(run)))
+    return keys
 
 
 @lru_cache(clusters_cached_max)

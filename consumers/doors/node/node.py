@@ -65,6 +65,8 @@ FATAL: Final = frozenset({"HISTORY_CHANGED", "STORE_STOPPED"})
 
 log = structlog.get_logger("baton.node")
 
+_CHECKSUM_BYTES: Final = 2
+
 checkpoint_interval_s: Final = 1.0
 watch_interval_s: Final = 1.0
 news_wait_max_s: Final = 60.0
@@ -342,11 +344,6 @@ def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
             client, reader.answer, path / STORE_FILE, channels, behind=lambda refs: Grounds(reader.answer, 0).of(refs)
         ).run
     return workers
-
-
-log = structlog.get_logger("baton.node")
-
-_CHECKSUM_BYTES: Final = 2
 
 
 def current_users(client: LocalClient, home: Home) -> BusUsers:
