@@ -44,10 +44,14 @@ from ledger.events.handoff import (
     HandoffSuperseded,
     HandoffTaskChecked,
     HandoffVerified,
+    HandoffWaiverAsked,
 )
 from ledger.events.reasoning import ReasoningConcluded
 from ledger.events.review import ReviewAnswered
-from ledger.events.session import SessionEnded, SessionStarted
+from ledger.events.session import FindingRetracted, SessionEnded, SessionStarted
+
+RETRACTED: Final = FindingRetracted(target=NO_EVENT, reason="it does not hold")
+ASKED_WAIVER: Final = HandoffWaiverAsked(position=0, reason="it cannot be run here")
 
 WHAT_AN_EVENT_IS: Final = (
     odd("a JSON key stands once", "DUPLICATE_KEY", '"finding":"x"', '"finding":"y","finding":"x"'),
@@ -202,6 +206,22 @@ WHAT_A_KIND_ALLOWS: Final = (
         lambda f: f.emit("alice", SESSION, SessionStarted(task="x")),
     ),
     of_kind("a session is its owner's", "NOT_AUTHORIZED", lambda f: finding(f, "bob")),
+    WrongLog("its owner corrects a session", "NOT_AUTHORIZED", lambda f: f.emit("bob", SESSION, RETRACTED)),
+    of_kind("what is corrected is there", "NOT_FOUND", lambda f: f.emit("alice", SESSION, RETRACTED)),
+    of_kind(
+        "a waiver is asked by who works",
+        "NOT_AUTHORIZED",
+        then(lambda f: f.claim("open"), lambda f: f.emit("alice", "handoff/open", ASKED_WAIVER)),
+    ),
+    of_kind(
+        "an asked waiver is none",
+        "CRITERIA_OPEN",
+        then(
+            lambda f: f.claim("open"),
+            lambda f: f.emit("bob", "handoff/open", ASKED_WAIVER),
+            lambda f: f.emit("bob", "handoff/open", HandoffCompleted()),
+        ),
+    ),
     of_kind(
         "a session ends", "TRANSITION_NOT_ALLOWED", then(lambda f: f.emit("alice", SESSION, SessionEnded()), finding)
     ),
