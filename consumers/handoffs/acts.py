@@ -136,7 +136,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (
             Argument("task_numbers", "--task", "numbers", "Tasks by number, as 1,2,4."),
             Argument("criterion_numbers", "--criterion", "numbers", "Criteria by number, as 1,2."),
-            Argument("evidence", "--evidence", words="What shows it: a command and its result, a file, a commit."),
+            Argument("evidence", "--evidence", "texts", "What shows it: a command, its result; or one for each."),
             Argument("all_open", "--all", "flag", "Every task and criterion that is open."),
             Argument("undo", "--undo", "flag", "Take the tick back."),
         ),

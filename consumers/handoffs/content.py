@@ -252,14 +252,21 @@ def ticks_of(
     *,
     all_open: bool = False,
     undo: bool = False,
-    evidence: str = "",
+    evidence: Sequence[str] = (),
 ) -> list[EventData]:
     """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of every one that is open.
 
-    What is ticked already gets no second event, so there may be nothing to sign.
+    One ``evidence`` shows all of them, several show one each. What is ticked already gets no second event, so there may
+    be nothing to sign.
     """
     if not (task_numbers or criterion_numbers or all_open):
         raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
+    only = [*task_numbers, *criterion_numbers] if not (task_numbers and criterion_numbers) else []
+    if len(evidence) > 1 and (all_open or len(evidence) != len(only)):
+        message = f"{len(evidence)} times evidence: give it once for all, or once for each number, in their order"
+        raise Refused("USAGE", message, field="evidence")
+    shows = dict(zip(only, evidence, strict=True)) if len(evidence) > 1 else {}
+    common = "".join(evidence[:1])
     drafts: list[EventData] = []
     of = (
         ("tasks", "task", task_numbers, kinds.HandoffTaskChecked),
@@ -269,7 +276,7 @@ def ticks_of(
         rows = handoff[rows_of]
         wanted = range(1, len(rows) + 1) if all_open else dict.fromkeys(numbers)
         drafts += [
-            data(position=at, checked=not undo, evidence=evidence)
+            data(position=at, checked=not undo, evidence=shows.get(at + 1, common))
             for at in (position_of(rows, what, number) for number in wanted)
             if _is_ticked(rows[at]) == undo and not (all_open and rows[at].get("mark") == "waived")
         ]

@@ -33,7 +33,7 @@ def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
-            raise Refused("INVALID_FORMAT", f"{path} is no regular file: links and folders are left alone")
+            raise Refused("INVALID_FORMAT", f"{path} is no regular file, and links are left alone: put the file there")
         if status.st_size > size_max_bytes:
             raise Refused("TOO_LARGE", f"{path.name} has {status.st_size} bytes; at most {size_max_bytes} are read")
         return path.read_bytes()

@@ -104,6 +104,8 @@ def _day(given: str, now: datetime) -> datetime | None:
     name = given.removeprefix("last ").strip()
     if given in _DAYS_AGO:
         ago = _DAYS_AGO[given]
+    elif given in {"this week", "this month"}:  # since it began, not since now
+        ago = today.weekday() if given == "this week" else today.day - 1
     elif name in _WEEKDAYS:
         ago = (today.weekday() - _WEEKDAYS.index(name)) % 7 or (7 if name != given else 0)
     else:

@@ -32,9 +32,9 @@ def resumed_text(answer: dict[str, Any]) -> str:
 
 
 def _dead_ends(answer: dict[str, Any]) -> Iterator[str]:
-    for place, one in enumerate(answer["dead_ends"]):
-        if place == 0:
-            yield "Dead ends: do not try these again"
+    if answer["dead_ends"] or answer.get("dead_ends_left_out"):
+        yield "Dead ends: do not try these again"
+    for one in answer["dead_ends"]:
         # Without a name it is the resumed session's own.
         whose = f"  [{one['session']}]" if "session" in one else ""
         whose += f"  [imported by {one['imported']}]" if "imported" in one else ""

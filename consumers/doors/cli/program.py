@@ -365,7 +365,8 @@ def _print_usage(error: click.UsageError, given: Sequence[str], *, as_json: bool
         error = click.UsageError("a verb is missing", error.ctx)
     hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
     message = without_secrets(error.format_message().rstrip("."), given)
-    if isinstance(error, click.NoSuchOption) and any(one.startswith("-") and " " in one for one in given):
+    is_text = any(one[:1] == "-" and (one[1:2] != "-" or " " in one) for one in given)
+    if isinstance(error, click.NoSuchOption) and is_text:
         message += ": before a text that begins with a dash goes `--`"
     return _print_error(Refused("USAGE", message + hint), as_json=as_json)
 

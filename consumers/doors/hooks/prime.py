@@ -266,7 +266,7 @@ def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, no
         if one["session_id"] != present or any(one.get(what) for what in _RECORDED):
             name = one["session_id"]
             own = f"- `{command} --session-id {name}` tells it." if is_plain(name) else f"- `{command}` tells it."
-            said = f"{by[name][0]}, {age(one['timestamp'], now)}: {one_line(one['task'])}"
+            said = f"{by[name][0]}, {age(one['timestamp'], now)}: {one_line(one['task']) or '(no task was said)'}"
             return _Section("the last session", "The last session", [_Item(own, said)], 1, command)
     return _Section("the last session", "The last session", [_Item("- No session was recorded yet.")], 1, command)
 

@@ -295,3 +295,10 @@ def test_a_look_up_finds_only_what_stands_in_the_entry_that_fits() -> None:
     assert is_answered(Question("finding", "The pool holds handles", "37"), entries)
     assert not is_answered(Question("finding", "The pool holds handles", "99"), entries)
     assert not is_answered(Question("unknown", "Who opens the pool", "37"), entries)
+
+
+def test_what_is_left_out_of_dead_ends_stands_below_their_heading() -> None:
+    facts = ("session_id", "ai_id", "timestamp", "duration", "report_type", "calibration_status")
+    answer = {"sessions": [dict.fromkeys(facts, "x")], "total_sessions": 1, "dead_ends": [], "dead_ends_left_out": 2}
+    told = resumed_text(answer | {"detail_level": "full", "token_estimate": 1, "tokens_exact": True})
+    assert told.startswith("Dead ends: do not try these again\n  (2 more left out)\n")

@@ -41,6 +41,8 @@ def test_a_date_or_a_time_ago_is_read_as_utc(text: str, moment: str) -> None:
         ("Europe/Berlin", "last monday", "2026-02-09T00:00:00+01:00"),
         ("Europe/Berlin", "last thursday", "2026-02-05T00:00:00+01:00"),
         ("Europe/Berlin", "thursday", "2026-02-12T00:00:00+01:00"),
+        ("Europe/Berlin", "this week", "2026-02-09T00:00:00+01:00"),
+        ("UTC", "This month", "2026-02-01T00:00:00+00:00"),
         ("Europe/Berlin", "3 days ago", "2026-02-09T10:00:00+00:00"),
     ],
 )

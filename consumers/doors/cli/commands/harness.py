@@ -117,12 +117,14 @@ def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope
         is_found = found is not None and found.resolve() == home.resolve()
         pinned = None if is_found or (is_user and app.home is None) else str(home.resolve())
         server = app.settings().server
+    if scope == "team" and app.agent is not None:
+        raise Refused("USAGE", "--team acts as each one's BATON_AGENT: leave out --as")
     if scope == "team" and pinned is not None:
         raise Refused("USAGE", f"--team writes no path of this machine: others have no ledger in {pinned}")
     if is_new and home is not None:
         check_may_sign(agent, roles_of(app.client(), agent), f"the hooks of {harness.title} would act as {agent}")
     if scope == "team":
-        return Launcher(None, app.agent, None, server)
+        return Launcher(None, None, None, server)
     return Launcher(sys.executable, agent, pinned, server)
 
 

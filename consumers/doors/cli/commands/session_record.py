@@ -19,13 +19,14 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, get_args
 
 import click
 import msgspec
 from msgspec.structs import replace
 
-from consumers.doors.cli.app import App, kept, read_argument
+from consumers.doors.cli.app import App, kept, read_text
 from consumers.doors.cli.commands.reasoning import reopened
 from consumers.doors.cli.output import fields_of, warn
 from consumers.doors.cli.program import Command
@@ -62,6 +63,7 @@ _GIVEN: Final[dict[str, dict[str, Any]]] = {
     "assume": {"type": "assumption", "needs_validation": True},
 }
 _OPTIONS: Final = frozenset(_SPELLED) | {"evidence", "impact", "subject", "purpose", "rests-on", "confidence", "task"}
+_as_near: Final = 0.8  # a misspelled option is none of the text, which is signed for ever
 _LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")
 
 
@@ -88,7 +90,7 @@ def record(app: App, file: str, given: str | None) -> None:
     (purpose), artifact (a file whose content is kept), reasoning (task: starts it), step (type, evidence, rests-on),
     assume (check), conclude. The same file again adds nothing.
     """
-    text = read_argument(file if file == "-" else f"@{file}", "the entries").decode("utf-8", "replace")
+    text = read_text(file if file == "-" else f"@{file}", "the file of entries")
     entries = read_entries(text)
     if len(entries) > batch_events_max:
         message = f"{len(entries)} entries: one batch holds {batch_events_max}, so split before line"
@@ -211,8 +213,9 @@ def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str,
             entry = number, name, {FORMS[name][1]: last}
         elif entry is not None:
             field = _field(entry[1], name)
-            if field is None and name in _OPTIONS:
-                faults.append({"line": number, "message": f"a {entry[1]} takes no {name}"})
+            if field is None and (near := get_close_matches(name, _OPTIONS, 1, _as_near)):
+                meant = "" if near == [name] else f": did you mean {near[0]}?"
+                faults.append({"line": number, "message": f"a {entry[1]} takes no {name}{meant}"})
             elif found is None or field is None:  # the text goes on
                 last[-1] = f"{last[-1]}\n{line.strip()}".strip()
             else:

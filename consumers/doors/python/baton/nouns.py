@@ -155,10 +155,11 @@ class Handoff(_Noun[R, A]):
         criteria: Sequence[int] = (),
         all_open: bool = False,
         undo: bool = False,
-        evidence: str = "",
+        evidence: str | Sequence[str] = "",
     ) -> R:
-        """Tick tasks and criteria, counted from 1, or ``all_open``, with what shows it; ``undo`` takes ticks back."""
-        given = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": evidence}
+        """Tick tasks and criteria, counted from 1, or ``all_open``, with what shows all, or each; ``undo`` unticks."""
+        shows = [evidence] if isinstance(evidence, str) else evidence
+        given = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": shows}
         return self._act("check", **given, all_open=all_open, undo=undo)
 
     def ask_waiver(self, criterion: int, reason: str) -> R:

@@ -219,6 +219,7 @@ def test_damaged_log_is_no_traceback(alone: Baton) -> None:
         (["claim"], "did you mean `baton handoff claim`?"),
         (["close", "x"], "did you mean `baton handoff complete` or `baton reasoning conclude`"),
         (["append", "--bad"], "No such option"),
+        (["search", "-dash"], "goes `--`"),
         (["nonsense"], "there is no verb 'nonsense' (see `baton --help`)"),
         (["emit", "finding.logged"], "--stream"),
         (["log", "--limit", "0"], "--limit"),

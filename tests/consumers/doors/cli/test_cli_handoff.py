@@ -188,6 +188,18 @@ def test_several_are_ticked_in_one_call_with_what_shows_it(baton: Baton, fresh: 
     assert len({baton.data("show", line["event_index"])["at"] for line in shown["log"][-3:]}) == 1  # one batch
 
 
+def test_evidence_given_once_shows_all_and_given_for_each_goes_by_their_order(baton: Baton, fresh: Fresh) -> None:
+    name = claimed(baton, fresh("pairs"), *(word for text in "abcd" for word in ("--criterion", text)))
+    check = ("handoff", "check", name, "--as", "b")
+    baton(*check, "--criterion", 2, "--evidence", "second", "--criterion", 1, "--evidence", "first")
+    for wrong in (("--criterion", "3"), ("--all",), ("--criterion", "3", "--task", 1)):
+        error = baton.refuses("USAGE", *check, *wrong, "--evidence", "x", "--evidence", "y")
+        assert "give it once for all, or once for each" in error["message"]
+    baton(*check, "--criterion", "3,4", "--evidence", "both")
+    criteria = baton.data("handoff", "show", name)["criteria"]
+    assert [one["evidence"] for one in criteria] == ["first", "second", "both", "both"]
+
+
 @pytest.mark.served
 def test_a_waiver_is_asked_of_the_reviewer_who_grants_or_refuses_it(baton: Baton, fresh: Fresh) -> None:
     name = claimed(baton, fresh("waiver"), "--criterion", "runs on macOS")

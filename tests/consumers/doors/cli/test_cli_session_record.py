@@ -130,12 +130,19 @@ def test_nothing_stands_when_the_ledger_refuses_one(baton: Baton, session: str, 
     assert baton.data("session", "show", session)["counts"]["findings"] == 0
 
 
+def test_what_is_no_utf_8_is_refused_and_not_mended(baton: Baton, session: str, tmp_path: Path) -> None:
+    (file := tmp_path / "e.txt").write_bytes(b"finding: \xff\n")
+    told = baton.refuses("INVALID_FORMAT", "session", "record", file, "--session", session, "--as", "a")["message"]
+    assert told == "the file of entries is not UTF-8"
+
+
 def test_each_fault_is_named_by_its_line() -> None:
     text = "finding: x\n  why: y\nfindin: y\ndead-end: z\ntool:\nstep: q\n"
     text += "reasoning: r\n  task: t\nstep: a\n  rests-on: b\n"
     found = faults(text)
     assert list(found) == [2, 3, 4, 5, 6, 9]
     assert found[2] == "a finding takes no why"
+    assert faults("finding: x\n  evidense: a.py:1\n")[2] == "a finding takes no evidense: did you mean evidence?"
     assert "'findin: y' begins no entry" in found[3]
     assert "required field `why`" in found[4]
     assert "write `reasoning: ID` above it" in found[6]

@@ -92,6 +92,7 @@ def test_each_harness_gets_the_page_and_the_server_where_it_reads_them(ready: Ba
 def test_a_team_gets_commands_that_name_no_path_and_no_second_setup(
     harness: str, ready: Baton, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert "BATON_AGENT" in ready.refuses("USAGE", "setup", harness, "--team", "--as", harness)["message"]
     made = ready.document("setup", harness, "--team")["data"]
     assert (made["scope"], made["agent"]) == ("team", None)
     shared = {name: text for name, text in files(project).items() if not name.startswith("home/")}
