@@ -390,8 +390,7 @@ def without_secrets(message: str, given: Sequence[str]) -> str:
 
 def _print_error(error: BatonError, *, as_json: bool) -> int:
     if as_json:
-        document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": "error", "error": error.to_dict()}
-        App().line(document)
+        App().line({"schema_version": SCHEMA_VERSION, "kind": "error", "error": error.to_dict()})
         return error.exit_code
     click.secho(f"{error.code}: ", err=True, nl=False, bold=True)
     click.echo(clean(error.message), err=True)  # a server, a remote of git or an id may have worded it
