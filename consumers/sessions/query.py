@@ -17,7 +17,7 @@ from typing import Any, Final
 from ledger.client import Ask
 from ledger.codec import converted
 from ledger.errors import Refused
-from projections.reports.report import read_report, standing
+from projections.reports.report import read_report, uncorrected
 
 since_max_chars: Final = 64
 _LANGUAGES: Final = ["en", "zh"]
@@ -66,7 +66,7 @@ def _row(report: dict[str, Any]) -> dict[str, Any]:
     return {name: report[name] for name in ("session_id", "ai_id", "author", "timestamp")} | {
         "task": report["task"] or report["task_summary"],
         "outcome": report["outcome"],
-        "key_findings": standing(read_report(report)).key_findings,
+        "key_findings": uncorrected(read_report(report)).key_findings,
         "epistemic_growth": 0.0 if growth is None else growth,
         "is_assessed": growth is not None,
         "imported": report["imported"],

@@ -26,7 +26,7 @@ from projections.briefs.tokens import count_tokens, most_tokens, strictest
 from projections.records.marks import Imported
 from projections.reports.compressed import short_ref
 from projections.reports.markdown import duration_text, markdown_of, with_texts
-from projections.reports.report import DERIVED, Report, plain, read_report, report_of, standing
+from projections.reports.report import DERIVED, Report, plain, read_report, report_of, uncorrected
 
 Blobs = Callable[[str], bytes]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -213,7 +213,7 @@ def source_of(
         data, at_ms = derived(session), last_ms_of(session)
         report = report_of(session["id"], "", 0, session["author"], at_ms, data, imported=imported)
     else:
-        report = standing(read_report(restored(fields, get_blob)))
+        report = uncorrected(read_report(restored(fields, get_blob)))
     steps, are_own = own_steps(report.recommended_next_steps, report.remaining_unknowns)
     last = {"epistemic_deltas", "knowledge_gaps_filled", *(() if are_own else ["next_steps"])}
     last |= {"next_session_context"} if report.next_session_context.startswith(DERIVED) else set()

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from projections.briefs.text import CJK_MARKS, is_between_signs
-from projections.reports.report import Report, standing
+from projections.reports.report import Report, uncorrected
 
 short_id_chars: Final = 8
 task_max_chars: Final = 200
@@ -43,7 +43,7 @@ def compressed_of(report: Report) -> str:
 
     What its session took back is not there.
     """
-    corrected, report = len(report.corrections), standing(report)
+    corrected, report = len(report.corrections), uncorrected(report)
     # Compared at 4 decimals (0.90 - 0.80 is 0.10 here), then rounded to 2.
     rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
     kept = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}

@@ -21,7 +21,7 @@ from ledger.events.session import FilledGap
 from projections.briefs.text import one_line
 from projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
 from projections.reports.compressed import compressed_of
-from projections.reports.report import Correction, Report, plain, standing
+from projections.reports.report import Correction, Report, plain, uncorrected
 
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"
@@ -82,7 +82,7 @@ def head(report: Report) -> str:
 def sections(report: Report) -> dict[str, str]:
     """Return all sections in their order, by title; each is there, the empty ones too."""
     refs = _refs(report)
-    current = standing(report)
+    current = uncorrected(report)
     text = current.next_session_context
     context = "\n".join(lines(text)) + _whole(refs, "/next_session_context") if text.strip() else _empty("context")
     if dead_ends := [_struck(one) for one in report.corrections if one.kind == "dead_end.retracted"]:

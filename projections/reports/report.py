@@ -4,9 +4,9 @@ Its fields have the names that other tools know. What was not assessed is absent
 
 A report is signed and never changes, and every version is kept; but whoever reads it must not go on from what its
 author no longer believes. What its session took back or found out since is laid over it whenever it is read: struck in
-Markdown, with who did it, when and why, and left out of what others go on from (``standing``). A text is known by its
-words, also where the report holds it shortened: one that was told in other words for the report stands, and what was
-corrected stands beside it.
+Markdown, with who did it, when and why, and left out of what others go on from (``uncorrected``). A text is known by
+its words, also where the report holds it shortened: one that was told in other words for the report stands, and what
+was corrected stands beside it.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def is_same(whole: str, held: str) -> bool:
     return True
 
 
-def standing(report: Report) -> Report:
+def uncorrected(report: Report) -> Report:
     """Return the report without what was corrected."""
     if not report.corrections:
         return report

@@ -11,7 +11,7 @@ from reporting import report
 
 from projections.reports.compressed import compressed_of
 from projections.reports.markdown import counted, markdown_of
-from projections.reports.report import Correction, Report, is_same, standing
+from projections.reports.report import Correction, Report, is_same, uncorrected
 
 
 def corrected(kind: str, text: str, **fields: Any) -> Report:
@@ -52,19 +52,19 @@ def test_a_resolved_unknown_is_asked_no_more() -> None:
     made = corrected(
         "unknown.resolved", "Long-term performance", recommended_next_steps=["Find out: Long-term performance"]
     )
-    assert (standing(made).remaining_unknowns, standing(made).recommended_next_steps) == ([], [])
+    assert (uncorrected(made).remaining_unknowns, uncorrected(made).recommended_next_steps) == ([], [])
     assert "- ~~Long-term performance~~ (resolved 2026-02-13 by ada: the `cause`)" in markdown_of(made)
 
 
 def test_a_retracted_dead_end_leaves_the_context_that_was_derived() -> None:
     context = "(Derived from the session's events.) Dead end: Restart (it comes back). Open: Who opens it."
     made = corrected("dead_end.retracted", "Restart (it comes back)", next_session_context=context)
-    assert standing(made).next_session_context == "(Derived from the session's events.) Open: Who opens it."
+    assert uncorrected(made).next_session_context == "(Derived from the session's events.) Open: Who opens it."
     alone = corrected("unknown.resolved", "Who", next_session_context="(Derived from the session's events.) Open: Who.")
-    assert standing(alone).next_session_context == ""
+    assert uncorrected(alone).next_session_context == ""
 
 
 def test_what_the_report_never_said_is_struck_beside_what_it_says() -> None:
     made = corrected("finding.retracted", "In other words")
-    assert standing(made).key_findings == report().key_findings
+    assert uncorrected(made).key_findings == report().key_findings
     assert "- ~~In other words~~ (retracted" in markdown_of(made)
