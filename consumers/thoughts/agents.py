@@ -22,7 +22,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from consumers.thoughts import messages
+from consumers.thoughts import search
 from consumers.thoughts.search import next_step
 from consumers.thoughts.settings import read_overrides, search_config
 from consumers.thoughts.task import Asked, Say, Task, drafts, line
@@ -168,7 +168,7 @@ def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
         return not_begun(task, refusal.message)
     about = {"problem": task.started.problem, "task_type": task.started.task_type}
     payload = kinds.InitializePayload(**about, search_config=config, decomposition_result=shape)
-    request = messages.message(kinds.InitializeSearch, task.id, payload)
+    request = search.message(kinds.InitializeSearch, task.id, payload)
     return [Say(f"ask:initialize_search:{last.id}", request, [last.id])]
 
 
@@ -199,7 +199,7 @@ def given_up(task: Task, message: str, store: Callable[[bytes], str]) -> list[Sa
     if task.is_over or task.tree is None:
         return []
     failure = kinds.Failure(code="INVALID_FORMAT", message=message[:message_max_chars], recoverable=False)
-    data = messages.search_complete(task.tree, failure)
+    data = search.search_complete(task.tree, failure)
     data = msgspec.structs.replace(data, payload=msgspec.structs.replace(data.payload, best_path=[]))
     return [Say(f"answer:{task.tree.request}", _fitted(data, store), [task.tree.request])]
 
@@ -218,10 +218,10 @@ def answer(role: kinds.Role, task: Task, thinker: Thinker) -> list[Say]:
         return [line(role, task, id_, _BEGIN[role], [id_])]
     request = asked.event.data
     if isinstance(request, kinds.DecomposeTask):
-        reply = messages.decompose(request, thinker)
+        reply = search.decompose(request, thinker)
     else:
         assert asked.tree is not None  # noqa: S101 - the gate lets nobody ask these before there is a search
-        reply = messages.respond(asked.tree, request, thinker)
+        reply = search.respond(asked.tree, request, thinker)
     return [Say(f"answer:{id_}", reply, [id_])]
 
 
@@ -232,14 +232,14 @@ def refused(role: kinds.Role, task: Task, message: str) -> list[Say]:
         return []
     code = "GENERATION_FAILED" if role == "generator" else "INVALID_FORMAT"
     failure = kinds.Failure(code=code, message=message[:message_max_chars], recoverable=True)
-    reply = messages.message(_ANSWERS[role], asked.event.data.task_id, None, failure)
+    reply = search.message(_ANSWERS[role], asked.event.data.task_id, None, failure)
     return [Say(f"answer:{asked.event.id}", reply, [asked.event.id])]
 
 
 def _decompose(task: Task, started: kinds.TotStarted) -> Say:
     payload = kinds.DecomposePayload(problem=started.problem, task_type=started.task_type)
     cause = task.decompositions[-1].id if task.decompositions else task.started_id
-    return Say(f"ask:decompose_task:{cause}", messages.message(kinds.DecomposeTask, task.id, payload), [cause])
+    return Say(f"ask:decompose_task:{cause}", search.message(kinds.DecomposeTask, task.id, payload), [cause])
 
 
 def _error(task: Task, failure: kinds.Failure, cause: str) -> Say:

@@ -12,19 +12,27 @@ or a dead end; then the search turns back to the deepest node that has a child l
 A request that failed is asked again, ``attempts_max`` times at most, and of the solutions that were found the best
 ``ends_tried_max`` are synthesized. A budget never cuts off what was found already. A search of which no thought was
 ever judged has exhausted nothing: it ends with what went wrong.
+
+``respond`` and ``decompose`` answer requests: what a thinker returns is cut to what was asked for (10,000 candidates:
+the first k) and checked against the protocol's own types (a score of 11 is INVALID_FORMAT), so that nothing a thinker
+does makes an agent send a message that the ledger refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from consumers.thoughts.messages import Outgoing, evaluation, generation, message, search_complete
+from consumers.thoughts import tree
+from consumers.thoughts.thinkers import Thinker
 from consumers.thoughts.tree import TreeState, attempts_max, in_order, path_to
+from ledger.events import KIND_OF
 from ledger.events import tot as kinds
+from ledger.events.fields import EventData
 from ledger.events.tot import Failure, ThoughtNode
+from ledger.lifecycle.tot import parties_of
 
 SolutionTest: TypeAlias = Callable[[Sequence[ThoughtNode]], bool]
 
@@ -232,3 +240,124 @@ def _batch(nodes: list[ThoughtNode]) -> list[ThoughtNode]:
             break
         kept.append(node)
     return kept
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+M = TypeVar("M", bound=kinds.Message)
+
+CRITERIA: Final = ("correctness", "progress", "feasibility")
+
+
+class Outgoing(NamedTuple):
+    """An event to be appended: its data and causes."""
+
+    data: EventData
+    causes: list[str] = []
+
+
+def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: kinds.Failure | None = None) -> M:
+    """Return a message of the type ``form``; from whom and to whom it goes follows from that."""
+    type_ = KIND_OF[form].removeprefix("tot.")
+    sender, to = parties_of(type_)
+    make: Callable[..., M] = form
+    return make(sender=sender, to=to, type=type_, task_id=task_id, payload=payload, error=error)
+
+
+def respond(state: TreeState, request: kinds.Message, thinker: Thinker) -> kinds.Message:
+    """Return the answer of the generator, evaluator or synthesizer to ``request``; the caller names it as the cause."""
+    match request:
+        case kinds.GenerateThoughts():
+            return message(kinds.GeneratedThoughts, request.task_id, *_generated(state, request.payload, thinker))
+        case kinds.EvaluateThoughts():
+            return message(kinds.EvaluationResults, request.task_id, *_evaluated(state, request.payload, thinker))
+        case kinds.SynthesizeSolution():
+            asked = request.payload
+            solution = _checked(thinker.synthesize(asked.best_path, asked.problem), kinds.Solution)
+            return message(kinds.FinalSolution, request.task_id, *solution)
+        case _:  # any other message: those of the orchestrator, and answers
+            raise TypeError(f"{type(request).__name__} is no request to a thinker")
+
+
+def decompose(request: kinds.DecomposeTask, thinker: Thinker) -> kinds.Message:
+    """Return the decomposer's answer to ``request``; the caller names it as the cause."""
+    asked = request.payload
+    shape = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
+    return message(kinds.DecompositionResult, request.task_id, *shape)
+
+
+def _generated(
+    state: TreeState, asked: kinds.GeneratePayload, thinker: Thinker
+) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
+    path = tree.path_to(state, asked.parent_node.id)
+    answer = thinker.generate(path, asked)
+    if isinstance(answer, kinds.GeneratedPayload):
+        answer = msgspec.structs.replace(answer, candidates=answer.candidates[: asked.num_candidates])
+    payload, failure = _checked(answer, kinds.GeneratedPayload)
+    if payload is not None and len({candidate.temp_id for candidate in payload.candidates}) != len(payload.candidates):
+        text = "two candidates have one temporary id"
+        return None, kinds.Failure(code="GENERATION_FAILED", message=text, recoverable=True)
+    return payload, failure
+
+
+def _evaluated(
+    state: TreeState, asked: kinds.EvaluatePayload, thinker: Thinker
+) -> tuple[kinds.ResultsPayload | None, kinds.Failure | None]:
+    ids = {node.id for node in asked.candidates}
+    paths = [tree.path_to(state, node.id) for node in asked.candidates]
+    answer = thinker.evaluate(paths, asked)
+    if isinstance(answer, kinds.ResultsPayload):
+        by_id = {judged.node_id: judged for judged in answer.evaluations if judged.node_id in ids}
+        answer = msgspec.structs.replace(
+            answer,
+            evaluations=list(by_id.values()),
+            ranking=[id_ for id_ in dict.fromkeys(answer.ranking) if id_ in ids],
+            pruning_suggestions=[id_ for id_ in dict.fromkeys(answer.pruning_suggestions) if id_ in ids],
+        )
+    return _checked(answer, kinds.ResultsPayload)
+
+
+def _checked(answer: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.Failure | None]:
+    """Return an answer as the protocol's type, or the failure: the thinker's own, or that it broke the form."""
+    if isinstance(answer, kinds.Failure):
+        return None, answer
+    try:
+        return msgspec.json.decode(msgspec.json.encode(answer), type=form), None
+    except (msgspec.ValidationError, msgspec.EncodeError, TypeError, ValueError) as error:
+        text = f"the thinker's answer breaks the protocol: {error}"[:1_000]
+        return None, kinds.Failure(code="INVALID_FORMAT", message=text, recoverable=True)
+
+
+def generation(state: TreeState, node_id: str, k: int) -> kinds.GeneratePayload:
+    """Return the request for ``k`` thoughts from a node."""
+    shape = state.decomposition
+    return kinds.GeneratePayload(
+        parent_node=state.nodes[node_id],
+        generation_strategy=state.config.generation_strategy,
+        num_candidates=k,
+        context=kinds.GenerationContext(
+            problem=state.problem, goal=shape.success_criteria, constraints=list(shape.constraints)
+        ),
+    )
+
+
+def evaluation(state: TreeState, nodes: list[kinds.ThoughtNode]) -> kinds.EvaluatePayload:
+    """Return the request to say what nodes are worth."""
+    return kinds.EvaluatePayload(
+        candidates=nodes,
+        evaluation_strategy=state.config.evaluation_strategy,
+        context=kinds.EvaluationContext(
+            problem=state.problem,
+            current_depth=nodes[0].depth,
+            max_depth=state.config.max_depth,
+            goal=state.decomposition.success_criteria,
+        ),
+        evaluation_criteria=list(CRITERIA),
+    )
+
+
+def search_complete(state: TreeState, failure: kinds.Failure | None) -> kinds.SearchComplete:
+    """Return the end of a search; with ``failure`` when it found nothing."""
+    counts, path = tree.stats(state), tree.best_path(state)
+    whole, digest = tree.thought_tree(state), tree.digest(state)
+    payload = kinds.SearchPayload(stats=counts, tree_digest=digest, best_path=path, tree=whole)
+    return message(kinds.SearchComplete, state.task_id, payload, failure)

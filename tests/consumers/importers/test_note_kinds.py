@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from note_repository import SESSION, checkpoint, handoff, logged, one_of_each, text_of
 
-from consumers.importers.empirica.mapping import map_note
+from consumers.importers.empirica.importer import map_note
 from consumers.importers.empirica.notes import Note
 from consumers.importers.records import Record
 from ledger.codec import encode_canonical

@@ -13,8 +13,7 @@ from serving import make_home
 from tot_playing import ANSWER, PROBLEM, check, events, play, read, resume, solve
 
 from consumers.doors.node.node import Node
-from consumers.thoughts.processes import author_of, role_keys
-from consumers.thoughts.run import prepare, run_task
+from consumers.thoughts.run import author_of, prepare, role_keys, run_task
 from consumers.thoughts.settings import Overrides, TaskOptions, read_overrides
 from consumers.thoughts.task import AGENTS, Task, pause_max_ms
 from consumers.thoughts.thinkers.game24 import Game24

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from consumers.thoughts import messages, tree
-from consumers.thoughts.messages import Outgoing
-from consumers.thoughts.search import next_step
+from consumers.thoughts import search, tree
+from consumers.thoughts.search import Outgoing, next_step
 from consumers.thoughts.settings import search_config
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
@@ -91,7 +90,7 @@ def _next(
         return _open(log, task, thinker)
     if state.requests:
         request_id, request = next(iter(state.requests.items()))
-        return Outgoing(messages.respond(state, request, thinker), [request_id])
+        return Outgoing(search.respond(state, request, thinker), [request_id])
     return next_step(state, thinker.is_solution, elapsed_s)
 
 
@@ -100,10 +99,10 @@ def _open(log: list[Spoken], task: tuple[str, str, kinds.SearchConfig | None], t
     problem, task_type, config = task
     if not log:
         asked = kinds.DecomposePayload(problem=problem, task_type=task_type)
-        return Outgoing(messages.message(kinds.DecomposeTask, TASK_ID, asked))
+        return Outgoing(search.message(kinds.DecomposeTask, TASK_ID, asked))
     last = log[-1].data
     if isinstance(last, kinds.DecomposeTask):
-        return Outgoing(messages.decompose(last, thinker), [log[-1].id])
+        return Outgoing(search.decompose(last, thinker), [log[-1].id])
     if not isinstance(last, kinds.DecompositionResult) or last.payload is None:
         return None
     payload = kinds.InitializePayload(
@@ -112,7 +111,7 @@ def _open(log: list[Spoken], task: tuple[str, str, kinds.SearchConfig | None], t
         search_config=config or search_config(task_type, last.payload),
         decomposition_result=last.payload,
     )
-    return Outgoing(messages.message(kinds.InitializeSearch, TASK_ID, payload), [log[-1].id])
+    return Outgoing(search.message(kinds.InitializeSearch, TASK_ID, payload), [log[-1].id])
 
 
 def wanted(path: Sequence[kinds.ThoughtNode], strategy: Any, k: int, context: kinds.GenerationContext) -> Any:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from consumers.thoughts.agents import Agent
-from consumers.thoughts.processes import author_of
-from consumers.thoughts.run import outcome, prepare, resume_task, run_task
+from consumers.thoughts.run import author_of, outcome, prepare, resume_task, run_task
 from consumers.thoughts.settings import TaskOptions
 from consumers.thoughts.task import AGENTS, Task
 from ledger.client import read_event
