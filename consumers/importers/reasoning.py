@@ -213,11 +213,7 @@ def extensions_of(memory: ReasoningMemory, *, domain: str = "", session: str = "
 
 
 def continuation_of(memory: ReasoningMemory) -> Iterator[EventData]:
-    """Yield the events that add steps and conclusion to what stands; they may rest on steps that do.
-
-    Raises:
-        Refused: as ``extensions_of``.
-    """
+    """Yield the events that add steps and conclusion to what stands; they may rest on steps that do."""
     if memory.steps:
         yield from _extensions(memory)
     if memory.conclusion:

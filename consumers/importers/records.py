@@ -120,9 +120,6 @@ def find_files(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
     """Return the one file, or the files of a folder and its subfolders that end so, in the order of their names.
 
     Hidden files and folders are passed over, and so are links: what is imported lies where it was looked for.
-
-    Raises:
-        Refused: ``NOT_FOUND``. Unavailable: ``STORE_UNAVAILABLE`` when a folder cannot be read.
     """
 
     def fail(error: OSError) -> None:

@@ -63,9 +63,6 @@ def write_logs(events: Iterable[Event], out: Path) -> Path:
 
     If we crash here, some files are of the older export; exporting again makes them what they should be. Files of an
     older export that have other numbers now are removed; nothing else in the folder is touched.
-
-    Raises:
-        Refused: ``NOT_FOUND`` for what is no task. Unavailable: ``STORE_FULL`` or ``STORE_UNAVAILABLE``.
     """
     events = list(events)
     files = log_files(events)

@@ -304,11 +304,7 @@ def _close(child: subprocess.Popen[bytes]) -> None:
 
 
 def role_keys(settings: Settings, client: Client) -> dict[str, str]:
-    """Return the public keys (hex) of the six roles; on a ledger in a folder those that are new are registered.
-
-    Raises:
-        Refused: ``KEY_FILE_MISSING`` when a server's agent has no key here; ``AGENT_EXISTS`` when a name is taken.
-    """
+    """Return the public keys (hex) of the six roles; on a ledger in a folder those that are new are registered."""
     home = Home(settings.home)
     if settings.server is None:
         from consumers.sdk.service import service_author  # noqa: PLC0415 - loads lmdb, as its client does

@@ -108,9 +108,6 @@ def read_notes(
     """Return what the notes below ``roots`` become; without ``put_blob`` no original is kept (a dry run).
 
     What was kept aside because its session is another importer's is tried again as ``importer``.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a root that is none. Unavailable: git, the views or the blobs.
     """
     refs, broken = repository.refs(roots)
     unread = list(broken)

@@ -70,11 +70,7 @@ class Repository:
         self._git.ask("rev-parse", "--git-dir")
 
     def refs(self, roots: Sequence[str]) -> tuple[list[Ref], list[Unread]]:
-        """Return the refs at or below each of ``roots``, by name, and those that git passes over as broken.
-
-        Raises:
-            Refused: ``INVALID_FIELD`` for what is no name of refs; ``TOO_LARGE``. Unavailable: git's own errors.
-        """
+        """Return the refs at or below each of ``roots``, by name, and those that git passes over as broken."""
         refs: dict[str, Ref] = {}
         unread: list[Unread] = []
         for given in roots:

@@ -172,11 +172,7 @@ def unused(name: str, taken: Mapping[str, str]) -> str:
 
 
 def read_json(content: bytes) -> tuple[dict[str, Any], list[DirtyValue]]:
-    """Return the object of a note, and what was odd in its JSON.
-
-    Raises:
-        Refused: ``INVALID_FORMAT`` for what is no JSON object, ``NESTING_TOO_DEEP``.
-    """
+    """Return the object of a note, and what was odd in its JSON."""
     dirty: list[DirtyValue] = []
     value = _parsed(_decoded(content, dirty), dirty)
     times = 0

@@ -48,11 +48,7 @@ def find_transcripts(path: Path) -> list[Path]:
 
 
 def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answered | Unread]:
-    """Yield the responses of a file that may hold thinking, and what of it could not be read.
-
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE`` when the file cannot be read.
-    """
+    """Yield the responses of a file that may hold thinking, and what of it could not be read."""
     place = Place(name_in(file, root))
     before = progress.done_bytes
     with as_unavailable(file, "cannot be read"), ExitStack() as stack:

@@ -76,11 +76,7 @@ class ExistingReasoning:
         self._found = self._answer("reasoning.existing", {"ids": names})["reasonings"] if names else {}
 
     def of(self, thought: mapping.Thought) -> Existing:
-        """Return where a response belongs, and what of it is missing there.
-
-        Raises:
-            Refused: as ``memory_from_dict``, when the answer is no graph.
-        """
+        """Return where a response belongs, and what of it is missing there."""
         for name in thought.names:
             row = self._found.get(name)
             if row is None and name not in self._planned:
@@ -166,11 +162,7 @@ class TranscriptImport:
         self._size = 0
 
     def take(self, response: Answered | Unread) -> None:
-        """Take one response or fault.
-
-        Raises:
-            Refused: the author may not import at all. Unavailable: see ``Client.submit``.
-        """
+        """Take one response or fault."""
         item = mapping.thought_in(response, self._task) if isinstance(response, Answered) else response
         if item is None:
             assert isinstance(response, Answered)  # noqa: S101 - whatever is unread is handed on
@@ -186,11 +178,7 @@ class TranscriptImport:
         self._size += size
 
     def flush(self) -> None:
-        """Append what has come together.
-
-        Raises:
-            Refused: the author may not import at all. Unavailable: see ``Client.submit``.
-        """
+        """Append what has come together."""
         waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
         self._existing.look_up([item for item in waiting if isinstance(item, mapping.Thought)])
         self.tally.read += len(waiting)

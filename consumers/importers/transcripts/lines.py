@@ -223,11 +223,7 @@ def _blocks_of(content: msgspec.Raw) -> list[_Block]:
 
 
 def decoded(line: bytes) -> tuple[Any, tuple[str, ...]]:
-    """Return the value of a line, and the numbers in it that are read as texts.
-
-    Raises:
-        Refused: as ``check_strict``, for any other fault.
-    """
+    """Return the value of a line, and the numbers in it that are read as texts."""
     try:
         return check_strict(line), ()
     except Refused as refusal:

@@ -137,9 +137,6 @@ def record_of(thought: Thought, name: str, original: str, prompt: str | None, ta
     """Return the record of a response: started, extended as often as its size needs, concluded.
 
     ``original`` and ``prompt`` are refs of blobs; ``task`` says why its prompt cannot be told.
-
-    Raises:
-        Refused: as ``extensions_of``.
     """
     session = shorten(thought.answered.session.strip(), name_max_chars)
     events = extensions_of(thought.memory, session=session)

@@ -137,9 +137,6 @@ def thinker_named(name: str, actions: Actions) -> Thinker:
     """Return a thinker by the name that ``tot.started`` keeps (``llm:MODEL`` is the configured model).
 
     Each is loaded when it is asked for, the model's with an HTTP client.
-
-    Raises:
-        Refused: ``USAGE`` when there is none such, or no model is configured; the codes of ``[llm]``.
     """
     match name.partition(":")[0]:
         case "game24":
