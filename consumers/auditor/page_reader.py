@@ -12,14 +12,12 @@ import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from consumers.auditor.pages import END, FRAME, value_size_max_bytes
+from consumers.auditor.report import Findings
 from ledger.log.environment import FILE, is_read_only, no_log
 from ledger.log.tables import DATABASE, index_key
-
-if TYPE_CHECKING:
-    from consumers.auditor.report import Findings
 
 silence_max_s: Final = 60.0
 unreadable_ranges_max: Final = 64

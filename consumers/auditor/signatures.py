@@ -17,21 +17,18 @@ import os
 import signal
 import sys
 from collections import Counter, deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from consumers.auditor.report import Findings
 from ledger.envelope import Entry, batch_pae
 from ledger.identity import verify
 from ledger.limits import batch_size_max_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from consumers.auditor.report import Findings
 
 PROCESSES: Final = multiprocessing.get_context("spawn")
 in_place_events_max: Final = 1024

@@ -19,17 +19,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from ledger.admission.decide import Accepted
 from ledger.author import Author, Draft
+from ledger.client import Ask
 from ledger.codec import encode_canonical, encode_sorted
 from ledger.errors import Refused, Unavailable
 from ledger.events.imported import KEPT_ASIDE, RecordImported
 from projections.query import page_rows_max
-
-if TYPE_CHECKING:
-    from ledger.admission.decide import Accepted
-    from ledger.client import Ask
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -27,16 +27,14 @@ from ledger.codec import check_strict, decode_base64, decode_strict
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.events.authority import LedgerCreated
+from ledger.events.body import Event
 from ledger.history import Growth, GrowthSince, Trusted, changed, is_continued
 from ledger.identity import ledger_id
 from ledger.merkle import leaf_hash
+from ledger.policy import Policy, Witnessed
 from ledger.receipt import Receipt
 from ledger.signature import is_signed, split_hashes
 from ledger.trust import fingerprint
-
-if TYPE_CHECKING:
-    from ledger.events.body import Event
-    from ledger.policy import Policy, Witnessed
 
 poll_s: Final = 0.5
 _TO_ROOT: Final = (("key.rotated", "agent/root"), ("checkpoint_key.rotated", "ledger"))

@@ -172,28 +172,17 @@ def _json_lines(lines: Sequence[_Line]) -> bytes:
 
 
 def _timeline(info: dict[str, Any], lines: Sequence[_Line], names: dict[_Place, str], agent_calls: int) -> str:
-    text = [
-        "# ToT 执行时间线",
-        "",
-        f"任务 ID: {info['task_id']}",
-        f"问题: {one_line(info['problem'])}",
-        "",
-        f"任务开始: {info['start_time']}",
-        "",
-    ]
+    about = f"任务 ID: {info['task_id']}\n问题: {one_line(info['problem'])}"
+    text = [f"# ToT 执行时间线\n\n{about}\n\n任务开始: {info['start_time']}\n"]
     for line in lines:
         clock = _time(line.accepted_ms)[len("2025-10-30T") : -1]
         text.append(f"[{clock}] [{names[line.place]}] {one_line(line.entry.msg)}")
         if line.entry.data:
             text.append(f"         数据: {one_line(_encoded(line.entry.data).decode())}")
     text += [
-        "",
-        f"任务结束: {info['end_time'] or '尚未结束'}",
+        f"\n任务结束: {info['end_time'] or '尚未结束'}",
         f"总耗时: {'尚未结束' if info['duration_ms'] is None else _duration(info['duration_ms'])}",
-        "",
-        "---",
-        "",
-        "统计信息:",
+        "\n---\n\n统计信息:",
         f"- 总日志条目: {len(lines)} 条",
         f"- Agent 调用次数: {agent_calls}",
         f"- LLM 调用次数: {info['final_stats']['llm_calls']} 次",

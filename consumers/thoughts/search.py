@@ -89,16 +89,9 @@ def _add(state: TreeState) -> Outgoing | None:
                 continue
             present.add(candidate.content)
             temp_ids.append(candidate.temp_id)
-            nodes.append(
-                ThoughtNode(
-                    id=f"node_{depth}_{number + len(nodes) + 1}",
-                    depth=depth,
-                    content=candidate.content,
-                    parent_id=drawn.parent,
-                    action_type=candidate.action_type,
-                    metadata=candidate.metadata,
-                )
-            )
+            said = {name: getattr(candidate, name) for name in ("content", "action_type", "metadata")}
+            id_ = f"node_{depth}_{number + len(nodes) + 1}"
+            nodes.append(ThoughtNode(id=id_, depth=depth, parent_id=drawn.parent, **said))
         if nodes:
             return Outgoing(kinds.TotNodesAdded(nodes=nodes, temp_ids=temp_ids), [drawn.answer])
     return None

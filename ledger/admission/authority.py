@@ -13,10 +13,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
+from ledger.admission.state import Layer
 from ledger.errors import Refused
 from ledger.events import authority
 from ledger.events.body import Event
@@ -24,9 +25,6 @@ from ledger.events.fields import EventData
 from ledger.identity import ledger_id, possession, verify
 from ledger.lifecycle import authority as life
 from ledger.log.tables import StreamState
-
-if TYPE_CHECKING:
-    from ledger.admission.state import Layer
 
 D = TypeVar("D", bound=EventData)
 Life: TypeAlias = StreamState | None

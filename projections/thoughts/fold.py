@@ -162,12 +162,8 @@ def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
     """Return the fields of a task (as it was before) that an event changes."""
     match event.data:
         case kinds.TotStarted() as data:
-            return {
-                "started": data,
-                "author": event.author,
-                "started_index": event.index,
-                "started_ms": event.accepted_ms,
-            }
+            since = {"started_index": event.index, "started_ms": event.accepted_ms}
+            return {"started": data, "author": event.author, **since}
         case kinds.InitializeSearch() as data:
             return {"config": data.payload.search_config}
         case kinds.TotNodesAdded() as data:

@@ -80,18 +80,15 @@ class Done(NamedTuple):
         kind_at = {place: kind for kind, place in self.found.notes}
         kinds = Counter(kind for kind, _ in self.found.notes)
         asides = Counter(kind_at[aside.source, aside.original] for aside in self.counts.aside)
+
+        def counts_of(kind: str) -> dict[str, int]:
+            read, aside = kinds[kind], asides[kind]
+            return {"read": read, "mapped": read - aside, "kept_aside": aside, "dirty": self.dirty[kind]}
+
         return self.counts.answer() | {
             "dirty": self.dirty.total(),
             "own": self.found.own,
-            "by_kind": {
-                kind: {
-                    "read": kinds[kind],
-                    "mapped": kinds[kind] - asides[kind],
-                    "kept_aside": asides[kind],
-                    "dirty": self.dirty[kind],
-                }
-                for kind in sorted(kinds)
-            },
+            "by_kind": {kind: counts_of(kind) for kind in sorted(kinds)},
             "unread": [unread._asdict() for unread in self.found.unread],
         }
 

@@ -24,13 +24,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
+from ledger.config import Actions
 from ledger.errors import Refused
 from ledger.events import tot as kinds
-
-if TYPE_CHECKING:
-    from ledger.config import Actions
 
 P = TypeVar("P")
 Path: TypeAlias = Sequence[kinds.ThoughtNode]
