@@ -25,9 +25,8 @@ import msgspec
 from consumers.thoughts import search
 from consumers.thoughts.search import next_step
 from consumers.thoughts.settings import read_overrides, search_config
-from consumers.thoughts.task import Asked, Say, Task, drafts, line
+from consumers.thoughts.task import Asked, Say, Task, TreeState, attempts_max, drafts, line
 from consumers.thoughts.thinkers import Thinker
-from consumers.thoughts.tree import TreeState, attempts_max
 from ledger.author import Author
 from ledger.client import read_event
 from ledger.codec import encode_canonical

@@ -21,7 +21,7 @@ import msgspec
 
 from consumers.sdk.files import read_file, remove_file, write_file
 from consumers.sdk.text import one_line
-from consumers.thoughts.tree import advance, stats
+from consumers.thoughts.task import advance, stats
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.events.body import Event

@@ -25,9 +25,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from consumers.thoughts import tree
+from consumers.thoughts import task
+from consumers.thoughts.task import TreeState, attempts_max, in_order, path_to
 from consumers.thoughts.thinkers import Thinker
-from consumers.thoughts.tree import TreeState, attempts_max, in_order, path_to
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
 from ledger.events.fields import EventData
@@ -281,7 +281,7 @@ def decompose(request: kinds.DecomposeTask, thinker: Thinker) -> kinds.Message:
 def _generated(
     state: TreeState, asked: kinds.GeneratePayload, thinker: Thinker
 ) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
-    path = tree.path_to(state, asked.parent_node.id)
+    path = path_to(state, asked.parent_node.id)
     answer = thinker.generate(path, asked)
     if isinstance(answer, kinds.GeneratedPayload):
         answer = msgspec.structs.replace(answer, candidates=answer.candidates[: asked.num_candidates])
@@ -296,7 +296,7 @@ def _evaluated(
     state: TreeState, asked: kinds.EvaluatePayload, thinker: Thinker
 ) -> tuple[kinds.ResultsPayload | None, kinds.Failure | None]:
     ids = {node.id for node in asked.candidates}
-    paths = [tree.path_to(state, node.id) for node in asked.candidates]
+    paths = [path_to(state, node.id) for node in asked.candidates]
     answer = thinker.evaluate(paths, asked)
     if isinstance(answer, kinds.ResultsPayload):
         by_id = {judged.node_id: judged for judged in answer.evaluations if judged.node_id in ids}
@@ -350,7 +350,7 @@ def evaluation(state: TreeState, nodes: list[kinds.ThoughtNode]) -> kinds.Evalua
 
 def search_complete(state: TreeState, failure: kinds.Failure | None) -> kinds.SearchComplete:
     """Return the end of a search; with ``failure`` when it found nothing."""
-    counts, path = tree.stats(state), tree.best_path(state)
-    whole, digest = tree.thought_tree(state), tree.digest(state)
+    counts, path = task.stats(state), task.best_path(state)
+    whole, digest = task.thought_tree(state), task.digest(state)
     payload = kinds.SearchPayload(stats=counts, tree_digest=digest, best_path=path, tree=whole)
     return message(kinds.SearchComplete, state.task_id, payload, failure)

@@ -3,18 +3,25 @@
 What an agent says is a function of this, its role and its thinker. An agent that was killed reads the stream again and
 says what it would have said: the key of what it says (``Say.key``) comes from the cause, so the ledger takes it once.
 A request keeps the tree of the moment it was made in, because an answer must not depend on when it is thought of.
+
+The tree is what the explorer goes by: ``advance`` takes the events in order, and of each only its ``id``, ``causes``
+and ``data``. It believes that the gate (``ledger.lifecycle.tot``) let the event in, and refuses nothing itself; each
+event gives another state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, get_args
 
-from consumers.thoughts.tree import TreeState, advance
+import msgspec
+
 from ledger.author import Draft
 from ledger.events import EventData
 from ledger.events import tot as kinds
 from ledger.events.body import Event
+from ledger.lifecycle.tot import node_states, tree_digest
+from projections.thoughts import tree as view
 
 pause_max_ms: Final = 60_000
 
@@ -137,3 +144,204 @@ def line(role: kinds.Role, task: Task, key: str, msg: str, causes: Sequence[str]
     """Return a line for people about work that begins, unless a message tells it."""
     entry = kinds.LogEntry(level="progress", msg=msg)
     return Say(f"log:{key}", kinds.TotLogWritten(sender=role, task_id=task.id, entries=[entry]), causes)
+
+
+attempts_max: Final = 3
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """Candidates of an answer that are no nodes yet, and the node they grow from."""
+
+    answer: str
+    parent: str
+    candidates: tuple[kinds.Candidate, ...]
+
+
+class TreeState(msgspec.Struct, frozen=True):
+    """Everything that the next action depends on.
+
+    ``requests`` are those that wait for an answer (id → message); ``attempts`` counts, for each node, the failed
+    generations and the evaluations that gave it no score; a node in ``given_up`` failed in a way that does not pass.
+    ``turned_from`` is the node that was turned back from last.
+    """
+
+    config: kinds.SearchConfig
+    problem: str
+    task_type: str
+    task_id: str
+    request: str
+    decomposition: kinds.Decomposition
+    nodes: dict[str, kinds.ThoughtNode] = {}
+    requests: dict[str, kinds.Message] = {}
+    drawn: tuple[Drawn, ...] = ()
+    attempts: dict[str, int] = {}
+    given_up: frozenset[str] = frozenset()
+    suggested: frozenset[str] = frozenset()
+    last_expanded: str | None = None
+    turned_from: str | None = None
+    backtracks: int = 0
+    calls: int = 0
+    rounds: int = 0
+    failure: kinds.Failure | None = None
+    solution: kinds.Solution | None = None
+    is_complete: bool = False
+
+
+def advance(state: TreeState | None, event: Event) -> TreeState | None:
+    """Return the state after ``event``; None as long as no search was asked for."""
+    data = event.data
+    if isinstance(data, kinds.InitializeSearch):
+        asked, shape = data.payload, data.payload.decomposition_result
+        return TreeState(asked.search_config, asked.problem, asked.task_type, data.task_id, event.id, shape)
+    if state is None:
+        return None
+    if isinstance(data, kinds.Message):
+        return _message(state, event, data)
+    match data:
+        case kinds.TotNodesAdded():
+            drawn = tuple(waiting for waiting in state.drawn if waiting.answer not in event.causes)
+            return _replace(state, nodes=state.nodes | {node.id: node for node in data.nodes}, drawn=drawn)
+        case kinds.TotNodesMarked():
+            changed = {id_: _replace(state.nodes[id_], status=data.status) for id_ in data.node_ids}
+            return _replace(state, nodes=state.nodes | changed)
+        case kinds.TotBacktracked():
+            return _replace(state, backtracks=state.backtracks + 1, turned_from=data.node_id)
+        case _:  # the data of any other kind
+            return state
+
+
+def path_to(state: TreeState, node_id: str) -> list[kinds.ThoughtNode]:
+    """Return the nodes from the root to a node."""
+    path = [state.nodes[node_id]]
+    while (parent := path[-1].parent_id) is not None:
+        path.append(state.nodes[parent])
+    return path[::-1]
+
+
+def in_order(state: TreeState, ids: Iterable[str]) -> list[str]:
+    """Return nodes best first: by score, then confidence, then as they came into the tree."""
+
+    def worth(id_: str) -> tuple[float, float]:
+        evaluation = state.nodes[id_].evaluation
+        return (0.0, 0.0) if evaluation is None else (-evaluation.score, -evaluation.confidence)
+
+    return sorted(ids, key=worth)
+
+
+def best_path(state: TreeState) -> list[kinds.ThoughtNode]:
+    """Return the path to the best node, by the rule of every view (``projections.thoughts.tree``)."""
+    return [state.nodes[id_] for id_ in view.best_path(state.nodes)]
+
+
+def stats(state: TreeState) -> kinds.SearchStats:
+    """Return the counts of the search so far."""
+    return view.stats_of(state.nodes, backtracks=state.backtracks, llm_calls=state.calls, rounds=state.rounds)
+
+
+def thought_tree(state: TreeState) -> kinds.ThoughtTree:
+    """Return the whole tree, children filled in."""
+    return kinds.ThoughtTree(
+        task_id=state.task_id,
+        problem=state.problem,
+        task_type=state.task_type,
+        search_config=state.config,
+        nodes=view.with_children(state.nodes),
+        root_id=view.root_of(state.nodes) or "root",
+        search_state=view.search_state(state.nodes, state.config),
+    )
+
+
+def digest(state: TreeState) -> str:
+    """Return the digest of the tree, as the gate computes it."""
+    return tree_digest(node_states(state.nodes.values()))
+
+
+def _message(state: TreeState, event: Event, data: kinds.Message) -> TreeState:
+    match data:
+        case kinds.GenerateThoughts() | kinds.EvaluateThoughts() | kinds.SynthesizeSolution():
+            return _asked(state, event.id, data)
+        case kinds.GeneratedThoughts():
+            return _generated(state, event, data)
+        case kinds.EvaluationResults():
+            return _evaluated(state, event, data)
+        case kinds.FinalSolution():
+            return _synthesized(state, event, data)
+        case kinds.SearchComplete():
+            return _replace(state, is_complete=True)
+        case _:  # any other message: it changes no tree
+            return state
+
+
+def _asked(
+    state: TreeState, id_: str, data: kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
+) -> TreeState:
+    state = _replace(state, requests=state.requests | {id_: data})
+    if not isinstance(data, kinds.GenerateThoughts):
+        return state
+    parent = data.payload.parent_node.id
+    expanded = {parent: _replace(state.nodes[parent], status="expanded")}
+    return _replace(state, nodes=state.nodes | expanded, last_expanded=parent, rounds=state.rounds + 1)
+
+
+def _generated(state: TreeState, event: Event, data: kinds.GeneratedThoughts) -> TreeState:
+    state, request = _without_request(state, event)
+    if not isinstance(request, kinds.GenerateThoughts):
+        return state
+    parent = request.payload.parent_node.id
+    if data.payload is None:
+        return _failed(state, [parent], data.error)
+    candidates = tuple(data.payload.candidates[: request.payload.num_candidates])
+    drawn = (*state.drawn, Drawn(event.id, parent, candidates)) if candidates else state.drawn
+    attempts = {id_: count for id_, count in state.attempts.items() if id_ != parent}
+    return _replace(state, drawn=drawn, calls=state.calls + data.payload.llm_calls, attempts=attempts)
+
+
+def _evaluated(state: TreeState, event: Event, data: kinds.EvaluationResults) -> TreeState:
+    state, request = _without_request(state, event)
+    if not isinstance(request, kinds.EvaluateThoughts):
+        return state
+    asked = [node.id for node in request.payload.candidates]
+    if data.payload is None:
+        return _failed(state, asked, data.error)
+    nodes = dict(state.nodes)
+    for judged in data.payload.evaluations:
+        evaluation = kinds.Evaluation(score=judged.score, confidence=judged.confidence, reasoning=judged.reasoning)
+        nodes[judged.node_id] = _replace(nodes[judged.node_id], evaluation=evaluation)
+    suggested = state.suggested.union(data.payload.pruning_suggestions)
+    state = _replace(state, nodes=nodes, suggested=suggested, calls=state.calls + data.payload.llm_calls)
+    missed = [id_ for id_ in asked if nodes[id_].evaluation is None]
+    attempts = {id_: count for id_, count in _more_attempts(state, missed).items() if nodes[id_].evaluation is None}
+    return _replace(state, attempts=attempts)
+
+
+def _synthesized(state: TreeState, event: Event, data: kinds.FinalSolution) -> TreeState:
+    state, request = _without_request(state, event)
+    if data.payload is None and isinstance(request, kinds.SynthesizeSolution):
+        return _failed(state, [request.payload.best_path[-1].id], data.error, calls=0)
+    return _replace(state, solution=data.payload)
+
+
+def _failed(
+    state: TreeState, ids: list[str], failure: kinds.Failure | None, *, calls: int = view.failed_ask_calls
+) -> TreeState:
+    is_over = failure is not None and not failure.recoverable
+    return _replace(
+        state,
+        calls=state.calls + calls,
+        attempts=_more_attempts(state, ids),
+        given_up=state.given_up.union(ids) if is_over else state.given_up,
+        failure=failure,
+    )
+
+
+def _more_attempts(state: TreeState, ids: list[str]) -> dict[str, int]:
+    return state.attempts | {id_: state.attempts.get(id_, 0) + 1 for id_ in ids}
+
+
+def _without_request(state: TreeState, event: Event) -> tuple[TreeState, kinds.Message | None]:
+    answered = next((cause for cause in event.causes if cause in state.requests), None)
+    left = {id_: message for id_, message in state.requests.items() if id_ != answered}
+    return _replace(state, requests=left), state.requests.get(answered or "")
+
+
+_replace = msgspec.structs.replace

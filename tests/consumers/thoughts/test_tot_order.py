@@ -8,7 +8,7 @@ from tot_driver import Solved, Spoken, prefixes, solve
 
 from consumers.thoughts.search import next_step
 from consumers.thoughts.settings import Overrides, search_config
-from consumers.thoughts.tree import advance
+from consumers.thoughts.task import advance
 from ledger.events import tot as kinds
 
 # Thought → (thought, score) …; the solution is the one called "goal".

@@ -156,7 +156,7 @@ def test_time_ends_a_search() -> None:
 def test_explorer_waits_for_what_it_asked() -> None:
     found = run("math-bfs")
     asked = next(place for place, one in enumerate(found.entries) if isinstance(one.data, kinds.GenerateThoughts))
-    from consumers.thoughts.tree import advance
+    from consumers.thoughts.task import advance
 
     state = None
     for entry in found.entries[: asked + 1]:

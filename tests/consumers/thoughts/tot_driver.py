@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from consumers.thoughts import search, tree
+from consumers.thoughts import search, task
 from consumers.thoughts.search import Outgoing, next_step
 from consumers.thoughts.settings import search_config
 from ledger.events import KIND_OF
@@ -17,8 +17,8 @@ from ledger.events.fields import EventData
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from consumers.thoughts.task import TreeState
     from consumers.thoughts.thinkers import Thinker
-    from consumers.thoughts.tree import TreeState
 
 TASK_ID: Final = "tot-20000101-000000-000000"
 
@@ -60,7 +60,7 @@ def solve(
     log = list(entries)
     state: TreeState | None = None
     for entry in log:
-        state = tree.advance(state, entry)
+        state = task.advance(state, entry)
     begun = clock() if clock else 0.0
     while True:
         said = _next(log, state, (problem, task_type, config), thinker, clock() - begun if clock else 0.0)
@@ -68,7 +68,7 @@ def solve(
             break
         entry = Spoken(f"e{len(log) + 1}", KIND_OF[type(said.data)], said.data, said.causes)
         log.append(entry)
-        state = tree.advance(state, entry)
+        state = task.advance(state, entry)
     last = log[-1].data
     failure = last.error if isinstance(last, kinds.Message) else None
     return Solved(log, state, state.solution if state else None, failure)
