@@ -68,14 +68,17 @@ def similar_sessions(moment: Moment, asked: LikeTask) -> Answer:
     where = _sessions_where(asked)
     where.given("e.accepted_ms >= ?", asked.since_ms)
     streams = by_stream(nearest(moment, asked.task, where))
-    chosen = list(streams.values())[: asked.limit]
-    rows = {row["session_id"]: row for row in _read(moment, _of_streams(moment, f"{_SESSIONS} WHERE s.id", chosen))}
-    sessions = [rows[near.name] | near.scored for near in chosen if near.name in rows]
+    sessions = _scored(moment, list(streams.values())[: asked.limit])
     return {"sessions": sessions, "total_found": len(streams), "embedder": str(best_embedder())}
 
 
+def _scored(moment: Moment, chosen: list[Near]) -> list[Answer]:
+    rows = {row["session_id"]: row for row in _read(moment, _of_streams(moment, f"{_SESSIONS} WHERE s.id", chosen))}
+    return [rows[near.name] | near.scored for near in chosen if near.name in rows]
+
+
 def related_work(moment: Moment, asked: LikeTask) -> Answer:
-    """Return ``{"dead_ends", "reasonings", "total_found", "embedder"}``: what is not far from a task, nearest first.
+    """Return ``dead_ends``, ``reasonings`` and ``sessions`` that are not far from a task, nearest first.
 
     Sessions without a report count like others: what failed there failed all the same.
     """
@@ -100,8 +103,9 @@ def related_work(moment: Moment, asked: LikeTask) -> Answer:
     sql = "SELECT id, task, conclusion, author, ai_id, status, ref, updated_ms FROM reasonings WHERE id"
     rows = {row["id"]: row for row in _of_streams(moment, sql, reasoned)}
     reasonings = [row | near.scored for near in reasoned if (row := rows.get(near.name)) is not None]
-    answer = {"dead_ends": dead_ends[: asked.limit], "reasonings": reasonings[: asked.limit]}
-    return answer | {"total_found": len(dead_ends) + len(reasonings), "embedder": str(best_embedder())}
+    sessions = _scored(moment, list(streams.values())[: asked.limit])
+    answer = {"dead_ends": dead_ends[: asked.limit], "reasonings": reasonings[: asked.limit], "sessions": sessions}
+    return answer | {"total_found": len(dead_ends) + len(reasonings) + len(streams), "embedder": str(best_embedder())}
 
 
 def overlapping(moment: Moment, asked: Since) -> Answer:

@@ -110,7 +110,7 @@ def prime(
     now = datetime.now(UTC)
     waiting = _waiting(ask, agent)
     resumed = resume(ask, get_blob, detail_level="summary", agent=agent)
-    dead_ends, reasonings = _related(ask, task, waiting, now)
+    dead_ends, known = _related(ask, task, waiting, session, now)
     if any(one["reasoning_refs"] for one in waiting["items"]):
         from consumers.reasoning.grounds import Grounds, next_tokens_max  # noqa: PLC0415 - most of what waits has none
 
@@ -122,8 +122,8 @@ def prime(
         lines = [_Item(told), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
         packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "baton key list"))
     packing.add(dead_ends)
-    if reasonings.items:
-        packing.add(reasonings)
+    if known.items:
+        packing.add(known)
     packing.add(_what_waits(agent, waiting, now))
     packing.add(_last_session(view, resumed, session, now))
     return packing.finished()
@@ -233,13 +233,15 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
     return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
 
 
-def _related(view: Ask, task: str | None, waiting: Mapping[str, Any], now: datetime) -> tuple[_Section, _Section]:
-    """Return what failed in work like the task that was given, else like what waits, and what was reasoned there."""
+def _related(
+    view: Ask, task: str | None, waiting: Mapping[str, Any], present: str | None, now: datetime
+) -> tuple[_Section, _Section]:
+    """Return what failed in work like the task that was given, else like what waits, and what is known of the task."""
     wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
     command = f"baton report similar {quote(one_line(task))}" if task else "baton report resume --detail-level full"
-    related: Mapping[str, Any] = {"dead_ends": [], "reasonings": []}
+    related: Mapping[str, Any] = {"dead_ends": [], "reasonings": [], "sessions": []}
     if wanted.strip():
-        related = view("search.related", {"task": wanted, "limit": dead_ends_max})
+        related = view("search.related", {"task": wanted, "limit": dead_ends_max, "session_id": present})
     found = [(one["author"], one["happened_ms"], one) for one in related["dead_ends"]]
     lines: dict[str, str] = {}
     for author, at_ms, one in found:
@@ -247,15 +249,21 @@ def _related(view: Ask, task: str | None, waiting: Mapping[str, Any], now: datet
         lines.setdefault(said, f"- {author}, {age(at_ms, now)}: {said}")
     items = [_Item(others=line) for line in lines.values()]
     failed = _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
-    reasoned = [_reasoned(one, now) for one in related["reasonings"]] if task else []
-    heading = "Reasoned about this before: `baton reasoning brief ID` prints one"
-    return failed, _Section("related", heading, reasoned, len(reasoned), "baton reasoning list")
+    known = [] if not task else [
+        *(_known(f"reasoning {one['id']}", one["conclusion"] or one["status"], age(one["updated_ms"], now), one)
+          for one in related["reasonings"]),
+        *(_known(f"session {one['session_id']}", one["outcome"], age(one["happened_ms"], now), one)
+          for one in related["sessions"]),
+    ]  # fmt: skip
+    heading = "Worked on before: `baton reasoning brief ID` or `baton report resume --session-id ID` tells one"
+    return failed, _Section("related", heading, known, len(known), command)
 
 
-def _reasoned(one: Mapping[str, Any], now: datetime) -> _Item:
-    came_of_it = f" → {one_line(one['conclusion'])}" if one["conclusion"] else f" ({one['status']})"
-    by = f"{one['author']}, {age(one['updated_ms'], now)}, {one['near']}"
-    return _Item(others=f"- {one_line(one['id'])}: {by}: {one_line(one['task'])}{came_of_it}")
+def _known(what: str, outcome: str, when: str, one: Mapping[str, Any]) -> _Item:
+    came_of_it = f" → {one_line(outcome)}" if outcome else ""
+    return _Item(
+        others=f"- {one_line(what)}: {one['author']}, {when}, {one['near']}: {one_line(one['task'])}{came_of_it}"
+    )
 
 
 def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:

@@ -41,11 +41,17 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def test_who_acts_comes_first_then_dead_ends_then_what_waits_then_the_last_session(busy: Place) -> None:
     made = busy.data("prime", "--task", "Move the parser to another grammar", "--as", "ben")
-    assert made["sections"] == ["you", "dead ends", "what waits", "the last session"]
+    assert made["sections"] == ["you", "dead ends", "related", "what waits", "the last session"]
     text = made["text"]
     places = [
         text.index(what)
-        for what in ("You act as ben", "approach number", "handoff claim --as ben part-", "report resume")
+        for what in (
+            "You act as ben",
+            "approach number",
+            "- session one: ann",
+            "handoff claim --as ben part-",
+            "The last session",
+        )
     ]
     assert places == sorted(places)
     assert "finding 0" not in text  # that is `report resume`'s to tell
