@@ -99,6 +99,9 @@ def test_version_that_show_prints_is_the_one_to_approve(baton: Baton, fresh: Fre
     baton.refuses("USAGE", "handoff", "approve", name, "--version", version[:20], "--as", "rita")
     baton("handoff", "amend", name, "--title", "Do more", "--as", "a")
     baton.refuses("VERSION_MISMATCH", "handoff", "approve", name, "--version", version, "--as", "rita")
+    (printed,) = (line for line in baton("handoff", "show", name).splitlines() if line.startswith("version "))
+    baton("handoff", "approve", name, "--version", printed.removeprefix("version "), "--as", "rita")
+    assert baton.data("handoff", "show", name)["status"] == "approved"
 
 
 def test_ids_are_taken_with_and_without_md(baton: Baton, fresh: Fresh) -> None:

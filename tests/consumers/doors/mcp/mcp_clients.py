@@ -23,6 +23,7 @@ from node_packages import install
 from consumers.doors.mcp.answers import answer_tokens_max
 from consumers.doors.mcp.server import BatonServer
 from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.sdk.ledger import Ledger
 from ledger.errors import CODES
 from projections.briefs.tokens import count_tokens
 
@@ -162,3 +163,9 @@ def check_answer(tools: dict[str, dict[str, Any]], name: str, result: dict[str, 
     assert count_tokens(json.dumps(result["structuredContent"])) <= answer_tokens_max
     found: dict[str, Any] = result["structuredContent"]
     return found
+
+
+def kinds_in(home: Path) -> list[str]:
+    """Return the kinds of all events of a ledger, in order."""
+    with Ledger(home=home) as opened:
+        return [one["kind"] for one in opened.client.view("catalog.find", {"limit": 500})["events"]]
