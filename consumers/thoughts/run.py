@@ -31,7 +31,7 @@ from consumers.sdk.ledger import entries_now
 from consumers.thoughts.agents import Agent
 from consumers.thoughts.settings import TaskOptions, read_task_type, search_config
 from consumers.thoughts.task import AGENTS, Task
-from consumers.thoughts.thinkers import thinker_named
+from consumers.thoughts.thinkers import choose_thinker, thinker_named
 from ledger.author import Author
 from ledger.client import Client, open_client, read_event
 from ledger.config import Actions, Config, Settings
@@ -59,7 +59,7 @@ def run_task(
     problem: str,
     options: TaskOptions | None = None,
     *,
-    thinker: str = "game24",
+    thinker: str | None = None,
     task_id: str | None = None,
     progress: Progress | None = None,
     client: Client | None = None,
@@ -79,7 +79,13 @@ def run_task(
 
 
 def prepare(
-    settings: Settings, client: Client, problem: str, options: TaskOptions, *, thinker: str, task_id: str | None = None
+    settings: Settings,
+    client: Client,
+    problem: str,
+    options: TaskOptions,
+    *,
+    thinker: str | None = None,
+    task_id: str | None = None,
 ) -> Assignment:
     """Return what the six processes of a new task are told; their keys are there and registered after this."""
     if not problem.strip():
@@ -93,7 +99,7 @@ def prepare(
         problem=problem,
         task_type=task_type,
         roles=[kinds.RoleBinding(role=role, agent=name, key=keys[role]) for role, name in AGENTS.items()],
-        thinker=thinker_named(thinker, actions).name,
+        thinker=choose_thinker(problem, task_type, actions, thinker).name,
         options=options.to_strings(),
     )
     return _assignment(settings, actions, opened, client.head().size)

@@ -10,39 +10,57 @@
     ['13 - 10 = 3, 剩余: 3, 4, 9', '13 + 10 = 23, 剩余: 4, 9, 23']
 
 A thinker may be a program or a model; the search cannot tell them apart. A *path* is the list of nodes from the root to
-a node. What a thinker cannot do it says by returning a ``Failure``, which the agent sends as the message's ``error``:
-nothing is raised across this border, so a bad thinker cannot stop an agent. ``llm_calls`` counts asks of the thinker
-(independent sampling k, a proposal 1, scoring n, a vote 1), whether a model or a program is asked.
+a node. What a thinker cannot do it says by returning a ``Failure``, which the agent sends as the message's ``error``.
 
-``LlmThinker`` asks any endpoint that speaks OpenAI's chat completions. The others are examples of the protocol whose
-answers can be checked: ``Game24``, ``Planning``, ``Debugging``. To add one, write its class and name it in
-``thinker_named``.
+Programs are registered by installed packages as entry points of the group ``baton.thinkers``, ours among them: a name,
+and what makes the thinker when it is called without arguments. Nothing of the working folder is loaded. A program
+thinks about a problem only if it ``reads`` it; the others are the configured model's (``llm``).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from pathlib import Path as Folder
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ledger.config import Actions
-from ledger.errors import Refused
+from ledger.errors import Refused, did_you_mean, near
 from ledger.events import tot as kinds
 
 P = TypeVar("P")
+T = TypeVar("T")
 Path: TypeAlias = Sequence[kinds.ThoughtNode]
 
-THINKERS: Final = ("game24", "planning", "debugging", "llm")
+GROUP: Final = "baton.thinkers"
+MODEL: Final = "llm"
 candidates_max: Final = 64
 
 
+@runtime_checkable
 class Thinker(Protocol):
     """What thinks. Every method is total: it returns its answer, or the ``Failure`` that says why there is none."""
 
     @property
     def name(self) -> str:
         """What ``tot.started`` calls this thinker."""
+        ...
+
+    @property
+    def problems(self) -> str:
+        """What it reads, in a phrase for people."""
+        ...
+
+    @property
+    def checks(self) -> bool:
+        """Whether ``is_solution`` and ``synthesize`` prove an answer; else the best path at the depth limit is one."""
+        ...
+
+    def reads(self, problem: str, task_type: str) -> bool:
+        """Return whether it can think about a problem of a type of the table, or another."""
         ...
 
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
@@ -70,6 +88,9 @@ class ProgramThinker(ABC, Generic[P]):
     """A thinker that is a program: it reads the problem ``P`` out of its text, and works on that; see ``Thinker``."""
 
     name: str
+    problems: str
+    task_type: str
+    checks = True
 
     @abstractmethod
     def _read(self, text: str) -> P | kinds.Failure:
@@ -96,6 +117,10 @@ class ProgramThinker(ABC, Generic[P]):
     @abstractmethod
     def _solution(self, path: Path, problem: P) -> kinds.Solution:
         """Return the answer that a path leads to, checked from the problem's own words."""
+
+    def reads(self, problem: str, task_type: str) -> bool:
+        """Return whether the problem is of this program's type, and one that it can read."""
+        return task_type == self.task_type and not isinstance(self._read(problem), kinds.Failure)
 
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
         """Return the shape of a problem; its type is in its text."""
@@ -131,31 +156,84 @@ class ProgramThinker(ABC, Generic[P]):
         return read if isinstance(read, kinds.Failure) else self._solution(path, read)
 
 
+def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | None = None) -> Thinker:
+    """Return who thinks about a problem: who is ``named``, else a program that reads it, else the configured model.
+
+    Raises:
+        Refused: ``USAGE``: nobody can, or a package's thinker cannot be used.
+    """
+    if named is not None:
+        return thinker_named(named, actions)
+    programs = list[Thinker]()
+    for point in registered().values():
+        programs.append(program := _made(point))
+        if _called(_label(point), partial(program.reads, problem, task_type)):
+            return program
+    if actions.llm:
+        return thinker_named(MODEL, actions)
+    known = "; ".join(f"{program.name} reads {program.problems}" for program in programs)
+    message = (
+        f"no program reads this {task_type} problem, and no model is configured: give config.toml a table [llm] "
+        f"(deploy/README.md; `baton doctor --llm` tries it), or name who thinks by --thinker: {known}"
+    )
+    raise Refused("USAGE", message, thinkers=[program.name for program in programs])
+
+
 def thinker_named(name: str, actions: Actions) -> Thinker:
     """Return a thinker by the name that ``tot.started`` keeps (``llm:MODEL`` is the configured model).
 
     Each is loaded when it is asked for, the model's with an HTTP client.
     """
-    match name.partition(":")[0]:
-        case "game24":
-            from consumers.thoughts.thinkers.game24 import Game24  # noqa: PLC0415
+    if name.partition(":")[0] == MODEL:
+        from consumers.sdk.llm.model import named_client  # noqa: PLC0415
+        from consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415
 
-            return Game24()
-        case "planning":
-            from consumers.thoughts.thinkers.planning import Planning  # noqa: PLC0415
+        return LlmThinker(named_client(actions))
+    points = registered()
+    if name not in points:
+        names = [*points, MODEL]
+        message = f"there is no thinker {name[:60]!r}: {', '.join(names)}{did_you_mean(near(name, names))}"
+        raise Refused("USAGE", message)
+    return _made(points[name])
 
-            return Planning()
-        case "debugging":
-            from consumers.thoughts.thinkers.debugging import Debugging  # noqa: PLC0415
 
-            return Debugging()
-        case "llm":
-            from consumers.sdk.llm.model import named_client  # noqa: PLC0415
-            from consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415
+def registered() -> dict[str, EntryPoint]:
+    """Return the programs of installed packages by their names, ours first; none is loaded by this."""
+    points: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (not point.value.startswith(__name__), point)):
+        # `python -m` puts the working folder first, and a stranger's may look like a package.
+        if point.dist is not None and Folder(str(point.dist.locate_file(""))).resolve() == Folder.cwd():
+            continue
+        if point.name == MODEL or point.name in points:
+            raise _unusable(_label(point), "there is another one of this name")
+        points[point.name] = point
+    return points
 
-            return LlmThinker(named_client(actions))
-        case _:  # any other name
-            raise Refused("USAGE", f"there is no thinker {name[:60]!r}: {', '.join(THINKERS)}")
+
+def _made(point: EntryPoint) -> Thinker:
+    def make() -> Thinker:
+        thinker = point.load()()
+        if not isinstance(thinker, Thinker) or thinker.name != point.name:
+            raise TypeError(f"it is no Thinker that calls itself {point.name}")
+        return thinker
+
+    return _called(_label(point), make)
+
+
+def _called(whose: str, call: Callable[[], T]) -> T:
+    """Return what a thinker answers before a search; what it raises is an error that names it."""
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        raise _unusable(whose, f"{type(error).__name__}: {error}"[:300]) from error
+
+
+def _unusable(whose: str, why: str) -> Refused:
+    return Refused("USAGE", f"the thinker {whose} cannot be used: {why}: mend or uninstall it, or name another")
+
+
+def _label(point: EntryPoint) -> str:
+    return point.name if point.dist is None else f"{point.name} of the package {point.dist.name}"
 
 
 def ranked(

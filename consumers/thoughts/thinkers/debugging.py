@@ -53,7 +53,8 @@ def run(tokens: Tokens, x: int) -> int:
 class Debugging(ProgramThinker[Fault]):
     """The program."""
 
-    name = "debugging"
+    name = task_type = "debugging"
+    problems = "a formula and what it should give, as 'f(x) = x * 2 + 3; 0 -> 4; 1 -> 6'"
 
     def _read(self, text: str) -> Fault | kinds.Failure:
         program = _PROGRAM.search(text)

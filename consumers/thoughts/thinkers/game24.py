@@ -136,7 +136,8 @@ def read_claim(content: str) -> Claim | None:
 class Game24(ProgramThinker[Game]):
     """The program; what it finds out about a target is remembered."""
 
-    name = "game24"
+    name, task_type = "game24", "math_reasoning"
+    problems = "whole numbers that are to make 24 or another one, as '4 9 10 13'"
 
     def __init__(self) -> None:
         self._reach = Reach(Fraction(24))

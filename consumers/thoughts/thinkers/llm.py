@@ -85,6 +85,13 @@ class LlmThinker:
         """``llm:`` and the model that is asked."""
         return f"llm:{self._client.model}"[:200]
 
+    problems = "any problem"
+    checks = False
+
+    def reads(self, problem: str, task_type: str) -> bool:
+        """Return True: a model takes what comes."""
+        return True
+
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
         """Return the shape that the model gives a problem."""
         asked = (

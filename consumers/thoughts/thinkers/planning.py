@@ -44,7 +44,8 @@ def moves(state: State) -> list[tuple[str, str]]:
 class Planning(ProgramThinker[Task]):
     """The program."""
 
-    name = "planning"
+    name = task_type = "planning"
+    problems = "blocks to be moved, as 'blocks: C on A, A on table; goal: A on C'"
 
     def _read(self, text: str) -> Task | kinds.Failure:
         parts = _GOAL.split(text)

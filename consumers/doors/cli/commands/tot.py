@@ -16,14 +16,12 @@ from consumers.doors.cli.output import page_options, print_lines, print_table, s
 from consumers.doors.cli.program import Group
 from consumers.thoughts.logs import write_logs
 from consumers.thoughts.run import new_task_id, read_task, resume_task, run_task
-from consumers.thoughts.settings import Overrides, TaskOptions, read_task_type
+from consumers.thoughts.settings import Overrides, TaskOptions
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events import EventData
 from ledger.events import tot as kinds
 
 STATUSES: Final = ("started", "searching", "solved", "failed", "unverified")
-# The programs that ship; other types are thought about by the configured model.
-THINKER_OF: Final = {"math_reasoning": "game24", "planning": "planning", "debugging": "debugging"}
 
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _logs_option = click.option(
@@ -50,21 +48,20 @@ def tot() -> None:
 @click.option("--nodes", "nodes_max", type=int, help="The most nodes.")
 @click.option("--calls", "calls_max", type=int, help="The most calls of the thinker.")
 @click.option("--seconds", "seconds_max", type=int, help="The most seconds.")
-@click.option("--thinker", help="Who thinks (default: the program for the task type, else the language model).")
+@click.option("--thinker", help="Who thinks (default: a program that reads the problem, else the language model).")
 @_logs_option
 @_no_logs_option
 def run(
     app: App, /, problem: str, task_type: str, thinker: str | None, logs: Path | None, *, no_logs: bool, **asked: Any
 ) -> None:
     """Solve a problem with six agents, each a process with a key of its own."""
-    chosen = thinker or THINKER_OF.get(read_task_type(task_type), "llm")
     options = TaskOptions(task_type, Overrides(**asked))
     task_id, told = new_task_id(), tot_text.progress(app)
     search(
         app,
         task_id,
         None if no_logs else logs or default_logs(app),
-        lambda: run_task(app.settings(), problem, options, thinker=chosen, task_id=task_id, progress=told),
+        lambda: run_task(app.settings(), problem, options, thinker=thinker, task_id=task_id, progress=told),
     )
 
 
