@@ -57,8 +57,7 @@ def body_of(draft: Draft, *, ledger: str, author: str, at: str) -> bytes:
 def sign(bodies: Sequence[bytes], key: Key, *, each: bool = False) -> Submission:
     """Return the submission of ``bodies``: one signature over all of them, or with ``each`` one for each.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when they do not fit into one submission.
+    Raises Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when they do not fit into one submission.
     """
     signed = [pae(body) for body in bodies]
     to_sign = signed if each or len(signed) == 1 else [batch_pae(signed)]
@@ -87,9 +86,7 @@ class Author:
     def emit(self, *drafts: Draft) -> list[Accepted]:
         """Sign ``drafts`` as one submission and admit it; it is on disk when this returns.
 
-        Raises:
-            Refused: as ``sign``; it was not admitted.
-            Unavailable: see ``Client.submit``.
+        Raises Refused: as ``sign``; it was not admitted. Unavailable: see ``Client.submit``.
         """
         try:
             return self.client.submit(self.sign(*drafts))
@@ -103,10 +100,8 @@ class Author:
         """Store what is too large for an event, and return its ref, by which events refer to it.
 
         What no event refers to within a day is dropped. Text is searched for secrets before any of it goes anywhere.
-
-        Raises:
-            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the key cannot be used.
-            Unavailable: ``QUOTA_EXCEEDED``; see ``Client``.
+        Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the key cannot be used. Unavailable: ``QUOTA_EXCEEDED``; see
+        ``Client``.
         """
         size = len(content)
         if size > blob_size_max_bytes:
@@ -118,8 +113,7 @@ class Author:
     def sign(self, *drafts: Draft) -> Submission:
         """Return ``drafts`` as one signed submission; what holds a secret is not signed, so that it is never sent.
 
-        Raises:
-            Refused: ``SECRET_DETECTED``; the key cannot be used.
+        Raises Refused: ``SECRET_DETECTED``; the key cannot be used.
         """
         from ledger.secrets import refusal, scan_bodies  # noqa: PLC0415 - only who writes needs patterns
 

@@ -180,9 +180,8 @@ class StreamReader:
     def read(self, stream: str) -> CheckedStream:
         """Return a stream as its signed entries give it; one without entries is empty.
 
-        Raises:
-            Corrupted: ``VERIFICATION_FAILED``: what was handed over does not prove itself; ``HISTORY_CHANGED``.
-            Unavailable: as ``Client.entries``.
+        Raises Corrupted: ``VERIFICATION_FAILED``: what was handed over does not prove itself; ``HISTORY_CHANGED``.
+        Unavailable: as ``Client.entries``.
         """
         with self._lock:
             before = len(self.authority.kept.indexes)
@@ -324,8 +323,7 @@ class _Run:
 def pinned_root(home: Path, ledger: str) -> str | None:
     """Return the fingerprint that this user pinned for the ledger in, or behind, a folder; else it vouches for itself.
 
-    Raises:
-        Corrupted: ``VERIFICATION_FAILED`` when another root was pinned there.
+    Raises Corrupted: ``VERIFICATION_FAILED`` when another root was pinned there.
     """
     try:
         record = trust.find_record(resolved(home))

@@ -46,8 +46,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 class Checkpoint(msgspec.Struct, frozen=True):
     """What a log claims: its origin, its size in entries, and the 32-byte root over them (C2SP tlog-checkpoint).
 
-    Raises:
-        Refused: the origin is not one non-empty line, or the size or the root's length is impossible.
+    Raises Refused: the origin is not one non-empty line, or the size or the root's length is impossible.
     """
 
     origin: str
@@ -65,8 +64,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class CheckpointVerifier(msgspec.Struct, frozen=True):
     """The public side of a checkpoint key: the origin it signs for, and 32 bytes of Ed25519 (C2SP signed-note).
 
-    Raises:
-        Refused: the origin cannot be a key name, or the key has another length.
+    Raises Refused: the origin cannot be a key name, or the key has another length.
     """
 
     origin: str
@@ -79,8 +77,7 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
     def from_vkey(cls, vkey: str) -> Self:
         """Return the verifier for a vkey, ``name+key id+type and key``.
 
-        Raises:
-            Refused: it is no vkey, is not of an Ed25519 note key, or its id does not fit its key.
+        Raises Refused: it is no vkey, is not of an Ed25519 note key, or its id does not fit its key.
         """
         return cls(*parse_vkey(vkey, NOTE_KEY))
 
@@ -98,8 +95,7 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
 class CheckpointKey(msgspec.Struct, frozen=True):
     """The key that a log signs checkpoints with: its origin and a secret Ed25519 seed of 32 bytes.
 
-    Raises:
-        Refused: the origin cannot be a key name, or the seed has another length.
+    Raises Refused: the origin cannot be a key name, or the seed has another length.
     """
 
     origin: str
@@ -128,8 +124,7 @@ class SignatureLine(msgspec.Struct, frozen=True):
 def parse_vkey(vkey: str, type_: int) -> tuple[str, bytes]:
     """Return the name and the key of a vkey, ``name+key id+type and key``, which must be of this type.
 
-    Raises:
-        Refused: it is no vkey, is not of an Ed25519 key of this type, or its id does not fit its key.
+    Raises Refused: it is no vkey, is not of an Ed25519 key of this type, or its id does not fit its key.
     """
     # The base64 of the last part may itself contain a plus.
     parts = vkey.split("+", 2)
@@ -160,8 +155,7 @@ def key_id(name: str, type_: int, public_key: bytes) -> bytes:
 def sign_checkpoint(checkpoint: Checkpoint, key: CheckpointKey) -> str:
     """Return the signed note of a checkpoint; equal input gives an equal note (C2SP tlog-checkpoint).
 
-    Raises:
-        Refused: the key is of another origin.
+    Raises Refused: the key is of another origin.
     """
     if checkpoint.origin != key.origin:
         message = f"A key of {key.origin!r} does not sign for {checkpoint.origin!r}."
@@ -178,8 +172,7 @@ def sign_note(text: str, key: CheckpointKey) -> str:
 def parse_checkpoint(note: str) -> Checkpoint:
     """Return what a checkpoint note claims, without checking who signed it: for display and for choosing a key.
 
-    Raises:
-        Refused: it is not a note, or its text is not that of a checkpoint.
+    Raises Refused: it is not a note, or its text is not that of a checkpoint.
     """
     text, _ = split_note(note)
     return _parse_text(text)
@@ -188,9 +181,8 @@ def parse_checkpoint(note: str) -> Checkpoint:
 def verify_checkpoint(note: str, verifier: CheckpointVerifier) -> Checkpoint:
     """Return the checkpoint that the verifier's key signed for its origin (C2SP tlog-checkpoint).
 
-    Raises:
-        Corrupted: the key did not sign this note, or the checkpoint is of another origin.
-        Refused: it is not a note, or its text is not that of a checkpoint.
+    Raises Corrupted: the key did not sign this note, or the checkpoint is of another origin. Refused: it is not a note,
+    or its text is not that of a checkpoint.
     """
     checkpoint = _parse_text(open_note(note, verifier))
     if checkpoint.origin != verifier.origin:
@@ -202,9 +194,7 @@ def verify_checkpoint(note: str, verifier: CheckpointVerifier) -> Checkpoint:
 def open_note(note: str, verifier: CheckpointVerifier) -> str:
     """Return the text, final newline included, that the verifier's key signed (C2SP signed-note, Signatures).
 
-    Raises:
-        Corrupted: no signature is by this key, or one that names it is wrong.
-        Refused: it is not a note.
+    Raises Corrupted: no signature is by this key, or one that names it is wrong. Refused: it is not a note.
     """
     text, signatures = split_note(note)
     name, key_id = verifier.origin, verifier.key_id
@@ -308,9 +298,7 @@ def sign_ends(ends: Ends, key: CheckpointKey) -> str:
 def open_ends(note: str, verifier: CheckpointVerifier) -> Ends:
     """Return what the verifier's key signed.
 
-    Raises:
-        Corrupted: the key did not sign this note.
-        Refused: it is no such note in its one form.
+    Raises Corrupted: the key did not sign this note. Refused: it is no such note in its one form.
     """
     text = open_note(note, verifier)
     ends = decode_strict(text.removeprefix(f"{ENDS_TYPE}\n").encode(), _decoder)

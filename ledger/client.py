@@ -103,8 +103,7 @@ class Client(Protocol):
     def submit(self, submission: Submission) -> list[Accepted]:
         """Admit a submission; when this returns, it is on the ledger's disk.
 
-        Raises:
-            Refused: it was not admitted, and nothing of it is in the log.
+        Raises Refused: it was not admitted, and nothing of it is in the log.
         """
 
     def head(self) -> HeadView:
@@ -115,10 +114,8 @@ class Client(Protocol):
 
         With ``new_size`` it is the log as it was then, and no checkpoint comes along.
 
-        A log that has fewer is no error here: the size says it (see ``ledger.memory``).
-
-        Raises:
-            Refused: ``INVALID_FIELD`` for a negative size.
+        A log that has fewer is no error here: the size says it (see ``ledger.memory``). Raises Refused:
+        ``INVALID_FIELD`` for a negative size.
         """
 
     def entry(self, index: int) -> bytes:
@@ -140,20 +137,15 @@ class Client(Protocol):
         """Return entries from ``start`` on, only of ``kinds`` and ``stream``; wait for one up to ``wait_s``.
 
         A page may be empty and still say where to go on. With ``old_size`` it holds what ``consistency`` answers, of
-        the same moment.
-
-        Raises:
-            Refused: ``INVALID_FIELD`` for a negative ``start``.
+        the same moment. Raises Refused: ``INVALID_FIELD`` for a negative ``start``.
         """
 
     def stream(self, asked: StreamAsked) -> StreamPage:
         """Return entries of a stream and of authority, each proven; ``streams`` reads what they say.
 
         Unless a ``size`` is asked for, they stand under the ledger's head, which goes on from the one that this client
-        trusts, and is trusted from now on.
-
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a head that the ledger's key did not sign.
+        trusts, and is trusted from now on. Raises Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a head
+        that the ledger's key did not sign.
         """
 
     @property
@@ -166,53 +158,44 @@ class Client(Protocol):
     def prove(self, index: int) -> Receipt:
         """Return the receipt of an entry: its inclusion under a signed checkpoint.
 
-        Raises:
-            Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
+        Raises Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
         """
 
     def checkpoint(self) -> str:
         """Return a signed checkpoint of the log as it is now.
 
-        Raises:
-            Refused: the codes of a key file when the checkpoint key is not here.
+        Raises Refused: the codes of a key file when the checkpoint key is not here.
         """
 
     def ends(self, size: int, streams: Collection[str]) -> str:
         """Return the signed note on how many entries streams have in the log of ``size`` (see ``ledger.checkpoint``).
 
-        Raises:
-            Refused: ``NOT_FOUND`` beyond the end; ``TOO_LARGE``; the codes of a key file as ``checkpoint``.
+        Raises Refused: ``NOT_FOUND`` beyond the end; ``TOO_LARGE``; the codes of a key file as ``checkpoint``.
         """
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, from views that hold everything that was in the log when it was asked.
 
-        Raises:
-            Refused: the query's; ``USAGE`` when a local client was opened without views.
+        Raises Refused: the query's; ``USAGE`` when a local client was opened without views.
         """
 
     def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
         """Store a blob and return its ref; ``intent`` is its signed ``blob.stored`` (``Author.put_blob`` makes both).
 
         An upload that was cut goes on where it was. ``progress`` is called with the bytes that are there, and all.
-
-        Raises:
-            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the intent is not admitted.
-            Unavailable: ``QUOTA_EXCEEDED``.
+        Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the intent is not admitted. Unavailable: ``QUOTA_EXCEEDED``.
         """
 
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
         """Return the size of a blob, and one chunk of it (``limits.blob_chunk_bytes``), which nobody has checked yet.
 
-        Raises:
-            Refused: ``NOT_FOUND``.
+        Raises Refused: ``NOT_FOUND``.
         """
 
     def stat_blob(self, ref: str) -> BlobView:
         """Return what is known of a blob: by whom and when, how large, which entry refers to it first.
 
-        Raises:
-            Refused: ``NOT_FOUND``.
+        Raises Refused: ``NOT_FOUND``.
         """
 
     def blobs(
@@ -223,9 +206,7 @@ class Client(Protocol):
     def get_blob(self, ref: str) -> bytes:
         """Return a blob's content, checked against its ref.
 
-        Raises:
-            Refused: ``NOT_FOUND``.
-            Corrupted: ``VERIFICATION_FAILED`` or ``CORRUPTED``.
+        Raises Refused: ``NOT_FOUND``. Corrupted: ``VERIFICATION_FAILED`` or ``CORRUPTED``.
         """
 
     def close(self) -> None:
@@ -239,8 +220,7 @@ class Client(Protocol):
 def read_event(index: int, data: bytes | Entry) -> Event:
     """Return the event in an entry, or in its bytes.
 
-    Raises:
-        Refused: the bytes are no entry of a kind this software knows.
+    Raises Refused: the bytes are no entry of a kind this software knows.
     """
     entry = data if isinstance(data, Entry) else decode_entry(data)
     body, content = decode_body(entry.body)
@@ -269,8 +249,7 @@ def read_batch_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
 def read_epoch(client: Client, event: str) -> Epoch:
     """Return what the ``ledger.epoch_started`` with this id says.
 
-    Raises:
-        Corrupted: the log holds no such event by root.
+    Raises Corrupted: the log holds no such event by root.
     """
     index = client.index_of("ledger", event)
     return epoch_in(index, b"" if index is None else client.entry(index), event)
@@ -298,11 +277,8 @@ def follow(
     """Yield events from ``start`` on for ever, in order, without a gap; and, as an int, each index read up to.
 
     The int lets a subscriber move its position past events that did not match, or, after an epoch, back to where it
-    goes on (``past.led_back_to``). Ends when ``stop`` is set. ``past`` is
-    what the follower has trusted before (see ``ledger.memory``): each page must go on from it.
-
-    Raises:
-        Corrupted: ``HISTORY_CHANGED``.
+    goes on (``past.led_back_to``). Ends when ``stop`` is set. ``past`` is what the follower has trusted before (see
+    ``ledger.memory``): each page must go on from it. Raises Corrupted: ``HISTORY_CHANGED``.
     """
     position, past = start, Past() if past is None else past
     while stop is None or not stop.is_set():
@@ -322,10 +298,8 @@ def follow(
 def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
     """Return the client that the settings ask for: remote when they name a server, else local.
 
-    ``views`` is what a local client answers view queries with, ``projections.Reader``; a server has its own.
-
-    Raises:
-        Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``.
+    ``views`` is what a local client answers view queries with, ``projections.Reader``; a server has its own. Raises
+    Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``.
     """
     if settings.server is None:
         from ledger.local import LocalClient  # noqa: PLC0415 - loads lmdb, which remote work does not need

@@ -37,8 +37,7 @@ _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
 def encode_canonical(value: Any) -> bytes:
     """Return ``value`` as RFC 8785 (JCS) bytes: what Baton's own authors sign.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` when the value has no canonical form (NaN, an integer beyond ±(2^53−1)).
+    Raises Refused: ``INVALID_FORMAT`` when the value has no canonical form (NaN, an integer beyond ±(2^53−1)).
     """
     import rfc8785  # noqa: PLC0415 - only authors need it
 
@@ -61,8 +60,7 @@ def encode_sorted(value: Any) -> bytes:
 def encode_arguments(arguments: Any, what: str) -> bytes:
     """Return what a question asks with as JSON, the same here and on the bus; ``what`` names the question in errors.
 
-    Raises:
-        Refused: ``INTEGER_OUT_OF_RANGE``, or ``INVALID_FORMAT`` for text that is not UTF-8.
+    Raises Refused: ``INTEGER_OUT_OF_RANGE``, or ``INVALID_FORMAT`` for text that is not UTF-8.
     """
     try:
         text = encode_sorted(arguments)
@@ -77,8 +75,7 @@ def encode_arguments(arguments: Any, what: str) -> bytes:
 def check_depth(text: bytes, limit: int = json_depth_max) -> None:
     """Refuse JSON nested deeper than ``limit`` before any recursive parser sees it.
 
-    Raises:
-        Refused: ``NESTING_TOO_DEEP``.
+    Raises Refused: ``NESTING_TOO_DEEP``.
     """
     if text.count(b"{") + text.count(b"[") <= limit:
         return
@@ -95,8 +92,7 @@ def check_depth(text: bytes, limit: int = json_depth_max) -> None:
 def check_strict(text: bytes) -> Any:
     """Parse JSON and look at every key and number; return the plain value.
 
-    Raises:
-        Refused: ``INVALID_FORMAT``, ``DUPLICATE_KEY``, ``INTEGER_OUT_OF_RANGE`` or ``NESTING_TOO_DEEP``.
+    Raises Refused: ``INVALID_FORMAT``, ``DUPLICATE_KEY``, ``INTEGER_OUT_OF_RANGE`` or ``NESTING_TOO_DEEP``.
     """
     check_depth(text)
     try:
@@ -113,8 +109,7 @@ def check_strict(text: bytes) -> Any:
 def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Decode JSON into the decoder's type under all strict rules.
 
-    Raises:
-        Refused: as ``check_strict``, and ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` with the field's path.
+    Raises Refused: as ``check_strict``, and ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` with the field's path.
     """
     check_depth(text)
     try:
@@ -146,8 +141,7 @@ def schema_error(error: Exception, root: str = "$") -> Refused:
 def converted(value: Any, kind: type[T], root: str = "$") -> T:
     """Return plain decoded JSON as ``kind``; ``root`` is its path in what was decoded.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
+    Raises Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
     """
     try:
         return msgspec.convert(value, kind, str_keys=True)  # as JSON writes them: dependencies are by step number
@@ -163,8 +157,7 @@ def encode_packed(value: Any) -> bytes:
 def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
     """Decode msgpack that must be in its one minimal form.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` when it is not msgpack, not of the type, or not minimal.
+    Raises Refused: ``INVALID_FORMAT`` when it is not msgpack, not of the type, or not minimal.
     """
     try:
         value = decoder.decode(data)
@@ -178,8 +171,7 @@ def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
 def encode_utf8(text: str, what: str) -> bytes:
     """Return the text's bytes; ``what`` names it in the error.
 
-    Raises:
-        Refused: the text has half of a surrogate pair, as JSON may smuggle in.
+    Raises Refused: the text has half of a surrogate pair, as JSON may smuggle in.
     """
     try:
         return text.encode()
@@ -195,8 +187,7 @@ def encode_base64(data: bytes) -> str:
 def decode_base64(encoded: str, what: str) -> bytes:
     """Return the bytes of standard base64 in its one canonical form (RFC 4648 §4); ``what`` names it in the error.
 
-    Raises:
-        Refused: it is not base64, or is padded or spelled in another way than an encoder would.
+    Raises Refused: it is not base64, or is padded or spelled in another way than an encoder would.
     """
     try:
         decoded = b64decode(encoded, validate=True)
@@ -210,8 +201,7 @@ def decode_base64(encoded: str, what: str) -> bytes:
 def decode_decimal(digits: str, what: str) -> int:
     """Return the number of ASCII digits without leading zeroes, at most 2**63-1; ``what`` names it in the error.
 
-    Raises:
-        Refused: it is written in another way, or too large.
+    Raises Refused: it is written in another way, or too large.
     """
     if not _DECIMAL.fullmatch(digits) or int(digits) > decimal_max:
         raise Refused("INVALID_FORMAT", f"The {what} is not a decimal number of at most {decimal_max}.")

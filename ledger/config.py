@@ -106,8 +106,7 @@ def named_home(environment: Mapping[str, str] = os.environ) -> Path | None:
 def present_folder() -> Path:
     """Return the folder that this process runs in.
 
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE`` when somebody has removed it since.
+    Raises Unavailable: ``STORE_UNAVAILABLE`` when somebody has removed it since.
     """
     try:
         return Path.cwd()
@@ -229,8 +228,7 @@ def beside(home: Path, path: str) -> Path:
 def resolved(folder: Path) -> Path:
     """Return a folder without links: where it lies is what is trusted, not the name by which it was found.
 
-    Raises:
-        Unavailable: ``NO_LEDGER`` for links that lead in a circle.
+    Raises Unavailable: ``NO_LEDGER`` for links that lead in a circle.
     """
     try:
         return folder.resolve()
@@ -241,8 +239,7 @@ def resolved(folder: Path) -> Path:
 def check_place(home: Path, *, is_named: bool, environment: Mapping[str, str] = os.environ) -> None:
     """Refuse a folder that another user made, or could put in the place of this one, unless named and trusted.
 
-    Raises:
-        Refused: ``NOT_TRUSTED``.
+    Raises Refused: ``NOT_TRUSTED``.
     """
     reason = replaceable_by(home)
     if reason is None:
@@ -257,9 +254,8 @@ def check_place(home: Path, *, is_named: bool, environment: Mapping[str, str] = 
 def read_file(home: Path, name: str) -> bytes:
     """Return what a file of a ledger's folder holds; nothing when there is none.
 
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
-        Refused: ``INVALID_FORMAT`` when it is a folder, a pipe or a device; ``TOO_LARGE``.
+    Raises Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read. Refused: ``INVALID_FORMAT`` when it is a folder, a
+    pipe or a device; ``TOO_LARGE``.
     """
     return read_regular(home / name, size_max_bytes=limits.config_size_max_bytes, follow=True) or b""
 
@@ -276,8 +272,7 @@ def read_config(home: Path) -> Config:
 def declared(text: bytes, path: Path) -> tuple[Config, Actions]:
     """Return what the bytes of ``config.toml`` say: what is harmless, and what would act if it were trusted.
 
-    Raises:
-        Refused: ``INVALID_FORMAT``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``, naming the file.
+    Raises Refused: ``INVALID_FORMAT``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``, naming the file.
     """
     if not text:
         return Config(), Actions()
@@ -305,8 +300,7 @@ def check_name(name: str) -> str:
 def check_server(url: str) -> str:
     """Return ``url`` if a server of the bus can be there.
 
-    Raises:
-        Refused: ``INVALID_FIELD``; a password in the URL is not repeated.
+    Raises Refused: ``INVALID_FIELD``; a password in the URL is not repeated.
     """
     match = _SERVER.fullmatch(url)
     if match is None or not 0 < int(match["port"] or usual_port) < 2**16:
@@ -339,8 +333,7 @@ def wants_colour() -> bool:
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder for what must outlive and stand outside any ledger (XDG state folder).
 
-    Raises:
-        Unavailable: as ``config_folder``.
+    Raises Unavailable: as ``config_folder``.
     """
     return _folder_of_user("XDG_STATE_HOME", ".local/state", environment)
 
@@ -348,8 +341,7 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 def config_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder for what this user decided (XDG configuration folder).
 
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE`` when neither it nor a home folder is known.
+    Raises Unavailable: ``STORE_UNAVAILABLE`` when neither it nor a home folder is known.
     """
     return _folder_of_user("XDG_CONFIG_HOME", ".config", environment)
 

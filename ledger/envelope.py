@@ -88,9 +88,8 @@ _entry_decoder = msgspec.msgpack.Decoder(Entry)
 def decode_entry(data: bytes) -> Entry:
     """Return the entry stored as ``data``.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when the bytes are not an entry in its one form;
-            ``UNSUPPORTED_VERSION`` when newer software wrote it.
+    Raises Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when the bytes are not an entry in its one form;
+    ``UNSUPPORTED_VERSION`` when newer software wrote it.
     """
     if len(data) > entry_size_max_bytes:
         raise Refused("TOO_LARGE", f"an entry of {len(data)} bytes exceeds {entry_size_max_bytes}")
@@ -134,8 +133,7 @@ _submission_decoder = msgspec.msgpack.Decoder(Submission)
 def decode_submission(data: bytes) -> Submission:
     """Return the submission in ``data``: Baton's msgpack form, a DSSE JSON envelope, or a JSON array of those.
 
-    Raises:
-        Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` and the strict JSON codes.
+    Raises Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` and the strict JSON codes.
     """
     if len(data) > request_size_max_bytes:
         message = f"a submission of {len(data)} bytes exceeds {request_size_max_bytes}: send fewer events; {AS_A_BLOB}"
@@ -148,8 +146,7 @@ def decode_submission(data: bytes) -> Submission:
 def check_shape(submission: Submission) -> Submission:
     """Return ``submission`` if its counts and lengths are possible at all.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` or ``TOO_LARGE``.
+    Raises Refused: ``INVALID_FORMAT`` or ``TOO_LARGE``.
     """
     count = len(submission.bodies)
     if count == 0:

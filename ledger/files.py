@@ -30,8 +30,7 @@ _OF_NO_FILE: Final = frozenset({errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EI
 def as_unavailable(path: Path, what: str = "cannot be written") -> Iterator[None]:
     """Raise what the system refuses within the block as an error of ours, which says it of ``path``.
 
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE``.
+    Raises Unavailable: ``STORE_UNAVAILABLE``.
     """
     try:
         yield
@@ -43,11 +42,8 @@ def as_unavailable(path: Path, what: str = "cannot be written") -> Iterator[None
 def open_regular(path: Path, *, follow: bool = False, flags: int = os.O_RDONLY) -> Iterator[int]:
     """Yield a descriptor of a regular file; whatever else has this name is refused at once, and never waited for.
 
-    A link is refused too, unless ``follow``; then what it leads to is looked at.
-
-    Raises:
-        Refused: ``INVALID_FORMAT``, saying what lies there.
-        OSError: it is not there, or cannot be opened.
+    A link is refused too, unless ``follow``; then what it leads to is looked at. Raises Refused: ``INVALID_FORMAT``,
+    saying what lies there. OSError: it is not there, or cannot be opened.
     """
     try:
         # O_NONBLOCK: else a pipe waits for a writer. O_NOCTTY: else a terminal could become this process's own.
@@ -69,8 +65,7 @@ def open_regular(path: Path, *, follow: bool = False, flags: int = os.O_RDONLY) 
 def check_regular(path: Path) -> None:
     """Check, without opening it, that a name is a regular file's.
 
-    Raises:
-        Refused: ``INVALID_FORMAT``, saying what lies there. FileNotFoundError: nothing does.
+    Raises Refused: ``INVALID_FORMAT``, saying what lies there. FileNotFoundError: nothing does.
     """
     if not stat.S_ISREG(mode := path.lstat().st_mode):
         raise _no_file(path, mode)
@@ -79,12 +74,9 @@ def check_regular(path: Path) -> None:
 def read_regular(path: Path, *, size_max_bytes: int, follow: bool = False, is_own: bool = False) -> bytes | None:
     """Return the bytes of a regular file; None when there is nothing of this name.
 
-    ``is_own``: one that this user alone can have written and can read.
-
-    Raises:
-        Refused: ``INVALID_FORMAT`` for a pipe, device, socket, folder, (unless ``follow``) link, or (``is_own``) what
-            is another user's or open to others; ``TOO_LARGE``.
-        Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
+    ``is_own``: one that this user alone can have written and can read. Raises Refused: ``INVALID_FORMAT`` for a pipe,
+    device, socket, folder, (unless ``follow``) link, or (``is_own``) what is another user's or open to others;
+    ``TOO_LARGE``. Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read.
     """
     cannot = as_unavailable(path, "cannot be read")
     with cannot, suppress(FileNotFoundError), open_regular(path, follow=follow) as descriptor:
@@ -106,9 +98,7 @@ def _check_own(path: Path, status: os.stat_result) -> None:
 def read_all(descriptor: int, path: Path, size_max_bytes: int) -> bytes:
     """Return what an open file holds from its present place on.
 
-    Raises:
-        Refused: ``TOO_LARGE``; no more than the limit is ever held.
-        OSError: it cannot be read.
+    Raises Refused: ``TOO_LARGE``; no more than the limit is ever held. OSError: it cannot be read.
     """
     with os.fdopen(descriptor, "rb", closefd=False) as file:
         content = file.read(size_max_bytes + 1)
@@ -136,9 +126,7 @@ def replacing(
     If we crash within, the old file stays, beside it at most a hidden one whose name begins with ``TEMPORARY``; one
     with a ``label`` (for what is large) is removed by the next that has it. What is not ``is_durable`` is not synced:
     after a power failure it may be the old one, or empty. ``check`` is called last, when all that takes long is done.
-
-    Raises:
-        OSError: it cannot be written; then the old file stays, as when ``check`` raises.
+    Raises OSError: it cannot be written; then the old file stays, as when ``check`` raises.
     """
     with _temporary(path.parent, label) as file:
         temporary = path.parent / file.name
@@ -163,8 +151,7 @@ def replacing(
 def write_whole(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Put a file of this content in the place of ``path`` (``replacing``).
 
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE``; then the old file stays.
+    Raises Unavailable: ``STORE_UNAVAILABLE``; then the old file stays.
     """
     with as_unavailable(path), replacing(path, mode=mode) as file:
         file.write(content)
@@ -174,8 +161,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder: one process at a time, and a killed one's lock is free at once.
 
-    Raises:
-        OSError: there is no such folder, or it cannot be locked.
+    Raises OSError: there is no such folder, or it cannot be locked.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -211,10 +197,8 @@ def _sweep(folder: Path, prefix: str) -> None:
 def created(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file, its owner's alone, that is at ``path`` when the block ends, if nothing else is; else nothing is.
 
-    If we crash within, there is at most a hidden file beside it, as with ``replacing``.
-
-    Raises:
-        FileExistsError: something has this name. OSError: it cannot be written.
+    If we crash within, there is at most a hidden file beside it, as with ``replacing``. Raises FileExistsError:
+    something has this name. OSError: it cannot be written.
     """
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=TEMPORARY) as file:
         yield file

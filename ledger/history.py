@@ -133,8 +133,7 @@ def is_continued(trusted: Trusted, growth: Growth) -> bool:
 def trust(trusted: Trusted | None, growth: Growth, read_epoch: ReadEpoch, where: str) -> tuple[Trusted, list[Epoch]]:
     """Return the head to trust from now on, and the epochs that began since, which are to be told once.
 
-    Raises:
-        Corrupted: ``HISTORY_CHANGED``; ``where`` says, as a clause, where the reader keeps what it remembers.
+    Raises Corrupted: ``HISTORY_CHANGED``; ``where`` says, as a clause, where the reader keeps what it remembers.
     """
     if trusted is None:
         return growth.head, []
@@ -186,9 +185,7 @@ class Past:
 
         Then it is the size of the largest log that this subscription and the present one share, as far as it remembers
         (else the epoch's own index): entries of the new branch are not passed over, and some may come a second time.
-
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a page that says nothing.
+        Raises Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a page that says nothing.
         """
         if growth is None:
             raise Corrupted("VERIFICATION_FAILED", "the ledger's answer does not say how its log has grown")

@@ -97,8 +97,7 @@ class Home(msgspec.Struct, frozen=True):
     def checkpoint_key(self, origin: str, public: str) -> CheckpointKey:
         """Return the key ``public`` (hex), which signs checkpoints under the ledger's origin.
 
-        Raises:
-            Refused: as ``open``; ``KEY_FILE_MISSING`` when the file here holds another key.
+        Raises Refused: as ``open``; ``KEY_FILE_MISSING`` when the file here holds another key.
         """
         trust.demand(self.path)
         path = self.key_file(CHECKPOINT)
@@ -113,8 +112,7 @@ class Home(msgspec.Struct, frozen=True):
     def open(self, name: str, passphrase: str | None = None) -> Key:
         """Return an identity key that lies here, if this user trusts the folder: else it is a stranger's key.
 
-        Raises:
-            Refused: ``NOT_TRUSTED``; as ``identity.open_key``.
+        Raises Refused: ``NOT_TRUSTED``; as ``identity.open_key``.
         """
         trust.demand(self.path)
         return open_key(self.key_file(name), passphrase)
@@ -124,10 +122,8 @@ class Home(msgspec.Struct, frozen=True):
     ) -> Key:
         """Return the key ``name`` signs with: a session key for all (kind, stream, data), else the identity key.
 
-        ``ask`` is called with the name when the identity key is sealed, and may return its passphrase.
-
-        Raises:
-            Refused: ``NOT_TRUSTED``, ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
+        ``ask`` is called with the name when the identity key is sealed, and may return its passphrase. Raises Refused:
+        ``NOT_TRUSTED``, ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
         """
         trust.demand(self.path)  # before anybody is asked for a passphrase
         if (session := self.session_file(name)).exists():
@@ -145,8 +141,7 @@ class Home(msgspec.Struct, frozen=True):
     def bus_seed(self, name: str, *, is_new: bool = False) -> str:
         """Return the nkey seed of an agent's bus connection, or (``is_new``) the one that is to take its place.
 
-        Raises:
-            Refused: ``NOT_TRUSTED``, ``KEY_FILE_MISSING``, ``KEY_FILE_MODE`` or ``INVALID_FORMAT``.
+        Raises Refused: ``NOT_TRUSTED``, ``KEY_FILE_MISSING``, ``KEY_FILE_MODE`` or ``INVALID_FORMAT``.
         """
         trust.demand(self.path)
         path = pending(self.nkey_file(name)) if is_new else self.nkey_file(name)
@@ -212,11 +207,8 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
     """Make a new ledger in ``home``: three keys and entry 0. Returns the ledger's id.
 
     The root key is sealed when there is a passphrase. This user trusts the folder from then on, but not a file of
-    settings that lay there before.
-
-    Raises:
-        Refused: ``LEDGER_EXISTS``.
-        Unavailable: ``STORE_UNAVAILABLE`` when the folder cannot be written.
+    settings that lay there before. Raises Refused: ``LEDGER_EXISTS``. Unavailable: ``STORE_UNAVAILABLE`` when the
+    folder cannot be written.
     """
     CheckpointKey(origin, bytes(32))  # an origin that cannot name a key is refused before anything is written
     check_is_new(home)

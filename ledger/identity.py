@@ -99,9 +99,7 @@ _decoder = msgspec.json.Decoder(KeyFile)
 def write_key(path: Path, key: Key, *, ledger: str, name: str, passphrase: str | None = None) -> None:
     """Write a new key file; seal it when there is a passphrase. An existing file is never overwritten.
 
-    Raises:
-        Refused: ``KEY_EXISTS``.
-        Unavailable: ``STORE_UNAVAILABLE`` when it cannot be written.
+    Raises Refused: ``KEY_EXISTS``. Unavailable: ``STORE_UNAVAILABLE`` when it cannot be written.
     """
     write_private(path, encode_key(key, ledger=ledger, name=name, passphrase=passphrase))
 
@@ -119,8 +117,7 @@ def encode_key(key: Key, *, ledger: str, name: str, passphrase: str | None = Non
 def write_session_key(path: Path, content: KeyFile) -> None:
     """Write the file of a delegated key in the place of an older one, which stays until this one is whole.
 
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE``.
+    Raises Unavailable: ``STORE_UNAVAILABLE``.
     """
     with as_unavailable(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -130,8 +127,7 @@ def write_session_key(path: Path, content: KeyFile) -> None:
 def read_key_file(path: Path) -> KeyFile:
     """Return the content of a key file, still sealed if it is.
 
-    Raises:
-        Refused: as ``read_private`` and ``decode_strict``.
+    Raises Refused: as ``read_private`` and ``decode_strict``.
     """
     content = read_private(path)
     try:
@@ -144,8 +140,7 @@ def read_key_file(path: Path) -> KeyFile:
 def open_key(path: Path, passphrase: str | None = None) -> Key:
     """Return the key in a key file.
 
-    Raises:
-        Refused: as ``read_key_file``, and ``KEY_LOCKED`` when the passphrase is missing or wrong.
+    Raises Refused: as ``read_key_file``, and ``KEY_LOCKED`` when the passphrase is missing or wrong.
     """
     content = read_key_file(path)
     try:
@@ -185,8 +180,7 @@ def seal_files(files: dict[str, bytes], passphrase: str) -> bytes:
 def open_sealed_files(content: bytes, passphrase: str) -> dict[str, bytes]:
     """Return the files that ``seal_files`` sealed.
 
-    Raises:
-        Refused: ``KEY_LOCKED`` when the passphrase is another, ``INVALID_FORMAT`` when these are no sealed files.
+    Raises Refused: ``KEY_LOCKED`` when the passphrase is another, ``INVALID_FORMAT`` when these are no sealed files.
     """
     try:
         given = _sealed_decoder.decode(content)
@@ -201,12 +195,8 @@ def open_sealed_files(content: bytes, passphrase: str) -> dict[str, bytes]:
 def write_private(path: Path, content: bytes) -> None:
     """Create a file that only its owner can read: whole, or not at all.
 
-    Half a key opens nothing, and would keep its name taken for ever: if we crash within, there is at most a hidden
-    file beside it.
-
-    Raises:
-        Refused: ``KEY_EXISTS``.
-        Unavailable: ``STORE_UNAVAILABLE``.
+    Half a key opens nothing, and would keep its name taken for ever: if we crash within, there is at most a hidden file
+    beside it. Raises Refused: ``KEY_EXISTS``. Unavailable: ``STORE_UNAVAILABLE``.
     """
     with as_unavailable(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -220,9 +210,8 @@ def write_private(path: Path, content: bytes) -> None:
 def read_private(path: Path) -> bytes:
     """Return the content of a file that only its owner can read.
 
-    Raises:
-        Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``; ``INVALID_FORMAT`` for what is no regular file; ``TOO_LARGE``.
-        Unavailable: ``STORE_UNAVAILABLE``.
+    Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``; ``INVALID_FORMAT`` for what is no regular file;
+    ``TOO_LARGE``. Unavailable: ``STORE_UNAVAILABLE``.
     """
     cannot = as_unavailable(path, "cannot be read")
     with cannot, suppress(FileNotFoundError), open_regular(path, follow=True) as descriptor:

@@ -62,11 +62,9 @@ class LocalClient(Resource):
     def __init__(self, settings: Settings, *, log: Log | None = None, views: OpenViews | None = None) -> None:
         """Open the log (or share an open one, which then stays open when the client is closed).
 
-        ``views`` opens what answers view queries, when the first one is asked.
-
-        Raises:
-            Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``.
-            Corrupted: ``HISTORY_CHANGED`` (see ``ledger.memory``), unless the settings say that it only looks.
+        ``views`` opens what answers view queries, when the first one is asked. Raises Unavailable: ``NO_LEDGER``,
+        ``STORE_UNAVAILABLE``. Corrupted: ``HISTORY_CHANGED`` (see ``ledger.memory``), unless the settings say that it
+        only looks.
         """
         self.settings = settings
         self._owns_log = log is None
@@ -95,8 +93,7 @@ class LocalClient(Resource):
     def remember(self) -> None:
         """Compare the log with what was remembered of it, and remember where it ends now.
 
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``, unless this client only looks.
+        Raises Corrupted: ``HISTORY_CHANGED``, unless this client only looks.
         """
         only_looks = self.settings.only_looks
         self._trusted = self.memory.keep(self.consistency, partial(read_epoch, self), only_looks=only_looks)
@@ -149,8 +146,7 @@ class LocalClient(Resource):
     def signed_consistency(self, old_size: int) -> Growth:
         """Return what ``consistency`` does, with a signed checkpoint of that head, as it goes over the bus.
 
-        Raises:
-            Refused: as ``checkpoint``.
+        Raises Refused: as ``checkpoint``.
         """
         with self.log.snapshot() as snapshot:
             note = _signed(snapshot, self._checkpoint_key(snapshot))
@@ -201,8 +197,7 @@ class LocalClient(Resource):
     def signed_stream(self, asked: StreamAsked) -> StreamPage:
         """Return the same with what the ledger's key signs of the head and the stream's end, as it goes over the bus.
 
-        Raises:
-            Refused: as ``checkpoint``.
+        Raises Refused: as ``checkpoint``.
         """
         with self.log.snapshot() as snapshot:
             page = snapshot.stream_page(asked)
@@ -226,8 +221,7 @@ class LocalClient(Resource):
     def prove(self, index: int) -> Receipt:
         """Return the receipt of an entry, under the last checkpoint that was witnessed, if that covers it.
 
-        Raises:
-            Corrupted: ``NOT_WITNESSED``: it does not, and this node hands out no other.
+        Raises Corrupted: ``NOT_WITNESSED``: it does not, and this node hands out no other.
         """
         from ledger.receipt import Receipt  # noqa: PLC0415 - loads keys
 
@@ -245,8 +239,7 @@ class LocalClient(Resource):
     def published_checkpoint(self) -> str:
         """Return the checkpoint that outsiders may see: ``checkpoint`` or, where witnesses are demanded, their last.
 
-        Raises:
-            Corrupted: ``NOT_WITNESSED``: there is none yet.
+        Raises Corrupted: ``NOT_WITNESSED``: there is none yet.
         """
         with self.log.snapshot() as snapshot:
             note, size = self._witnessed(snapshot)

@@ -110,8 +110,7 @@ class Memory:
     def load(self) -> Remembered | None:
         """Return what is remembered; None when nothing is, or when it cannot be read (then ``problem`` says why).
 
-        Raises:
-            Corrupted: the file is no memory of this ledger and place: somebody wrote it, or a disk failed.
+        Raises Corrupted: the file is no memory of this ledger and place: somebody wrote it, or a disk failed.
         """
         content = self._read(self.path)
         if not content:
@@ -153,10 +152,8 @@ class Memory:
     def meet(self, growth_since: GrowthSince, read_epoch: ReadEpoch) -> Meeting:
         """Compare the log with what is remembered, and remember where it ends now.
 
-        The file is written only when the log has grown, and read again under the lock before that.
-
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``; as ``load``.
+        The file is written only when the log has grown, and read again under the lock before that. Raises Corrupted:
+        ``HISTORY_CHANGED``; as ``load``.
         """
         remembered = self.load()
         while True:
@@ -182,10 +179,8 @@ class Memory:
     def keep(self, growth_since: GrowthSince, read_epoch: ReadEpoch, *, only_looks: bool) -> Trusted | None:
         """Do what ``meet`` does and tell what is to be told; return the head that is trusted now.
 
-        Whoever ``only_looks`` remembers nothing, and is told of a changed history instead of being refused.
-
-        Raises:
-            Corrupted: as ``meet``, unless it only looks.
+        Whoever ``only_looks`` remembers nothing, and is told of a changed history instead of being refused. Raises
+        Corrupted: as ``meet``, unless it only looks.
         """
         try:
             if only_looks:

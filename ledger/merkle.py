@@ -63,8 +63,7 @@ class Frontier(msgspec.Struct, frozen=True):
     def from_bytes(cls, size: int, stored: bytes) -> Self:
         """Return the frontier of ``size`` leaves that ``to_bytes`` stored.
 
-        Raises:
-            Corrupted: the length is not that of a frontier of this size.
+        Raises Corrupted: the length is not that of a frontier of this size.
         """
         if not 0 <= size <= tree_size_max or len(stored) != size.bit_count() * hash_size_bytes:
             message = f"The stored frontier of {size} leaves has a length of {len(stored)} bytes."
@@ -112,8 +111,7 @@ def subtrees_of(leaves: Sequence[bytes]) -> SubtreeReader:
 def inclusion_proof(index: int, size: int, subtree: SubtreeReader) -> list[bytes]:
     """Return the path that proves leaf ``index`` in the tree of ``size`` leaves (RFC 9162 §2.1.3.1).
 
-    Raises:
-        Refused: the tree has no such leaf.
+    Raises Refused: the tree has no such leaf.
     """
     if not 0 <= index < size:
         raise Refused("NOT_FOUND", f"A tree of {size} leaves has no leaf {index}.", index=index, size=size)
@@ -124,8 +122,7 @@ def inclusion_proof(index: int, size: int, subtree: SubtreeReader) -> list[bytes
 def inclusion_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
     """Return the path of one leaf among all the leaf hashes of a tree, as of an event in its batch.
 
-    Raises:
-        Refused: there is no such leaf.
+    Raises Refused: there is no such leaf.
     """
     return inclusion_proof(index, len(leaves), subtrees_of(leaves))
 
@@ -133,10 +130,8 @@ def inclusion_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
 def consistency_proof(old_size: int, new_size: int, subtree: SubtreeReader) -> list[bytes]:
     """Return the path that proves the old tree to be the beginning of the new one (RFC 9162 §2.1.4.1).
 
-    It is empty where nothing needs proof: for equal sizes, and for the empty tree, with which any begins.
-
-    Raises:
-        Refused: the old tree is larger than the new one, or a size is negative.
+    It is empty where nothing needs proof: for equal sizes, and for the empty tree, with which any begins. Raises
+    Refused: the old tree is larger than the new one, or a size is negative.
     """
     if not 0 <= old_size <= new_size:
         message = f"A tree of {new_size} leaves does not begin with one of {old_size}."

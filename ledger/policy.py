@@ -48,8 +48,7 @@ class Witness(msgspec.Struct, frozen=True):
     def times(self, note: str) -> list[int]:
         """Return when this witness cosigned a note (Unix seconds), once for each line of its key.
 
-        Raises:
-            Corrupted: such a line does not fit the text, or says no time. Refused: it is no note.
+        Raises Corrupted: such a line does not fit the text, or says no time. Refused: it is no note.
         """
         text, lines = checkpoint.split_note(note)
         id_ = checkpoint.key_id(self.name, checkpoint.COSIGNATURE_KEY, self.public_key)
@@ -95,8 +94,7 @@ class Policy(msgspec.Struct, frozen=True):
     def parse(cls, content: bytes) -> Self:
         """Return the policy in a file's bytes.
 
-        Raises:
-            Refused: ``INVALID_FORMAT`` with the number of the line that is wrong; ``TOO_LARGE``.
+        Raises Refused: ``INVALID_FORMAT`` with the number of the line that is wrong; ``TOO_LARGE``.
         """
         if len(content) > policy_size_max_bytes or content.count(b"\n") > policy_lines_max:
             limits = f"{policy_size_max_bytes} bytes and {policy_lines_max} lines"
@@ -120,8 +118,7 @@ class Policy(msgspec.Struct, frozen=True):
     def verify_log(self, note: str) -> checkpoint.CheckpointVerifier:
         """Return the key of the policy's log that signed a checkpoint.
 
-        Raises:
-            Corrupted: no log of the policy signed it. Refused: it is no checkpoint.
+        Raises Corrupted: no log of the policy signed it. Refused: it is no checkpoint.
         """
         origin = checkpoint.parse_checkpoint(note).origin
         for verifier in self.logs:
@@ -133,8 +130,7 @@ class Policy(msgspec.Struct, frozen=True):
     def judge(self, note: str, now_s: float) -> Witnessed:
         """Return what the policy's witnesses say of a note; a time ahead of ``now_s`` is no time that they know.
 
-        Raises:
-            Corrupted: a witness' line does not fit the note, or is of the future. Refused: it is no checkpoint.
+        Raises Corrupted: a witness' line does not fit the note, or is of the future. Refused: it is no checkpoint.
         """
         times = sorted((time_s, name) for name, one in self.witnesses.items() for time_s in one.times(note))
         if times and times[-1][0] > now_s + witness_clock_ahead_max_s:
@@ -154,8 +150,7 @@ class Policy(msgspec.Struct, frozen=True):
     def demand(self, note: str, now_s: float, *, fail_open: bool = False) -> Witnessed:
         """Return the same, once the quorum is met; or anyway, for who said that it should ``fail_open``.
 
-        Raises:
-            Corrupted: ``NOT_WITNESSED``; as ``judge``.
+        Raises Corrupted: ``NOT_WITNESSED``; as ``judge``.
         """
         witnessed = self.judge(note, now_s)
         if not (witnessed.is_met or fail_open):

@@ -44,10 +44,8 @@ def spend(spent: Spent, quota: Quota, *, author: str, events: int, size: int, no
     """Return the record with a submission added.
 
     Who has spent nothing may always append one: else a limit below one submission would shut an agent out for good.
-
-    Raises:
-        Unavailable: ``QUOTA_EXCEEDED``: time heals it, or the operator, and nothing about the events is wrong. So
-            whoever appends many stops where it is, as when the store is full, and goes on later.
+    Raises Unavailable: ``QUOTA_EXCEEDED``: time heals it, or the operator, and nothing about the events is wrong. So
+    whoever appends many stops where it is, as when the store is full, and goes on later.
     """
     elapsed_ms = max(0, now_ms - spent.at_ms)
     left_events = max(0.0, spent.events - elapsed_ms * quota.events_per_minute / _minute_ms)

@@ -25,8 +25,7 @@ _PATH_MAX: Final = tree_size_max.bit_length()
 class Receipt(msgspec.Struct, frozen=True):
     """A proof of inclusion: the entry's index, the path of 32-byte hashes, and the checkpoint note as it was signed.
 
-    Raises:
-        Refused: the index is impossible, or the path is not of hashes or longer than that of any tree.
+    Raises Refused: the index is impossible, or the path is not of hashes or longer than that of any tree.
     """
 
     index: int
@@ -44,8 +43,7 @@ class Receipt(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> Self:
         """Return the receipt that a tlog-proof text holds; nothing in it is verified (C2SP tlog-proof, Format).
 
-        Raises:
-            Refused: the text is not a tlog-proof of version 1, or is too large.
+        Raises Refused: the text is not a tlog-proof of version 1, or is too large.
         """
         size = len(encode_utf8(text, "receipt"))
         if size > receipt_size_max_bytes:
@@ -75,9 +73,8 @@ class Receipt(msgspec.Struct, frozen=True):
     def verify(self, leaf_hash: bytes, verifier: CheckpointVerifier) -> Checkpoint:
         """Return the signed checkpoint under which the entry with this leaf hash is proven to stand at the index.
 
-        Raises:
-            Corrupted: the checkpoint is not signed by the verifier's key, or the path does not lead to its root.
-            Refused: the checkpoint is malformed.
+        Raises Corrupted: the checkpoint is not signed by the verifier's key, or the path does not lead to its root.
+        Refused: the checkpoint is malformed.
         """
         checkpoint = verify_checkpoint(self.checkpoint_text, verifier)
         if not verify_inclusion(leaf_hash, self.index, checkpoint.size, self.path, checkpoint.root):

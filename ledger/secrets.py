@@ -90,8 +90,7 @@ def refusal(secret: Secret) -> Refused:
 def check_text(content: bytes) -> None:
     """Refuse a blob that is text, of at most ``blob_scan_max_bytes``, and holds a secret.
 
-    Raises:
-        Refused: ``SECRET_DETECTED``.
+    Raises Refused: ``SECRET_DETECTED``.
     """
     if len(content) > blob_scan_max_bytes or not _is_text(content):
         return

@@ -111,8 +111,7 @@ def read_folder(home: Path) -> Folder:
 def actions_of(settings: Settings, client: Entries | None = None) -> Actions:
     """Return the settings that act: the one way to them.
 
-    Raises:
-        Refused: ``NOT_TRUSTED`` when the folder is not trusted, or such a setting changed since.
+    Raises Refused: ``NOT_TRUSTED`` when the folder is not trusted, or such a setting changed since.
     """
     if settings.actions is not None:
         return settings.actions
@@ -126,8 +125,7 @@ def actions_of(settings: Settings, client: Entries | None = None) -> Actions:
 def server_program(settings: Settings, client: Entries | None = None) -> Path | None:
     """Return the nats-server that the folder names, wherever this runs; None for the installation's own.
 
-    Raises:
-        Refused: as ``actions_of``.
+    Raises Refused: as ``actions_of``.
     """
     named = actions_of(settings, client).nats_server
     return None if named is None else beside(resolved(settings.home), named)
@@ -136,8 +134,7 @@ def server_program(settings: Settings, client: Entries | None = None) -> Path | 
 def check_chains(home: Path, content: bytes) -> None:
     """Refuse chains that are not those which were trusted; none at all are harmless.
 
-    Raises:
-        Refused: ``NOT_TRUSTED``.
+    Raises Refused: ``NOT_TRUSTED``.
     """
     record = demand(home)
     if content.strip() and digest(content) != record.chains:
@@ -149,8 +146,7 @@ def demand(
 ) -> Record:
     """Return what is kept of a trusted folder; with a ``client``, or the id of its ``ledger``, that is compared.
 
-    Raises:
-        Refused: ``NOT_TRUSTED``.
+    Raises Refused: ``NOT_TRUSTED``.
     """
     path = resolved(home)
     record = find_record(path, environment)
@@ -187,8 +183,7 @@ def ignored(settings: Settings) -> list[str]:
 def find_record(path: Path, environment: Mapping[str, str] = os.environ) -> Record | None:
     """Return what is kept of a folder (without links); None when it is not trusted.
 
-    Raises:
-        Refused: ``NOT_TRUSTED`` when the file of trust cannot be believed.
+    Raises Refused: ``NOT_TRUSTED`` when the file of trust cannot be believed.
     """
     return next((record for record in read_records(environment) if record.path == str(path)), None)
 
@@ -196,8 +191,7 @@ def find_record(path: Path, environment: Mapping[str, str] = os.environ) -> Reco
 def read_records(environment: Mapping[str, str] = os.environ) -> list[Record]:
     """Return all trusted folders.
 
-    Raises:
-        Refused: ``NOT_TRUSTED`` when the file is another user's, readable by others, too large or garbage.
+    Raises Refused: ``NOT_TRUSTED`` when the file is another user's, readable by others, too large or garbage.
     """
     try:
         file = config_folder(environment) / TRUST_FILE
@@ -210,9 +204,8 @@ def read_records(environment: Mapping[str, str] = os.environ) -> list[Record]:
 def remember(record: Record, environment: Mapping[str, str] = os.environ) -> None:
     """Trust a folder from now on, in place of what was kept of it.
 
-    Raises:
-        Refused: as ``read_records``; ``INVALID_FIELD`` for a path that is no text.
-        Unavailable: the file cannot be written.
+    Raises Refused: as ``read_records``; ``INVALID_FIELD`` for a path that is no text. Unavailable: the file cannot be
+    written.
     """
     with _locked(environment) as file:
         others = [one for one in read_records(environment) if one.path != record.path]

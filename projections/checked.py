@@ -62,13 +62,10 @@ T = TypeVar("T")
 def answer_checked(client: Client, query: str, arguments: dict[str, Any]) -> Answer:
     """Return the answer of a view's query (one of ``views.CHECKED``) about one thing, from its signed entries.
 
-    ``as_of`` says of which head it is (``size``, ``root``), how many ``entries`` the stream has there, which of
-    them count for nothing (``ignored``), whether the ledger's root key is pinned here, and over the bus the signed note
-    on where it ``ends``.
-
-    Raises:
-        Refused: as the query.
-        Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: what was handed over does not prove itself.
+    ``as_of`` says of which head it is (``size``, ``root``), how many ``entries`` the stream has there, which of them
+    count for nothing (``ignored``), whether the ledger's root key is pinned here, and over the bus the signed note on
+    where it ``ends``. Raises Refused: as the query. Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: what was
+    handed over does not prove itself.
     """
     found = QUERIES[query]
     try:

@@ -120,8 +120,7 @@ def by_name_of_stream(event: Event) -> tuple[str, ...]:
 def row_of(row: type[R], *sources: Any, **given: Any) -> R:
     """Return a row: its columns are ``given``, or the attribute of that name of the one source that has it.
 
-    Raises:
-        TypeError: a column stands in no source, or in more than one, when nothing is given for it.
+    Raises TypeError: a column stands in no source, or in more than one, when nothing is given for it.
     """
     for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(given)), strict=True):
         for name in names:

@@ -189,8 +189,7 @@ def with_json(row: dict[str, Any], *columns: str) -> dict[str, Any]:
 def row_of_id(moment: Moment, table: str, asked: str, what: str, prefix: str = "") -> dict[str, Any]:
     """Return the row of what is asked for by its id, its stream (``prefix/ID``) or the beginning of either.
 
-    Raises:
-        Refused: as ``only_match``.
+    Raises Refused: as ``only_match``.
     """
     whole = by_beginning(moment, table, asked.removeprefix(f"{prefix or what}/"), asked, what)
     (row,) = moment.rows(f"SELECT * FROM {table} WHERE id = ?", (whole,))  # noqa: S608 - a fixed name
@@ -200,8 +199,7 @@ def row_of_id(moment: Moment, table: str, asked: str, what: str, prefix: str = "
 def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -> str:
     """Return the id in ``table`` that is ``name``, else the only one that begins with it; ``asked`` is shown.
 
-    Raises:
-        Refused: as ``only_match``.
+    Raises Refused: as ``only_match``.
     """
     # The table is fixed in the code; what is asked for is bound.
     if moment.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608
@@ -222,9 +220,8 @@ def only_match(
 ) -> str:
     """Return the only name that fits what was asked for; of ``names`` one may have been meant that was not asked for.
 
-    Raises:
-        Refused: ``NOT_FOUND`` with up to three names that are ``near``, or ``REF_AMBIGUOUS`` with up to ten
-            ``candidates``.
+    Raises Refused: ``NOT_FOUND`` with up to three names that are ``near``, or ``REF_AMBIGUOUS`` with up to ten
+    ``candidates``.
     """
     if not matches:
         alike = near(asked, names())

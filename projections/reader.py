@@ -55,11 +55,8 @@ class Reader(Resource):
         """Open the views of the ledger's folder (or another ``views_file``), folding no further than ``until``.
 
         Views that are damaged are set aside and made again, of which ``notice`` is told in a sentence. Where the folder
-        cannot be written they are made in a temporary one, anew for each reader.
-
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
-            Corrupted: the views file is damaged, or is of another ledger.
+        cannot be written they are made in a temporary one, anew for each reader. Raises Unavailable:
+        ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the views file is damaged, or is of another ledger.
         """
         self.client = client
         self.settings = settings
@@ -84,8 +81,7 @@ class Reader(Resource):
     def runner(self) -> Runner:
         """The runner of all views, made when something has to be folded.
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
+        Raises Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
         """
         return self._runner_of(VIEWS)
 
@@ -113,8 +109,7 @@ class Reader(Resource):
     def rebuild(self, names: list[str], *, progress: Callable[[Progress], None] | None = None) -> int:
         """Rebuild views from the log; return the position reached.
 
-        Raises:
-            Refused: ``NOT_FOUND`` for a view that does not exist.
+        Raises Refused: ``NOT_FOUND`` for a view that does not exist.
         """
         with self._folding_all:
             return self._on_whole_views(lambda: self.runner.rebuild(names, progress=progress))
@@ -146,8 +141,7 @@ class Reader(Resource):
     def full_reasoning(self, ref: str) -> FullReasoning:
         """Return a version of a graph by its ref, with the bytes whose SHA-256 the ref is.
 
-        Raises:
-            Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+        Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
         """
         from projections.reasoning.queries import get_full_reasoning  # noqa: PLC0415 - few questions need a graph
 
@@ -214,8 +208,7 @@ class AsOf(Reader):
     def __init__(self, client: Client, settings: Settings, size: int) -> None:
         """Fold the first ``size`` entries into a temporary store.
 
-        Raises:
-            Refused: ``NOT_FOUND`` when the log is shorter.
+        Raises Refused: ``NOT_FOUND`` when the log is shorter.
         """
         held = client.head().size
         if not 0 < size <= held:

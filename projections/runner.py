@@ -46,9 +46,8 @@ class Runner:
     ) -> None:
         """Fold what ``client`` reads into ``store``: all of it, or the first ``until`` entries (as-of).
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
-            Corrupted: the store is damaged.
+        Raises Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views. Corrupted: the
+        store is damaged.
         """
         self._client = client
         self._store = store
@@ -61,9 +60,8 @@ class Runner:
     def catch_up(self, *, progress: Callable[[Progress], None] | None = None) -> int:
         """Fold up to the end of the log; return the position reached.
 
-        Raises:
-            Unavailable: the log or the store cannot be used.
-            Corrupted: the store is damaged, or holds views of entries that the log does not have.
+        Raises Unavailable: the log or the store cannot be used. Corrupted: the store is damaged, or holds views of
+        entries that the log does not have.
         """
         while True:
             position = self._step(progress)
@@ -73,8 +71,7 @@ class Runner:
     def rebuild(self, names: Iterable[str], *, progress: Callable[[Progress], None] | None = None) -> int:
         """Rebuild views from the log beside their live rows, and let them take their place; return the position.
 
-        Raises:
-            Refused: ``NOT_FOUND`` for a view that does not exist.
+        Raises Refused: ``NOT_FOUND`` for a view that does not exist.
         """
         for name in (names := list(names)):
             if name not in self._views:
@@ -85,8 +82,7 @@ class Runner:
     def digest(self, name: str) -> str:
         """Return the BLAKE3 (hex) over a view's tables: equal for equal rows, whatever batches they came in.
 
-        Raises:
-            Refused: ``NOT_FOUND`` for a view that does not exist.
+        Raises Refused: ``NOT_FOUND`` for a view that does not exist.
         """
         if name not in self._views:
             raise Refused("NOT_FOUND", f"there is no view {name}", view=name)
@@ -149,8 +145,7 @@ class Runner:
     def _start_over(self, slots: list[Slot], batch: Batch) -> None:
         """Fold from the beginning what was folded of a past that an epoch has given up.
 
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``: no epoch of the log gives up as much as was folded.
+        Raises Corrupted: ``HISTORY_CHANGED``: no epoch of the log gives up as much as was folded.
         """
         folded = max(slot.position for slot in slots)
         epochs = [read_epoch(self._client, id_) for id_ in self._client.consistency(0).epochs]
@@ -226,8 +221,7 @@ def _is_of_another_past(slots: list[Slot], batch: Batch, start: int) -> bool:
 def read_logged(index: int, data: bytes) -> Logged:
     """Return the event of an entry, with the SHA-256 of its body and the entry's size.
 
-    Raises:
-        Corrupted: the log holds bytes that could never have been admitted; ``index`` says where.
+    Raises Corrupted: the log holds bytes that could never have been admitted; ``index`` says where.
     """
     try:
         entry = decode_entry(data)

@@ -70,9 +70,8 @@ class SqliteStore:
     def __init__(self, path: Path, *, ledger: str) -> None:
         """Open the file, or make it.
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
-            Corrupted: the file is damaged, is no views file, or is of another ledger.
+        Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the file is damaged, is no views file, or
+        is of another ledger.
         """
         self.path = path
         self._ledger = ledger
@@ -316,8 +315,7 @@ class _Transaction:
 def create_table(db: sqlite3.Connection, table: Table, name: str) -> None:
     """Make an empty table under a name; its columns have the types of the row's fields.
 
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE`` when this Python's SQLite was built without FTS5.
+    Raises Unavailable: ``STORE_UNAVAILABLE`` when this Python's SQLite was built without FTS5.
     """
     if not table.is_full_text:
         columns = _columns_sql(table.row)

@@ -112,9 +112,7 @@ class Writing(Reading, Protocol):
 class Store(Protocol):
     """A place for views; both transactions last as long as their block.
 
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
-        Corrupted: the store is damaged.
+    Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the store is damaged.
     """
 
     def reading(self) -> AbstractContextManager[Reading]:

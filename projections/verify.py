@@ -47,11 +47,8 @@ def verify_views(
     """Return where the stored views differ from the log; empty when every view is right.
 
     Brings the views up to date first, then folds the same stretch of the log into a temporary store. A view that is
-    made on demand, and was not asked for yet, is not made in order to be verified.
-
-    Raises:
-        Unavailable: the log or the store cannot be used.
-        Corrupted: the store is damaged.
+    made on demand, and was not asked for yet, is not made in order to be verified. Raises Unavailable: the log or the
+    store cannot be used. Corrupted: the store is damaged.
     """
     with store.reading() as reading:
         held = {slot.view for slot in reading.slots()}

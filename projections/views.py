@@ -153,9 +153,7 @@ QUERIES: Final[Mapping[str, Query]] = _Queries()
 def ask(client: Client, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of a query: what one acts on after it from signed entries, checked here, the rest from views.
 
-    Raises:
-        Refused: as the query.
-        Corrupted: as ``projections.checked``.
+    Raises Refused: as the query. Corrupted: as ``projections.checked``.
     """
     if query not in CHECKED:
         return client.view(query, arguments)

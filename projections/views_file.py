@@ -63,9 +63,8 @@ def file_id(status: os.stat_result) -> FileId:
 def look(path: Path) -> bool:
     """Tell whether there is a file, before SQLite opens it or anything beside it.
 
-    Raises:
-        Damaged: it is no database. Corrupted: it is one of something else.
-        Refused: it, or a journal beside it, is no regular file.
+    Raises Damaged: it is no database. Corrupted: it is one of something else. Refused: it, or a journal beside it, is
+    no regular file.
     """
     for place in (path, *journals_of(path)):
         with contextlib.suppress(FileNotFoundError):
@@ -93,10 +92,8 @@ def journals_of(path: Path) -> list[Path]:
 def set_aside(path: Path, damaged: FileId | None = None) -> Path:
     """Move a damaged file away and return its new name; one of an earlier time is replaced.
 
-    Nothing happens when it is not the file ``damaged`` any more: another process was quicker.
-
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE`` when it cannot be moved.
+    Nothing happens when it is not the file ``damaged`` any more: another process was quicker. Raises Unavailable:
+    ``STORE_UNAVAILABLE`` when it cannot be moved.
     """
     aside = path.with_name(path.name + ".damaged")
     cannot = as_unavailable(path, "is damaged, and cannot be moved away")

@@ -39,8 +39,7 @@ class Checked(NamedTuple):
 def check(submission: Submission) -> Checked:
     """Return the candidates of a submission.
 
-    Raises:
-        Refused: the code of the first bad event; ``details["events"]`` names every bad one by position.
+    Raises Refused: the code of the first bad event; ``details["events"]`` names every bad one by position.
     """
     check_shape(submission)
     candidates: list[Candidate] = []

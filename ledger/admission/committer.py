@@ -43,10 +43,8 @@ class Committer(Resource):
 
         Bytes as they arrived are decoded in the thread that checks them too: nothing of them is looked at here.
 
-        Cancelling it works as long as nothing was done for it, and then nothing ever is.
-
-        Raises:
-            Unavailable: ``BUSY`` when too many wait already; ``STORE_UNAVAILABLE`` after ``close``.
+        Cancelling it works as long as nothing was done for it, and then nothing ever is. Raises Unavailable: ``BUSY``
+        when too many wait already; ``STORE_UNAVAILABLE`` after ``close``.
         """
         if self._is_closed:
             raise Unavailable("STORE_UNAVAILABLE", "the ledger is shutting down")

@@ -49,11 +49,9 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
     """Decide a submission on a layer of its own; when it stands, ``group`` has its changes.
 
     ``system_ms`` is the system's time, of which the ledger's clock makes the entries' (``lifecycle.clock``);
-    ``asked_last`` is what only a gate asks of a submission that could stand: it may refuse it, and put records.
-
-    Raises:
-        Refused: the code of the first bad event; ``details["events"]`` names every bad one, and those that were
-            not decided because they follow a refused one (``DEPENDS_ON_REFUSED``). ``CLOCK_JUMPED`` is of all.
+    ``asked_last`` is what only a gate asks of a submission that could stand: it may refuse it, and put records. Raises
+    Refused: the code of the first bad event; ``details["events"]`` names every bad one, and those that were not decided
+    because they follow a refused one (``DEPENDS_ON_REFUSED``). ``CLOCK_JUMPED`` is of all.
     """
     repeats = _repeats(checked, group, ledger_now(group.now_ms or 0, system_ms))
     if repeats is not None:
@@ -93,8 +91,7 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
 def _accepted_ms(checked: Checked, group: Layer, system_ms: int) -> int:
     """Return the time of a new submission's entries: the ledger's clock, or what the root sets it to.
 
-    Raises:
-        Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when the clock is set by one event of several.
+    Raises Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when the clock is set by one event of several.
     """
     if group.now_ms is not None and isinstance(checked.candidates[0].data, EpochStarted):
         # A copy that was put back may be old: the root's word that it goes on says so of its clock, too.
@@ -113,10 +110,8 @@ def _accepted_ms(checked: Checked, group: Layer, system_ms: int) -> int:
 def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
     """Decide one event on ``layer`` and leave its changes there: what a replay calls for each entry.
 
-    Gate-only checks do not run: they ask what ``check`` found, and a replay's candidates hold nothing of that.
-
-    Raises:
-        Refused: ``PARTIAL_RETRY`` when it is in the log already, and as ``_apply_new``.
+    Gate-only checks do not run: they ask what ``check`` found, and a replay's candidates hold nothing of that. Raises
+    Refused: ``PARTIAL_RETRY`` when it is in the log already, and as ``_apply_new``.
     """
     if layer.index_of(candidate.body.stream, candidate.id) is not None:
         raise _twice(candidate)
@@ -126,9 +121,8 @@ def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> E
 def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
     """Decide one event that is known not to lie below ``layer``.
 
-    Raises:
-        Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``,
-            at the gate only ``SECRET_DETECTED``, and the codes of the kind's rule.
+    Raises Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``,
+    at the gate only ``SECRET_DETECTED``, and the codes of the kind's rule.
     """
     body = candidate.body
     event = make_event(body, candidate.data, index=layer.size, event_id=candidate.id, key=key, accepted_ms=accepted_ms)
@@ -168,8 +162,7 @@ def count_refused(body: Body, layer: Layer, index: int) -> None:
 def check_versions(entry: Entry, stream: str, layer: Layer) -> None:
     """Compare the counts that an entry carries with those that a replay has when it stands.
 
-    Raises:
-        Refused: ``VERIFICATION_FAILED``.
+    Raises Refused: ``VERIFICATION_FAILED``.
     """
     given, right = (entry.stream_version, entry.authority_version), _versions(layer, stream)
     if given != right:
@@ -200,8 +193,7 @@ def _versions(layer: Layer, stream: str) -> tuple[int, int]:
 def check_signer(body: Body, data: EventData, public_key: str, layer: Layer, now_ms: int) -> KeyRecord:
     """Return the record of the signing key with this use counted, if it may sign such an event now.
 
-    Raises:
-        Refused: ``AUTHOR_MISMATCH`` and the key codes.
+    Raises Refused: ``AUTHOR_MISMATCH`` and the key codes.
     """
     record = layer.key(public_key)
     delegator = layer.key(record.delegated_by) if record is not None and record.delegated_by else None

@@ -43,11 +43,9 @@ class Follower:
     def append(self, start: int, entries: Sequence[bytes]) -> int:
         """Append the entries that belong at ``start`` and after, in one commit; return how many it took.
 
-        Signed batches are taken whole: what is left over at the end belongs to one that is not whole yet.
-
-        Raises:
-            Corrupted: ``VERIFICATION_FAILED``: an entry cannot be what this log took here, and nothing was appended;
-                ``HISTORY_CHANGED``: somebody else has written meanwhile.
+        Signed batches are taken whole: what is left over at the end belongs to one that is not whole yet. Raises
+        Corrupted: ``VERIFICATION_FAILED``: an entry cannot be what this log took here, and nothing was appended;
+        ``HISTORY_CHANGED``: somebody else has written meanwhile.
         """
         signed = _signed(start, entries)
         if not signed:

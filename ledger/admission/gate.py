@@ -63,8 +63,7 @@ class Refold:
     def check(self, snapshot: Snapshot, key: bytes, record: Any) -> None:
         """Hold a record that was read from disk, or found missing, against the entries that give it.
 
-        Raises:
-            Corrupted: they give another one.
+        Raises Corrupted: they give another one.
         """
         if record is not None and self._proven.get(key) == record:
             return
@@ -172,8 +171,7 @@ def _unlike(what: str) -> Corrupted:
 def check_head(snapshot: Snapshot) -> None:
     """Hold the time and the count that the head gives for the last entry against that entry.
 
-    Raises:
-        Corrupted: the head says others.
+    Raises Corrupted: the head says others.
     """
     head = snapshot.head
     if head is None:

@@ -19,9 +19,8 @@ from ledger.secrets import refusal as secret_refusal
 def check_intent(submission: Submission, snapshot: Snapshot, now_ms: int) -> Intent:
     """Return the intent that ``submission`` is, if its author may store that blob now.
 
-    Raises:
-        Refused: as ``check``; the key codes; ``WRONG_LEDGER``, ``NOT_AUTHORIZED``, ``SECRET_DETECTED``;
-            ``INVALID_FORMAT`` when it is no intent, or several; ``INVALID_FIELD`` for a stream of another blob.
+    Raises Refused: as ``check``; the key codes; ``WRONG_LEDGER``, ``NOT_AUTHORIZED``, ``SECRET_DETECTED``;
+    ``INVALID_FORMAT`` when it is no intent, or several; ``INVALID_FIELD`` for a stream of another blob.
     """
     candidates = check(submission).candidates
     body, data = candidates[0].body, candidates[0].data
@@ -40,8 +39,7 @@ def check_intent(submission: Submission, snapshot: Snapshot, now_ms: int) -> Int
 def check_again(intent: Intent, snapshot: Snapshot, now_ms: int) -> None:
     """Ask once more who may store the blob of a stored intent: its key may have ended since.
 
-    Raises:
-        Refused: the key codes, ``NOT_AUTHORIZED``.
+    Raises Refused: the key codes, ``NOT_AUTHORIZED``.
     """
     _check_storer(*decode_body(intent.body), intent.key, snapshot, now_ms)
 

@@ -66,8 +66,7 @@ def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, n
 def read_entry(data: bytes) -> tuple[Entry, Candidate]:
     """Return an entry, and what rules decide on; its signature is not looked at.
 
-    Raises:
-        Refused: the codes of its form and schema.
+    Raises Refused: the codes of its form and schema.
     """
     entry = decode_entry(data)
     if len(entry.body) > body_size_max_bytes:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from shlex import quote
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from ledger.admission.authority import OF_KIND, Life, Rule, known_agent, require_role, typed
+from ledger.admission.state import Layer
 from ledger.errors import Refused
 from ledger.events import KINDS, handoff
 from ledger.events.body import Event
@@ -22,9 +23,6 @@ from ledger.lifecycle import reasoning, review, session, snapshot, tot
 from ledger.lifecycle.authority import AgentRecord, suspect_at
 from ledger.lifecycle.handoff import HandoffState, is_unlocked
 from ledger.log.tables import StreamState
-
-if TYPE_CHECKING:
-    from ledger.admission.state import Layer
 
 S = TypeVar("S", bound=StreamState)
 

@@ -70,9 +70,8 @@ class Bundle(Resource):
     def __init__(self, path: Path) -> None:
         """Read the headers, the padding and the manifest.
 
-        Raises:
-            Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: this is no bundle.
-            Corrupted: it was one; ``details`` name the member, and the entries that it is about.
+        Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: this is no bundle. Corrupted: it was one;
+        ``details`` name the member, and the entries that it is about.
         """
         try:
             # A copy: what ``open_regular`` yields is closed with its block. A pipe of this name would never end.

@@ -39,10 +39,8 @@ def write_backup(
 ) -> Manifest:
     """Write a backup of the ledger to a tar at ``path``; with a passphrase, its keys are in it, sealed by that.
 
-    Raises:
-        Refused: the codes of a key file, when that of the checkpoint key is not here or a key cannot be read; as
-            ``config.read_file``.
-        Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
+    Raises Refused: the codes of a key file, when that of the checkpoint key is not here or a key cannot be read; as
+    ``config.read_file``. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
     """
     settings = {name: read_file(home.path, name) for name in SETTINGS}
     files = {name: content for name, content in settings.items() if content}
@@ -67,8 +65,7 @@ def key_files(home: Home) -> list[Path]:
 def newest_backup(folder: Path) -> Path:
     """Return the backup in a folder that was made last, by name.
 
-    Raises:
-        Refused: ``NOT_FOUND`` when there is none; ``REF_AMBIGUOUS`` when they are of several ledgers.
+    Raises Refused: ``NOT_FOUND`` when there is none; ``REF_AMBIGUOUS`` when they are of several ledgers.
     """
     backups = sorted(path for path in folder.glob(f"baton-*{SUFFIX}") if path.is_file())
     if not backups:

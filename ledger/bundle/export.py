@@ -98,12 +98,9 @@ def export_bundle(
 
     The folder can be served as it is: it is a log as C2SP tlog-tiles lays it out, with our own files beside it.
     ``files`` of the ledger's folder make a backup of it, which `baton restore` takes; ``progress`` is called with steps
-    done and to do (two for each entry). Equal logs give equal files.
-
-    Raises:
-        Refused: ``NOT_FOUND`` when there is no such stream; the codes of a key file when that of the checkpoint
-            key is not here.
-        Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
+    done and to do (two for each entry). Equal logs give equal files. Raises Refused: ``NOT_FOUND`` when there is no
+    such stream; the codes of a key file when that of the checkpoint key is not here. Unavailable: ``STORE_UNAVAILABLE``
+    when ``path`` cannot be written.
     """
     note, program = client.checkpoint(), verify_program()
     checkpoint = parse_checkpoint(note)
@@ -169,8 +166,7 @@ def _folder(path: Path) -> Iterator[Callable[[str, bytes], None]]:
 def read_range(client: Client, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield (index, entry bytes) of the entries from ``start`` to ``end`` (not included).
 
-    Raises:
-        Corrupted: the ledger does not hand out what it says it has.
+    Raises Corrupted: the ledger does not hand out what it says it has.
     """
     while start < end:
         page = client.entries(start)

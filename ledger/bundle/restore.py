@@ -73,8 +73,7 @@ class Restore:
     def __init__(self, bundle: Bundle, home: Home) -> None:
         """Prepare to restore an open ``bundle`` into ``home``.
 
-        Raises:
-            Refused: ``INVALID_FORMAT`` for a bundle of one stream.
+        Raises Refused: ``INVALID_FORMAT`` for a bundle of one stream.
         """
         if bundle.manifest.content != "log":
             message = f"this bundle holds the stream {bundle.manifest.stream} alone: restore needs the whole log"
@@ -88,8 +87,7 @@ class Restore:
     def check_files(self) -> None:
         """Check every member but the entries: cheap, and before anything is written.
 
-        Raises:
-            Corrupted: ``CORRUPTED`` or ``VERIFICATION_FAILED``, naming the member.
+        Raises Corrupted: ``CORRUPTED`` or ``VERIFICATION_FAILED``, naming the member.
         """
         for name, digest in self._bundle.manifest.files.items():
             content = self._bundle.read(home_name(name))
@@ -102,8 +100,7 @@ class Restore:
     def open_keys(self, passphrase: str | None) -> None:
         """Open the keys of the backup, to be put in place with its settings; without a passphrase they are not.
 
-        Raises:
-            Refused: ``KEY_LOCKED``, ``INVALID_FORMAT``.
+        Raises Refused: ``KEY_LOCKED``, ``INVALID_FORMAT``.
         """
         if passphrase is None:
             return
@@ -119,11 +116,9 @@ class Restore:
     def build(self, log: Log, progress: Progress, *, root: str | None = None) -> None:
         """Replay the entries into an empty log, and compare its tree with the checkpoint.
 
-        ``root`` is the fingerprint of the root key, if it is known.
-
-        Raises:
-            Corrupted: ``VERIFICATION_FAILED`` or ``CORRUPTED``: nothing of this backup must be used.
-            Refused: ``WRONG_LEDGER`` when its root key has another fingerprint.
+        ``root`` is the fingerprint of the root key, if it is known. Raises Corrupted: ``VERIFICATION_FAILED`` or
+        ``CORRUPTED``: nothing of this backup must be used. Refused: ``WRONG_LEDGER`` when its root key has another
+        fingerprint.
         """
         manifest, follower, pending, size = self._bundle.manifest, Follower(log), list[bytes](), 0
         for number, width in tiles_of(manifest.size, 0):

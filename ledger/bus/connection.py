@@ -73,12 +73,7 @@ class AsyncConnection:
         self._asked: dict[str, set[asyncio.Future[BatonError]]] = {}
 
     async def open(self) -> None:
-        """Connect.
-
-        Raises:
-            Refused: ``BUS_DENIED``.
-            Unavailable: ``BUS_UNAVAILABLE``.
-        """
+        """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``."""
         await self._connect()
 
     async def request(
@@ -86,9 +81,8 @@ class AsyncConnection:
     ) -> dict[str, Any]:
         """Return the answer; ask again until there is one, or the time for it is up.
 
-        Raises:
-            Refused: ``BUS_DENIED``, ``TOO_LARGE``, and what the ledger refuses.
-            Unavailable: ``BUS_UNAVAILABLE``, and what the ledger cannot do.
+        Raises Refused: ``BUS_DENIED``, ``TOO_LARGE``, and what the ledger refuses. Unavailable: ``BUS_UNAVAILABLE``,
+        and what the ledger cannot do.
         """
         if len(payload) > limits.request_size_max_bytes:
             raise Refused("TOO_LARGE", f"a request has at most {limits.request_size_max_bytes} bytes")
@@ -251,9 +245,7 @@ class Connection:
     def __init__(self, server: str, agent: str, seed: str, greet: Greet | None = None) -> None:
         """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``; ``greet`` as for the other one.
 
-        Raises:
-            Refused: ``BUS_DENIED``.
-            Unavailable: ``BUS_UNAVAILABLE``.
+        Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``.
         """
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="baton-bus", daemon=True)
@@ -315,8 +307,7 @@ def _fail(waiting: set[asyncio.Future[BatonError]], error: BatonError) -> None:
 def answer_in(data: bytes) -> dict[str, Any]:
     """Return an answer of a node.
 
-    Raises:
-        BatonError: what the ledger refuses or cannot do; ``BUS_UNAVAILABLE`` when it cannot be read.
+    Raises BatonError: what the ledger refuses or cannot do; ``BUS_UNAVAILABLE`` when it cannot be read.
     """
     with readable():
         answer = msgspec.json.decode(data, type=dict[str, Any])
@@ -339,10 +330,8 @@ def readable() -> Iterator[None]:
 def bus_errors(what: str) -> Iterator[None]:
     """Raise ``Unavailable`` for whatever goes wrong on the bus inside the block: all that nats-py raises.
 
-    A missing stream or message is damage, and nothing is retried; everything else may pass.
-
-    Raises:
-        Unavailable: ``BUS_DEGRADED`` or ``BUS_UNAVAILABLE``, saying what was being done.
+    A missing stream or message is damage, and nothing is retried; everything else may pass. Raises Unavailable:
+    ``BUS_DEGRADED`` or ``BUS_UNAVAILABLE``, saying what was being done.
     """
     try:
         yield

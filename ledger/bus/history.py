@@ -81,8 +81,7 @@ class LostHistory:
 async def lost_history(client: Client, incarnation: Incarnation, log: Log) -> LostHistory | None:
     """Return what the stream in use proves to be missing; None if nothing, or if it was given up by an epoch.
 
-    Raises:
-        Unavailable: ``BUS_UNAVAILABLE``.
+    Raises Unavailable: ``BUS_UNAVAILABLE``.
     """
     try:
         info = await stream_info(client, incarnation)
@@ -111,8 +110,7 @@ async def read_messages(
 ) -> dict[int, RawStreamMsg | None]:
     """Return the messages of these sequences; None for one that the stream has lost.
 
-    Raises:
-        Unavailable: ``BUS_UNAVAILABLE``.
+    Raises Unavailable: ``BUS_UNAVAILABLE``.
     """
     manager = client.jetstream(timeout=limits.request_timeout_s)
 
@@ -147,10 +145,8 @@ def entry_at(seq: int, message: RawStreamMsg | None) -> bytes | None:
 async def abandoned_head(client: Client, history: LostHistory, log: Log) -> tuple[int, bytes]:
     """Return (size, root) of the stream's tree: what the log and the stream share, and the stream's entries after it.
 
-    Where a message is damaged the tree ends before it: no root of more can be known.
-
-    Raises:
-        Unavailable: ``BUS_UNAVAILABLE``.
+    Where a message is damaged the tree ends before it: no root of more can be known. Raises Unavailable:
+    ``BUS_UNAVAILABLE``.
     """
     with log.snapshot() as snapshot:
         frontier = snapshot.frontier(history.shared)

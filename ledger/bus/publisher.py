@@ -76,8 +76,7 @@ class _AnswerError(msgspec.Struct):
 def next_group(messages: Sequence[OutboundMessage]) -> Sequence[OutboundMessage]:
     """Return the first messages that go out together: whole units, at least one, within the limits.
 
-    Raises:
-        Corrupted: if not even the first unit is whole.
+    Raises Corrupted: if not even the first unit is whole.
     """
     size = end = 0
     for count, message in enumerate(messages[: limits.batch_events_max], start=1):
@@ -120,10 +119,8 @@ class StreamPublisher:
     async def start(self, acknowledged_seq: int = 0) -> int:
         """Compare the stream with the log, and return ``published``.
 
-        ``acknowledged_seq`` is the last sequence an earlier run recorded as published, if it did.
-
-        Raises:
-            Unavailable: ``BUS_DEGRADED`` if the stream is not the log's beginning, else ``BUS_UNAVAILABLE``.
+        ``acknowledged_seq`` is the last sequence an earlier run recorded as published, if it did. Raises Unavailable:
+        ``BUS_DEGRADED`` if the stream is not the log's beginning, else ``BUS_UNAVAILABLE``.
         """
         self._last_seq = acknowledged_seq
         await self._retried(self._resync)
@@ -132,16 +129,14 @@ class StreamPublisher:
     async def publish_next(self) -> int:
         """Publish the next group of events, and return their number; 0 if the log holds no more.
 
-        Raises:
-            Unavailable: ``BUS_UNAVAILABLE``: call again later. ``BUS_DEGRADED``: the log needs a new incarnation.
+        Raises Unavailable: ``BUS_UNAVAILABLE``: call again later. ``BUS_DEGRADED``: the log needs a new incarnation.
         """
         return await self._retried(self._publish_group)
 
     async def scrub(self, after_index: int, limit: int = limits.batch_events_max) -> int:
         """Compare the next published messages with the log, and return the last index that was compared.
 
-        Raises:
-            Unavailable: as ``publish_next``.
+        Raises Unavailable: as ``publish_next``.
         """
         begin = max(after_index + 2, self.incarnation.first_seq)
         end = min(begin + limit - 1, self._last_seq)

@@ -108,9 +108,7 @@ class RemoteClient(_Asking, RemoteReads, Resource):
     def __init__(self, settings: Settings) -> None:
         """Connect with the agent's bus key from the ledger's folder.
 
-        Raises:
-            Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``BUS_DENIED``.
-            Unavailable: ``BUS_UNAVAILABLE``.
+        Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``.
         """
         super().__init__(settings)
         agent, home, greet = self._agent, self._home, self._greeter.greet
@@ -156,11 +154,8 @@ class RemoteClient(_Asking, RemoteReads, Resource):
     def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
         """Store a blob and return its ref; ``intent`` is sent first, and tells how much of it the ledger holds.
 
-        Sending goes on from there, also after the ledger started again.
-
-        Raises:
-            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``.
-            Unavailable: ``BUS_UNAVAILABLE``, ``BUSY``, ``QUOTA_EXCEEDED``.
+        Sending goes on from there, also after the ledger started again. Raises Refused: ``TOO_LARGE``,
+        ``SECRET_DETECTED``. Unavailable: ``BUS_UNAVAILABLE``, ``BUSY``, ``QUOTA_EXCEEDED``.
         """
         ref = "blake3:" + blake3(content).hexdigest()
         check_text(content)
@@ -236,8 +231,7 @@ class AsyncRemoteClient(_Asking):
     def __init__(self, settings: Settings) -> None:
         """Prepare to connect with the agent's bus key from the ledger's folder; ``open`` connects.
 
-        Raises:
-            Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``.
+        Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``.
         """
         super().__init__(settings)
         seed = self._home.bus_seed(self._agent)

@@ -36,9 +36,8 @@ class RemoteHistory:
     def greet(self, reads: Reads) -> None:
         """Compare the history that a node tells with the one remembered, and remember where it ends.
 
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``, ``VERIFICATION_FAILED``, unless the settings say that it only looks.
-            Unavailable: the node does not answer.
+        Raises Corrupted: ``HISTORY_CHANGED``, ``VERIFICATION_FAILED``, unless the settings say that it only looks.
+        Unavailable: the node does not answer.
         """
         chain = Chain(reads, self._ledger)
 
@@ -54,8 +53,7 @@ class RemoteHistory:
     def follow(self, reads: Reads, growth: Growth, before: Trusted | None) -> None:
         """Trust the head of an answer, which must go on from the one trusted ``before`` it was asked for.
 
-        Raises:
-            Corrupted: as ``greet``.
+        Raises Corrupted: as ``greet``.
         """
         if before is not None and growth.head == before:
             return

@@ -83,10 +83,8 @@ class EmbeddedServer:
         """Start, or start again after the server died, and return the URL once clients are let in.
 
         Without a port it is the preferred one, if that is free, else one that the server chooses; it keeps it when it
-        is started again.
-
-        Raises:
-            Unavailable: ``STORE_IN_USE``: another server has the folder; ``BUS_UNAVAILABLE``, with the end of its log.
+        is started again. Raises Unavailable: ``STORE_IN_USE``: another server has the folder; ``BUS_UNAVAILABLE``, with
+        the end of its log.
         """
         if self.is_running:
             raise Unavailable("STORE_IN_USE", "this nats-server runs already", pid=self.pid)
@@ -121,8 +119,7 @@ class EmbeddedServer:
     def reload(self, users: BusUsers) -> None:
         """Let in other users from now on; who is no longer among them is disconnected.
 
-        Raises:
-            Unavailable: ``BUS_UNAVAILABLE`` if the server refuses them; it goes on with the ones before.
+        Raises Unavailable: ``BUS_UNAVAILABLE`` if the server refuses them; it goes on with the ones before.
         """
         if self._child is None or not self.is_running:
             raise Unavailable("BUS_UNAVAILABLE", "the nats-server does not run, so it cannot be reloaded")
@@ -258,8 +255,7 @@ class EmbeddedServer:
 def unserved(folder: Path) -> Iterator[None]:
     """Keep whoever would serve from this folder out for as long as the block runs.
 
-    Raises:
-        Unavailable: ``STORE_IN_USE`` while somebody serves from it.
+    Raises Unavailable: ``STORE_IN_USE`` while somebody serves from it.
     """
     if not folder.is_dir():
         yield
@@ -353,8 +349,7 @@ def _end(handle: int) -> None:
 def find_server(override: Path | None = None) -> Path:
     """Return the nats-server to run: the override if there is one, else beside this Python, else on PATH.
 
-    Raises:
-        Unavailable: ``SERVER_MISSING`` with what was looked at, and what to do.
+    Raises Unavailable: ``SERVER_MISSING`` with what was looked at, and what to do.
     """
     refused = []
     for program in [override] if override else _candidates():

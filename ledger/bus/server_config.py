@@ -98,8 +98,7 @@ def _agent(ledger: str, name: str, nkey: str) -> str:
 def render_accounts(ledger: str, users: BusUsers) -> str:
     """Return the ``accounts`` block; deployments include it in a configuration of their own.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` for a name or key that could mean something else in the configuration.
+    Raises Refused: ``INVALID_FORMAT`` for a name or key that could mean something else in the configuration.
     """
     exports = [f'{{service: "{s}"}}' for s in (submit_pattern(ledger), read_pattern(ledger))]
     exports += [f'{{stream: "{s}"}}' for s in (live_subject(ledger), checkpoint_subject(ledger))]

@@ -104,8 +104,7 @@ def raise_degraded(expected: Incarnation, faults: list[str], **details: Any) -> 
 async def stream_info(client: Client, incarnation: Incarnation) -> StreamInfo:
     """Return what the server says of the log stream now.
 
-    Raises:
-        Unavailable: ``BUS_DEGRADED`` if it is gone, ``BUS_UNAVAILABLE`` if the server does not answer.
+    Raises Unavailable: ``BUS_DEGRADED`` if it is gone, ``BUS_UNAVAILABLE`` if the server does not answer.
     """
     with bus_errors(f"log stream {incarnation.name}"):
         return await client.jetstream(timeout=limits.request_timeout_s).stream_info(incarnation.name)
@@ -114,10 +113,8 @@ async def stream_info(client: Client, incarnation: Incarnation) -> StreamInfo:
 async def open_stream(client: Client, incarnation: Incarnation, replicas: int = 1) -> Incarnation:
     """Return the incarnation as recorded from now on, after making its stream if it never was made.
 
-    One that was recorded is never made again.
-
-    Raises:
-        Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered, ``BUS_UNAVAILABLE`` without answer.
+    One that was recorded is never made again. Raises Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered,
+    ``BUS_UNAVAILABLE`` without answer.
     """
     try:
         info = await stream_info(client, incarnation)
@@ -139,9 +136,7 @@ async def next_incarnation(
     """Retire a log stream and return the next incarnation, empty: publishing then fills it from the log.
 
     The old stream keeps what it holds, as evidence, under a subject that nobody publishes to: its own are free then.
-
-    Raises:
-        Unavailable: as ``open_stream``.
+    Raises Unavailable: as ``open_stream``.
     """
     manager = client.jetstream(timeout=limits.request_timeout_s)
     retired = retired_subject(retiring.ledger, retiring.number)

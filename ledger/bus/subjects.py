@@ -55,8 +55,7 @@ def stream_token(stream: str) -> str:
 def submit_subject(ledger: str, agent: str) -> str:
     """Return where an agent sends its envelopes; the server lets only that agent publish there.
 
-    Raises:
-        Refused: ``INVALID_FORMAT``, as from every function of this module.
+    Raises Refused: ``INVALID_FORMAT``, as from every function of this module.
     """
     return f"baton.{_ledger(ledger)}.submit.{_agent(agent)}"
 

@@ -95,8 +95,7 @@ _data = _Decoders()
 def decode_body(text: bytes) -> tuple[Body, EventData]:
     """Return the body and its typed data.
 
-    Raises:
-        Refused: the strict JSON codes, ``UNKNOWN_KIND``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``.
+    Raises Refused: the strict JSON codes, ``UNKNOWN_KIND``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``.
     """
     root = "$"
     try:
@@ -139,8 +138,7 @@ def _check_head(*head: str) -> None:
 def check_stream(kind: str, stream: str, data: EventData) -> None:
     """Refuse a stream that is too long, or not of what the kind belongs to.
 
-    Raises:
-        Refused: ``TOO_LARGE`` or ``INVALID_FIELD``.
+    Raises Refused: ``TOO_LARGE`` or ``INVALID_FIELD``.
     """
     if len(stream.encode()) > stream_name_max_bytes:
         raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
@@ -162,8 +160,7 @@ def check_stream(kind: str, stream: str, data: EventData) -> None:
 def check_time(at: str) -> None:
     """Refuse a day that the calendar does not have (RFC 3339 §5.7); the pattern has seen to everything else.
 
-    Raises:
-        Refused: ``INVALID_FIELD``.
+    Raises Refused: ``INVALID_FIELD``.
     """
     try:
         date.fromisoformat(at[: len("YYYY-MM-DD")])

@@ -68,8 +68,7 @@ MAPPED: Final[dict[str, tuple[type[EventData], type[EventData]]]] = {
 def read_mapped(data: RecordImported) -> tuple[EventData, EventData] | None:
     """Return the mapped data and the claims by their types; None for a record that is only kept aside.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
+    Raises Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
     """
     if data.mapped_kind is None:
         if data.mapped or data.claims:

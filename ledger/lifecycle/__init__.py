@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def require_imported(event: Event, before: tuple[str, bool] | None) -> None:
     """Let a record be added to what its author imported, or to nothing yet; ``before``: whose it is, and if imported.
 
-    Raises:
-        Refused: ``TRANSITION_NOT_ALLOWED``, or ``NOT_AUTHORIZED`` where somebody else imported it.
+    Raises Refused: ``TRANSITION_NOT_ALLOWED``, or ``NOT_AUTHORIZED`` where somebody else imported it.
     """
     if before is None:
         return

@@ -115,11 +115,8 @@ def check_key(
 ) -> KeyRecord:
     """Return the record with this use counted, if the key may sign an event of ``kind`` with ``data`` now.
 
-    ``delegator`` is the record of the identity key that delegated it, if one did: it ends with that.
-
-    Raises:
-        Refused: ``KEY_UNKNOWN``, ``KEY_REVOKED``, ``KEY_EXPIRED``, ``KEY_OUT_OF_SCOPE``, ``KEY_EXHAUSTED`` or
-            ``AUTHOR_MISMATCH``.
+    ``delegator`` is the record of the identity key that delegated it, if one did: it ends with that. Raises Refused:
+    ``KEY_UNKNOWN``, ``KEY_REVOKED``, ``KEY_EXPIRED``, ``KEY_OUT_OF_SCOPE``, ``KEY_EXHAUSTED`` or ``AUTHOR_MISMATCH``.
     """
     if record is None:
         raise Refused("KEY_UNKNOWN", f"the key that signed as {author} is not registered in this ledger", author=author)
@@ -185,8 +182,7 @@ def covers(kinds: tuple[str, ...] | list[str], streams: tuple[str, ...] | list[s
 def to_ms(time: str) -> int:
     """Return an event's RFC 3339 time as Unix milliseconds.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` for a day or time that does not exist.
+    Raises Refused: ``INVALID_FIELD`` for a day or time that does not exist.
     """
     try:
         return (datetime.fromisoformat(time) - _EPOCH) // timedelta(milliseconds=1)

@@ -53,8 +53,7 @@ def ledger_now(last_ms: int, system_ms: int) -> int:
 def next_ms(last_ms: int | None, system_ms: int) -> int:
     """Return the time of the next entry; ``last_ms`` is the last one's, None before the first.
 
-    Raises:
-        Refused: ``CLOCK_JUMPED``.
+    Raises Refused: ``CLOCK_JUMPED``.
     """
     if not 0 <= system_ms <= clock_max_ms:
         message = f"this machine's clock stands at {system_ms} ms of Unix time, outside the years 1970 to 9999: set it"
@@ -78,8 +77,7 @@ def jump_text(last_ms: int, system_ms: int) -> str:
 def check_set(set_ms: int, system_ms: int) -> None:
     """Refuse a time that the root signed and this system does not share: one of the two is wrong.
 
-    Raises:
-        Refused: ``CLOCK_JUMPED``.
+    Raises Refused: ``CLOCK_JUMPED``.
     """
     is_shared = abs(set_ms - system_ms) <= clock_backward_max_ms
     if not (is_shared and 0 <= set_ms <= clock_max_ms and 0 <= system_ms <= clock_max_ms):

@@ -141,9 +141,8 @@ def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) ->
 def transition(state: HandoffState | None, event: Event) -> HandoffState:
     """Return the state after ``event``.
 
-    Raises:
-        Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED``, ``SELF_APPROVAL``, ``NOT_APPROVED``,
-            ``VERSION_MISMATCH``, ``ALREADY_CLAIMED`` or ``CRITERIA_OPEN``.
+    Raises Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED``, ``SELF_APPROVAL``, ``NOT_APPROVED``,
+    ``VERSION_MISMATCH``, ``ALREADY_CLAIMED`` or ``CRITERIA_OPEN``.
     """
     if isinstance(event.data, kinds.HandoffCreated):
         if state is not None:

@@ -35,8 +35,7 @@ class ReasoningState(msgspec.Struct, frozen=True, array_like=True, tag="reasonin
 def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
     """Return the state after ``event``.
 
-    Raises:
-        Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED`` or ``STEP_CONFLICT``.
+    Raises Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED`` or ``STEP_CONFLICT``.
     """
     if isinstance(event.data, RecordImported):
         require_imported(event, None if state is None else (state.owner, state.is_imported))

@@ -19,8 +19,7 @@ class SnapshotState(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"
 def transition(state: SnapshotState | None, event: Event) -> SnapshotState:
     """Return the state after ``event``.
 
-    Raises:
-        Refused: ``TRANSITION_NOT_ALLOWED``, or ``INVALID_FIELD`` for fields that contradict each other.
+    Raises Refused: ``TRANSITION_NOT_ALLOWED``, or ``INVALID_FIELD`` for fields that contradict each other.
     """
     if state is not None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"snapshot {event.name} was taken already: take another")

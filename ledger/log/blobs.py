@@ -158,8 +158,7 @@ class Blobs:
     def environment(self) -> Environment | None:
         """Return the open environment; None when no blob was ever put.
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``. Corrupted: the file is damaged.
+        Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``. Corrupted: the file is damaged.
         """
         with self._opening:
             if self._opened is None and (self._path / FILE).is_file():
@@ -180,8 +179,7 @@ class Blobs:
     def find(self, ref: str) -> BlobRecord | None:
         """Return the record of a blob by either digest, or None.
 
-        Raises:
-            Refused: ``INVALID_FIELD`` when ``ref`` is none.
+        Raises Refused: ``INVALID_FIELD`` when ``ref`` is none.
         """
         check_ref(ref)
         if (store := self.environment()) is None:
@@ -202,9 +200,8 @@ class Blobs:
     def get(self, ref: str) -> bytes:
         """Return the content of a blob, checked against its hash.
 
-        Raises:
-            Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none.
-            Corrupted: a chunk is missing, or what is stored is not what was put.
+        Raises Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none. Corrupted: a chunk is missing, or what
+        is stored is not what was put.
         """
         record = self.find(ref)
         if record is None:
@@ -224,8 +221,7 @@ class Blobs:
     def stat(self, ref: str) -> BlobView:
         """Return what is known of a blob, or of one that is being uploaded.
 
-        Raises:
-            Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none.
+        Raises Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none.
         """
         check_ref(ref)
         if (store := self.environment()) is not None:
@@ -242,8 +238,7 @@ class Blobs:
     ) -> BlobPage:
         """Return blobs in the order of their ids, of ``author`` and ``unreferenced`` only, if so asked.
 
-        Raises:
-            Refused: ``INVALID_FIELD`` when ``after`` is no ref.
+        Raises Refused: ``INVALID_FIELD`` when ``after`` is no ref.
         """
         start = b"" if after is None else bytes.fromhex(check_ref(after).partition(":")[2]) + b"\xff" * DIGEST_BYTES
         views: list[BlobView] = []
@@ -284,8 +279,7 @@ def no_blob(ref: str) -> Refused:
 def check_blob(ref: str, content: bytes) -> None:
     """Compare content with the ref it was asked for by.
 
-    Raises:
-        Corrupted: ``VERIFICATION_FAILED`` when it is other content.
+    Raises Corrupted: ``VERIFICATION_FAILED`` when it is other content.
     """
     algorithm, _, digest = ref.partition(":")
     computed = blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()

@@ -44,11 +44,9 @@ class Meta(NamedTuple):
 def check_data_file(path: Path, *, may_be_new: bool = False) -> None:
     """Check that a data file holds every page that its meta pages say it does, before anything maps it.
 
-    ``may_be_new``: there may be none yet, or an empty one, as a crash leaves it while a store is made.
-
-    Raises:
-        Corrupted: it is cut short, damaged, of another kind of machine, or no store at all.
-        Refused: it is no regular file. OSError: it cannot be read.
+    ``may_be_new``: there may be none yet, or an empty one, as a crash leaves it while a store is made. Raises
+    Corrupted: it is cut short, damaged, of another kind of machine, or no store at all. Refused: it is no regular file.
+    OSError: it cannot be read.
     """
     try:
         with open_regular(path, follow=True) as descriptor:

@@ -47,12 +47,9 @@ class Environment:
     def __init__(self, path: Path, tables: Sequence[str], *, map_size: int, setting: str, create: bool = False) -> None:
         """Open the environment in ``path``; with ``create``, make it.
 
-        ``setting`` names what of ``config.toml`` would give it more room.
-
-        Raises:
-            Unavailable: ``NO_LEDGER`` when there is none and ``create`` is false; ``STORE_UNAVAILABLE`` when it cannot
-                be opened (permissions, opened twice); ``STORE_FULL``.
-            Corrupted: the file is no store, or a damaged one.
+        ``setting`` names what of ``config.toml`` would give it more room. Raises Unavailable: ``NO_LEDGER`` when there
+        is none and ``create`` is false; ``STORE_UNAVAILABLE`` when it cannot be opened (permissions, opened twice);
+        ``STORE_FULL``. Corrupted: the file is no store, or a damaged one.
         """
         self.path = path.absolute()
         self.setting = setting
@@ -84,8 +81,7 @@ class Environment:
     def reading(self) -> Iterator[lmdb.Transaction]:
         """A read transaction: keep it short.
 
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``: the file was written over with an older one.
+        Raises Corrupted: ``HISTORY_CHANGED``: the file was written over with an older one.
         """
         with translated(self.path, self.setting):
             self._check_present()
@@ -179,8 +175,7 @@ class Environment:
 def is_read_only(path: Path) -> bool:
     """Tell whether the environment in ``path`` can be read and not written.
 
-    Raises:
-        Refused: its lock is a link, say: LMDB writes over whatever that leads to, also when it only reads.
+    Raises Refused: its lock is a link, say: LMDB writes over whatever that leads to, also when it only reads.
     """
     with contextlib.suppress(FileNotFoundError):
         check_regular(path / _LOCK_FILE)

@@ -81,10 +81,8 @@ def refs_in(entry: bytes) -> list[str]:
 def read_references(log: Log) -> int:
     """Read the entries that were appended since the last time; return how many entries have been read in all.
 
-    Each transaction reads a bounded stretch. Does nothing while no blob was ever put.
-
-    Raises:
-        Unavailable: the blobs' environment cannot be written.
+    Each transaction reads a bounded stretch. Does nothing while no blob was ever put. Raises Unavailable: the blobs'
+    environment cannot be written.
     """
     store = log.blobs.environment()
     if store is None:

@@ -40,9 +40,8 @@ class Log(Resource):
     ) -> None:
         """Open the log and check that its head, tree and entries end at the same place.
 
-        Raises:
-            Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE`` or ``STORE_FULL``.
-            Corrupted: head and entries disagree.
+        Raises Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE`` or ``STORE_FULL``. Corrupted: head and entries
+        disagree.
         """
         self.tables = Tables(folder, map_size=map_size, create=create)
         self.appender = Appender(self.tables)
@@ -114,8 +113,7 @@ class Appender:
     def append(self, txn: lmdb.Transaction, head: Head, pending: Pending) -> tuple[Head, list[bytes]]:
         """Write ``pending`` after ``head``; return the new head and the leaf hash of each entry.
 
-        Raises:
-            Corrupted: an entry is already stored where the head says the log ends.
+        Raises Corrupted: an entry is already stored where the head says the log ends.
         """
         leaves = [leaf_hash(entry) for entry in pending.entries]
         self._write_entries(txn, head.size, pending)

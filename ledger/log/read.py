@@ -39,9 +39,7 @@ class Snapshot:
     def entry(self, index: int) -> bytes:
         """Return the bytes of an entry.
 
-        Raises:
-            Refused: ``NOT_FOUND`` beyond the end.
-            Corrupted: it should be there and is not.
+        Raises Refused: ``NOT_FOUND`` beyond the end. Corrupted: it should be there and is not.
         """
         if not 0 <= index < self.size:
             message = f"there is no entry {index}: the log has {self.size}"
@@ -128,8 +126,7 @@ class Snapshot:
     def frontier(self, size: int) -> merkle.Frontier:
         """Return the frontier of the tree over the first ``size`` entries.
 
-        Raises:
-            Refused: ``NOT_FOUND`` beyond the end.
+        Raises Refused: ``NOT_FOUND`` beyond the end.
         """
         self._check_size(size)
         subtree = subtree_reader(self._tables, self._txn, self.size)
@@ -151,8 +148,7 @@ class Snapshot:
     def tile(self, level: int, number: int, width: int) -> bytes:
         """Return a tile of the tree, hashes joined (C2SP tlog-tiles, Merkle Tree).
 
-        Raises:
-            Refused: ``NOT_FOUND`` when the tree has not so many.
+        Raises Refused: ``NOT_FOUND`` when the tree has not so many.
         """
         self._check_tile(self.size >> TILE_HEIGHT * level, number, width)
         return b"".join(tile_hashes(self._tables, self._txn, level, number, self.size)[:width])

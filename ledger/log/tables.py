@@ -164,8 +164,7 @@ class Tables(Environment):
     def read_head(self, txn: lmdb.Transaction) -> Head | None:
         """Return the head, or None in a log without entries.
 
-        Raises:
-            Refused: ``UNSUPPORTED_VERSION`` when newer software wrote this log.
+        Raises Refused: ``UNSUPPORTED_VERSION`` when newer software wrote this log.
         """
         data = self.get(txn, self.state, HEAD_KEY)
         if data is None:

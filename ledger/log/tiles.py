@@ -36,8 +36,7 @@ def read_tile(tables: Tables, txn: lmdb.Transaction, level: int, number: int) ->
 def read_leaves(tables: Tables, txn: lmdb.Transaction, start: int, end: int) -> list[bytes]:
     """Return the leaf hashes of entries ``start`` to ``end`` (not included), hashed from the entries themselves.
 
-    Raises:
-        Corrupted: an entry is missing.
+    Raises Corrupted: an entry is missing.
     """
     entries = tables.values(txn, tables.entries, index_key(start))
     leaves = [leaf_hash(entry) for entry in islice(entries, end - start)]

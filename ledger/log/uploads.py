@@ -94,9 +94,8 @@ class Uploads:
     def begin(self, intent: Intent) -> Held:
         """Begin an upload, or ask where it goes on.
 
-        Raises:
-            Refused: ``TOO_LARGE``, ``INVALID_FIELD`` for a size that is not the stored blob's.
-            Unavailable: ``QUOTA_EXCEEDED``, ``STORE_FULL``.
+        Raises Refused: ``TOO_LARGE``, ``INVALID_FIELD`` for a size that is not the stored blob's. Unavailable:
+        ``QUOTA_EXCEEDED``, ``STORE_FULL``.
         """
         store = self._blobs.made()
         with store.writing() as txn:

@@ -166,10 +166,7 @@ def resolve(moment: Moment, asked: ByRef) -> Answer:
 
     Asked for is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. An event has
     its ``id``, a reasoning its ``reasoning_id`` and ``version``, a step its ``step`` too; a stream's ``event_index`` is
-    that of its last event.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    that of its last event. Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
     found_step = _STEP.fullmatch(asked.ref)
     if found_step is not None:

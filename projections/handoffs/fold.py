@@ -186,8 +186,7 @@ _TURNS: Final = {
 def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
     """Return the record after one more event of its handoff.
 
-    Raises:
-        Refused: the event does not follow, by the gate's own machine.
+    Raises Refused: the event does not follow, by the gate's own machine.
     """
     life = transition(state.life, event)
     is_claimable = life.status in ("pending", "approved")  # amended, released, or its lease ran out

@@ -159,10 +159,8 @@ def graph_handoffs(moment: Moment, asked: HandoffGraph) -> Answer:
 
     ``lines`` are ``{"id", "depth", "is_again"}``; ``path`` leads from a root to the first of them; a node that nobody
     created has ``status`` None. ``critical_path`` is the longest chain of unfinished handoffs, to the asked one or
-    anywhere, and ``order`` an order in which the page's nodes can be done.
-
-    Raises:
-        Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``TOO_LARGE`` when more than ``graph_handoffs_max`` hang together.
+    anywhere, and ``order`` an order in which the page's nodes can be done. Raises Refused: ``NOT_FOUND``,
+    ``REF_AMBIGUOUS``; ``TOO_LARGE`` when more than ``graph_handoffs_max`` hang together.
     """
     root = None if asked.id is None else find_handoff(moment, asked.id)
     links, drawn = _drawn(moment, asked, root)

@@ -181,10 +181,8 @@ def next_items(moment: Moment, asked: NextFor) -> Answer:
 
     An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "from", "author", "to",
     "since_index", "since_ms", "why", "act", "arguments", "reasoning_refs"}``; ``author`` signed it, ``from`` may only
-    be claimed, by an imported file; ``since_*`` is the event since which it waits, ``act`` what moves it on.
-
-    Raises:
-        Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
+    be claimed, by an imported file; ``since_*`` is the event since which it waits, ``act`` what moves it on. Raises
+    Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
     """
     if asked.agent is not None and not moment.rows("SELECT name FROM agents WHERE name = ?", (asked.agent,)):
         alike = near(asked.agent, names_in(moment, "agents", "name"))

@@ -98,10 +98,8 @@ class SessionsWithReport(Arguments, frozen=True):
 def show_report(moment: Moment, asked: ReportName) -> Answer:
     """Return ``{"report", "versions", "grounds"}``: a version with ``markdown`` and ``compressed_json``, all in order.
 
-    Without ``version`` the latest is shown, or the one that ``id`` names.
-
-    Raises:
-        Refused: ``NOT_FOUND`` (also for a session without a report), or ``REF_AMBIGUOUS`` with the candidates.
+    Without ``version`` the latest is shown, or the one that ``id`` names. Raises Refused: ``NOT_FOUND`` (also for a
+    session without a report), or ``REF_AMBIGUOUS`` with the candidates.
     """
     session, named = _find(moment, asked)
     sql = "SELECT report_id, event_index, timestamp FROM handoff_report_versions WHERE session_id = ? ORDER BY 2"
@@ -123,8 +121,7 @@ def show_report(moment: Moment, asked: ReportName) -> Answer:
 def list_reports(moment: Moment, asked: ReportList) -> Answer:
     """Return ``{"reports", "total_found", "next"}``, newest first, without markdown and compressed JSON.
 
-    Raises:
-        Refused: ``PATTERN_NOT_SUPPORTED``.
+    Raises Refused: ``PATTERN_NOT_SUPPORTED``.
     """
     where = Where()
     where.equal("r.ai_id", asked.ai_id)
@@ -231,8 +228,7 @@ def _is_named(report_id: str, wanted: str) -> bool:
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Return the function that tells whether a pattern occurs in a text; upper and lower case are the same.
 
-    Raises:
-        Refused: ``PATTERN_NOT_SUPPORTED`` with what RE2 says about it.
+    Raises Refused: ``PATTERN_NOT_SUPPORTED`` with what RE2 says about it.
     """
     import re2  # noqa: PLC0415 - only a search by pattern loads it
 

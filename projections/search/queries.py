@@ -68,12 +68,10 @@ class SearchText(Arguments, frozen=True):
 def find_text(moment: Moment, asked: SearchText) -> Answer:
     """Return ``{"hits", "total", "next", "holds"}``: events, and at most 200 characters of each around the first match.
 
-    ``holds`` is ``all`` where each hit holds all words of the question, else ``some``: the nearest, with ``score``
-    and what it means (``near``), those that are far only where none is nearer. A hit that was retracted or resolved has
-    its ``correction``: by whom, when, and in which ``words``.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a text without any word.
+    ``holds`` is ``all`` where each hit holds all words of the question, else ``some``: the nearest, with ``score`` and
+    what it means (``near``), those that are far only where none is nearer. A hit that was retracted or resolved has its
+    ``correction``: by whom, when, and in which ``words``. Raises Refused: ``INVALID_FIELD`` for a text without any
+    word.
     """
     terms = terms_of(asked.text)
     # Another process may be a few events ahead with one of the two views.
@@ -170,8 +168,7 @@ class Term(NamedTuple):
 def terms_of(text: str) -> list[Term]:
     """Return what a text asks for, each once; a part of it that holds no word asks for nothing.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` when nothing is left to be looked for.
+    Raises Refused: ``INVALID_FIELD`` when nothing is left to be looked for.
     """
     terms: dict[Term, None] = {}
     for part in _ASKED.finditer(text):
