@@ -255,10 +255,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (kinds.HandoffSuperseded,),
         ("sender",),
         "Put another handoff in the place of this one; what waits for this one must be amended to wait for the other.",
-        (
-            Argument("by", "--by", words="The handoff that takes its place.", metavar="ID", is_needed=True),
-            _REASON,
-        ),
+        (Argument("by", "--by", words="The handoff that takes its place.", metavar="ID", is_needed=True), _REASON),
         ends=_EVERY_WAIT,
         leads="superseded",
         readies=True,

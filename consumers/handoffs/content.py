@@ -55,9 +55,7 @@ def creation(
     changes = changes_of(view, given)
     notes = notes_of(view, sender, changes.pop("notes", {}), given.get("session"))
     data = kinds.HandoffCreated(
-        **changes | {"reviewer": reviewer},
-        notes=notes,
-        created=datetime.now(UTC).strftime("%Y-%m-%d"),
+        **changes | {"reviewer": reviewer}, notes=notes, created=datetime.now(UTC).strftime("%Y-%m-%d")
     )
     new_file(data, sender)
     return name, data

@@ -13,35 +13,24 @@ is signed twice, and what is taken back before anybody looks again is taken back
 from __future__ import annotations
 
 import hashlib
-import re
 import shlex
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from consumers.handoffs.files import sync
-from consumers.handoffs.files.imports import existing_handoffs
-from consumers.handoffs.files.mapping import content_of_row, file_name, file_now, last_rendered, name_of, statuses
-from consumers.handoffs.files.plan import EditedHandoff, plan_edits, plan_status, reason_in
+from consumers.handoffs.files.mapping import file_name, file_now, last_rendered, name_of
+from consumers.handoffs.files.plan import EditedHandoff, plan_edits
 from consumers.handoffs.files.syntax import active_table, comparison
 from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.sections import status_word
 from consumers.sdk.files import read_file, remove_file, write_file
-from ledger.author import Draft
 from ledger.client import read_event
 from ledger.errors import Refused, Unavailable
-from ledger.events.fields import EventData
-from ledger.events.handoff import HandoffCreated
 from projections.handoffs.queries import TABLE_FORMAT
 
 CONFLICT: Final = ".ledger.md"
 _CONFLICT_SHOWN: Final = b"conflict"
 _CONFLICT_SETTLED: Final = b"settled"
 tries_max: Final = 5
-_TABLE: Final = "active.md"
-_ROW: Final = "active-"
 
 
 class Folder:
@@ -51,7 +40,6 @@ class Folder:
         self._context = context
         self.path, self._author, self._answer, self._store, self._tell, _ = context
         self.refused: set[str] = set()  # handoffs whose edits may be allowed after other events
-        self._tables = TableFolder(context)
 
     def reconcile(self, id_: str) -> None:
         """Bring one handoff's file and the ledger into step, as far as both sides may be changed here."""
@@ -73,11 +61,10 @@ class Folder:
         if content is None and not self.path.is_dir():
             raise Unavailable("STORE_UNAVAILABLE", f"the folder {self.path} is gone", path=str(self.path))
         if content is not None and active_table.is_active_table(content):
-            self._tables.reconcile(file_name(id_), content)
+            command = shlex.join(("baton", "handoff", "import", str(self.path / file_name(id_))))
+            self._say(id_, sync.Notice("table", id_, f"its rows are brought in by {command}, and go on by commands"))
             return
         handoff = self._answered(id_)
-        if content is None and self._tables.reconcile_row(id_):
-            return
         if handoff is None:
             if content is not None:
                 self._adopt(id_, content)
@@ -240,129 +227,5 @@ class Folder:
         return None if ref is None else self._author.client.get_blob(ref)
 
 
-class TableFolder:
-    """The `active.md` tables of a folder, in step with the handoffs of their rows.
-
-    A row is a small handoff: its status and Done cells are progress, everything else of it is what makes it this one.
-    """
-
-    def __init__(self, context: sync.SyncContext) -> None:
-        self._path, self._author, self._answer, self._store, self._tell, self._reviewer = context
-
-    def reconcile(self, name: str, content: bytes) -> None:
-        """Bring the table in the file ``name`` and the ledger into step."""
-        rows = active_table.parse_table(content).rows
-        ids = [active_table.row_id(row) for row in rows]
-        agreed = self._store.agreed(name) or sync.Agreed()
-        position = self._author.client.head().size - 1
-        base = _statuses(agreed.base) if agreed.base else {}
-        known = existing_handoffs(self._answer, ids)
-        left = [
-            self._adopt(name, id_, row) if id_ not in known and id_ not in ids[:number] else []
-            for number, (id_, row) in enumerate(zip(ids, rows, strict=True))
-        ]
-        known = existing_handoffs(self._answer, ids)
-        for id_, row, notices in zip(ids, rows, left, strict=True):
-            if id_ in known:
-                notices.extend(self._sign(row, base.get(id_), agreed.position, known[id_]))
-        known = existing_handoffs(self._answer, ids)
-        changes, kept = {}, {}
-        for number, (id_, row, notices) in enumerate(zip(ids, rows, left, strict=True)):
-            if id_ in known and notices:
-                # A status that was left to somebody else is not agreed on: the one before it is.
-                kept[number] = active_table.RowChange(status=base.get(id_) or known[id_]["status"])
-            elif id_ in known and (change := _row_change(row, known[id_])) is not None:
-                changes[number] = change
-        now = active_table.render_table(active_table.parse_table(content), changes)
-        if now != content and not write_file(self._path / name, now, expected=content):
-            return
-        basis = active_table.render_table(active_table.parse_table(now), kept)
-        held = [one for notices in left for one in notices]
-        said = hashlib.sha256(repr(held).encode()).hexdigest() if held else ""
-        if (agreed.base, agreed.said) != (basis, said):
-            self._store.agree(name, sync.Agreed(basis, position, said=said))
-        if now != content:
-            self._tell(sync.Notice("written", name, f"{name}: {len(changes)} row{'' if len(changes) == 1 else 's'}"))
-        for one in held if agreed.said != said else ():
-            self._tell(one)
-
-    def reconcile_row(self, id_: str) -> bool:
-        """Bring the table into step that has the row of a handoff; False when no table of this folder has it."""
-        names = (_TABLE, *(one for one in self._store.ids() if one.endswith(".md"))) if id_.startswith(_ROW) else ()
-        for name in dict.fromkeys(names):
-            content = read_file(self._path / name)
-            if content is not None and active_table.is_active_table(content) and id_ in _statuses(content):
-                self.reconcile(name, content)
-                return True
-        return False
-
-    def _sign(
-        self, row: active_table.TableRow, before: str | None, position: int, found: dict[str, Any]
-    ) -> list[sync.Notice]:
-        """Sign what a row asks for; return what is left to somebody else."""
-        # ``before`` is the row's status when it and the ledger last agreed, at ``position``; None when they never did.
-        id_, status = found["id"], _protocol_status(row)
-        if row.status in ("", before) or found["claimed_status"] is not None or status == found["status"]:
-            return []
-        handoff = self._answer("handoffs.show", {"id": id_})
-        if before is None and row.status == self._imported_status(handoff):
-            return []
-        had = [index for index, one in statuses(handoff, self._author.client.entry) if one == status]
-        if had and (before is None or had[-1] > position):
-            return []  # an older table, or one that another watcher wrote
-        plan = plan_status(EditedHandoff.of(found), status, reason_in(row.status_rest), acting=self._author.name)
-        if plan.steps and had:
-            # It may be an older table that came back: unlike a file, a row has no log that would tell.
-            plan = plan_status(EditedHandoff.of(found), status, "", acting="")
-        elif plan.steps:
-            return self._emit(id_, f"{status}, in line {row.line}", *plan.steps)
-        return [sync.held_notice(id_, one) for one in plan.held]
-
-    def _imported_status(self, handoff: dict[str, Any]) -> str | None:
-        """Return the status that the row had in the table it was imported from."""
-        original = b"" if handoff["original"] is None else self._author.client.get_blob(handoff["original"])
-        return _statuses(original).get(handoff["id"]) if active_table.is_active_table(original) else None
-
-    def _adopt(self, name: str, id_: str, row: active_table.TableRow) -> list[sync.Notice]:
-        """Hand over a new row, if it is from the acting agent."""
-        content, sender = content_of_row(row, reviewer=self._reviewer), name_of(row.sender)
-        if sender != self._author.name or content.to is None:
-            return [
-                sync.sender_notice(id_, f"hand over line {row.line}", self._path / name, sender, self._author.client)
-            ]
-        return self._emit(id_, "handoff.created", HandoffCreated(**msgspec.structs.asdict(content)), expect=0)
-
-    def _emit(self, id_: str, what: str, *steps: EventData, expect: int | None = None) -> list[sync.Notice]:
-        """Sign events of a handoff; return why that was refused."""
-        try:
-            accepted = self._author.emit(*(Draft(stream=f"handoff/{id_}", data=data, expect=expect) for data in steps))
-        except Refused as refusal:
-            return [sync.refusal_notice(id_, refusal)]
-        self._tell(sync.Notice("signed", id_, what, {"indexes": [one.index for one in accepted]}))
-        return []
-
-
 def _digest(content: bytes, now: bytes) -> str:
     return hashlib.sha256(hashlib.sha256(content).digest() + now).hexdigest()
-
-
-def _statuses(content: bytes) -> dict[str, str]:
-    return {active_table.row_id(row): row.status for row in active_table.parse_table(content).rows}
-
-
-def _protocol_status(row: active_table.TableRow) -> str:
-    """Return the status of a row in the protocol's words; tables say `done`."""
-    word = status_word(row.status)
-    return "completed" if word == "done" else word
-
-
-def _row_change(row: active_table.TableRow, found: dict[str, Any]) -> active_table.RowChange | None:
-    """Return what the ledger has to write into a row; None where it says so already, or is a claim."""
-    if found["claimed_status"] is not None:
-        return None
-    status = None if _protocol_status(row) == found["status"] else found["status"]
-    done = None
-    if found["status"] in ("completed", "verified") and row.done is None and "Done" in row.places:
-        day = datetime.fromtimestamp(found["updated_ms"] / 1000, UTC)
-        done = day.strftime("%m-%d" if re.fullmatch(r"[0-9]{2}-[0-9]{2}", row.created or "") else "%Y-%m-%d")
-    return None if status is None and done is None else active_table.RowChange(status, done)

@@ -217,11 +217,6 @@ def last_rendered(
     return found
 
 
-def statuses(handoff: dict[str, Any], read_entry: Callable[[int], bytes]) -> list[tuple[int, str]]:
-    """Return the status after each event of a handoff, with the event's index."""
-    return [(index, record.life.status) for index, record in _records(handoff, read_entry) if record.life is not None]
-
-
 def _records(handoff: dict[str, Any], read_entry: Callable[[int], bytes]) -> Iterator[tuple[int, HandoffRecord]]:
     record = HandoffRecord(id=handoff["id"])
     for line in handoff["log"]:

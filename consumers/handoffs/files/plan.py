@@ -102,15 +102,6 @@ def plan_edits(
     return planner.plan()
 
 
-def plan_status(handoff: EditedHandoff, status: str, reason: str, *, acting: str) -> Plan:
-    """Return what a status that somebody wrote asks for; ``reason`` are the words that he wrote beside it."""
-    planner = _Planner(handoff, acting, reason)
-    way = planner.way(status)
-    planner.begin(way)
-    planner.finish(way)
-    return planner.plan()
-
-
 def reason_in(text: str) -> str:
     """Return the words beside a status, without the brackets or dashes they stand in."""
     return text.strip(_BRACKETS)

@@ -101,7 +101,7 @@ class SyncStore(Subscriptions):
             self.db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", (id_, *agreed))
 
     def ids(self) -> list[str]:
-        """Return the handoffs (and, with their ending, the tables) whose files are remembered."""
+        """Return the handoffs whose files are remembered."""
         with self.translated():
             return [row[0] for row in self.db.execute("SELECT id FROM files ORDER BY id")]
 
@@ -114,7 +114,7 @@ class SyncContext(NamedTuple):
     answer: Ask
     store: SyncStore
     tell: Callable[[Notice], None]
-    reviewer: str | None = None  # of new files and rows that name nobody
+    reviewer: str | None = None  # of new files that name nobody
 
 
 def sign_plan(

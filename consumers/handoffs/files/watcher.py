@@ -55,7 +55,6 @@ class Watcher:
         Return why files could not be looked at; they are looked at again by ``run``.
         """
         head = self._client.head().size
-        # Files come first: a table says of which handoffs it has the rows.
         wanted = every_row(self._answer, "handoffs.files", "ids", {"finished": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))
         failures: list[Unavailable] = []

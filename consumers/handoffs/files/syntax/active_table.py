@@ -9,8 +9,6 @@ pipes inside code spans are taken as text. A row whose cells still do not fit is
     >>> table = parse_table(b"| From | To | Task | Status |\n|--|--|--|--|\n| al | bo | Fix \\| it | open, I think |\n")
     >>> [row_id(row) for row in table.rows], table.rows[0].task, table.rows[0].status
     (['active-fix-it-74c6505f'], 'Fix | it', 'open')
-    >>> render_table(table, {0: RowChange("done")}).splitlines()[2]
-    b'| al | bo | Fix \\| it | done, I think |'
 """
 
 from __future__ import annotations
@@ -19,20 +17,17 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from consumers.handoffs.files.syntax.document import is_none, split_title, value_or_none
 from consumers.handoffs.files.syntax.lines import (
     Blocks,
-    Edit,
     Problem,
-    apply_edits,
     is_blank,
     join_lines,
-    quoted,
     read_blocks,
     read_lines,
     settled,
@@ -46,22 +41,12 @@ slug_max_chars: Final = 60
 day_max_chars: Final = 20
 
 _NEEDED: Final = COLUMNS[:4]
-_WORD: Final = re.compile(r"[^\W_](?:[\w-]*[^\W_])?")
 # A status is the first word of its cell, behind markup or signs.
-_STATUS: Final = re.compile(rf"([\W_]*)({_WORD.pattern})")
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-
-
-class Cell(NamedTuple):
-    r"""A text as it stands on its line, with ``\|`` for a pipe, and where."""
-
-    text: str
-    start: int
-    stop: int
+_STATUS: Final = re.compile(r"[\W_]*([^\W_](?:[\w-]*[^\W_])?)")
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """A row: the six cells that have a meaning, and where the status word and the text of Done stand.
+    """A row: the six cells that have a meaning.
 
     ``status`` is the first word of its cell, ``status_rest`` the text after it. ``created`` and ``done`` are as
     written (days often have no year), None for ``—``.
@@ -75,7 +60,6 @@ class TableRow(msgspec.Struct, frozen=True):
     status_rest: str
     created: str | None
     done: str | None
-    places: Mapping[str, Cell]
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -96,13 +80,6 @@ class ActiveTable(msgspec.Struct, frozen=True):
     def content(self) -> bytes:
         """The bytes of the file, as they were."""
         return join_lines(self.lines, has_mark=self.has_mark)
-
-
-class RowChange(NamedTuple):
-    """A new status word and a new text for Done; None leaves the cell as it is."""
-
-    status: str | None = None
-    done: str | None = None
 
 
 def is_active_table(content: bytes) -> bool:
@@ -153,25 +130,6 @@ def parse_table(content: bytes) -> ActiveTable:
     return ActiveTable(tuple(rows), settled(problems), has_mark, lines)
 
 
-def render_table(table: ActiveTable, changes: Mapping[int, RowChange]) -> bytes:
-    """Return the file with these cells changed, by the position of the row in ``rows``; the rest keeps its bytes.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a row, a column or a text that cannot be.
-    """
-    edits = []
-    for position, change in changes.items():
-        if not 0 <= position < len(table.rows):
-            raise Refused("INVALID_FIELD", f"the table has no row {position}", field="row", position=position)
-        row = table.rows[position]
-        line = text_of(table.lines[row.line - 1])
-        replaced = [_replaced(row, column, text) for column, text in (("Status", change.status), ("Done", change.done))]
-        for cell in sorted(filter(None, replaced), reverse=True, key=lambda one: one.start):
-            line = line[: cell.start] + cell.text + line[cell.stop :]
-        edits.append(Edit(row.line - 1, row.line, (line,)))
-    return join_lines(apply_edits(table.lines, edits), has_mark=table.has_mark)
-
-
 def row_id(row: TableRow) -> str:
     """Return the id of the handoff that a row stands for: the same for the same From, To, Task and Created.
 
@@ -190,7 +148,7 @@ def _headers(lines: Sequence[str], blocks: Blocks) -> Iterator[tuple[int, int, t
     """Yield where each table of handoffs begins and ends, and the columns of it by their names here."""
     names = {name.casefold(): name for name in COLUMNS}
     for start, stop in blocks.tables:
-        texts = [cell.text.strip(" \t*_`") for cell in _cells(text_of(lines[start]), keep_code=False)]
+        texts = [cell.strip(" \t*_`") for cell in _cells(text_of(lines[start]), keep_code=False)]
         columns = tuple(names.get(text.casefold(), text) for text in texts)
         if set(_NEEDED) <= set(columns):
             yield start, stop, columns
@@ -203,50 +161,23 @@ def _read_row(text: str, line: int, columns: tuple[str, ...]) -> TableRow | Prob
         return Problem(
             line, f"this row has {len(cells)} cells where the header has {len(columns)}; it is kept as it is"
         )
-    places = dict(zip(columns, kept, strict=True))
-    sender, to, task, status = (places[column].text for column in _NEEDED)
-    created, done = (value_or_none(places[column].text) if column in places else None for column in COLUMNS[4:])
-    start, stop = places["Status"][1:]
-    word = None if is_none(status) else _STATUS.match(text[start:stop])
-    if word is None:
-        return TableRow(line, sender, to, task, "", "", created, done, places)
-    rest = text[start + word.end() : stop].replace("\\|", "|")
-    places["Status"] = Cell(word[2], start + word.start(2), start + word.end())
-    return TableRow(line, sender, to, task, word[2], rest, created, done, places)
+    cell = dict(zip(columns, kept, strict=True))
+    sender, to, task, status = (cell[column] for column in _NEEDED)
+    created, done = (value_or_none(cell.get(column, "")) for column in COLUMNS[4:])
+    word = None if is_none(status) else _STATUS.match(status)
+    said = ("", "") if word is None else (word[1], status[word.end() :])
+    return TableRow(line, sender, to, task, *said, created, done)
 
 
-def _replaced(row: TableRow, column: str, text: str | None) -> Cell | None:
-    """Return what to write for a cell, and where; None where it says so already."""
-    place = row.places.get(column)
-    if text is None or (place is not None and text == (row.status if column == "Status" else place.text)):
-        return None
-    field = column.lower()
-    if place is None:
-        raise Refused("INVALID_FIELD", f"the table has no column {column}", field=field)
-    if column == "Status" and not _WORD.fullmatch(text):
-        raise Refused("INVALID_FIELD", f"{quoted(text)} is no status word", field=field)
-    if _CONTROL.search(text):
-        raise Refused("INVALID_FIELD", f"{quoted(text)} cannot stand in a cell: it must be one line", field=field)
-    written = text.replace("|", "\\|")
-    # An empty cell may have no room around it.
-    return Cell(written if place.text else f" {written} ", place.start, place.stop)
-
-
-def _cells(text: str, *, keep_code: bool) -> list[Cell]:
+def _cells(text: str, *, keep_code: bool) -> list[str]:
     """Return the cells of a line, without the empty ends that the outer pipes make."""
-    masked = _without_code(text.replace("\\|", "\0\0")) if keep_code else text.replace("\\|", "\0\0")
+    text = text.strip()
+    masked = text.replace("\\|", "\0\0")
+    masked = _without_code(masked) if keep_code else masked
     pipes = [at for at, character in enumerate(masked) if character == "|"]
-    start, stop = len(text) - len(text.lstrip()), len(text.rstrip())
-    if pipes and pipes[0] == start:
-        start = pipes.pop(0) + 1
-    if pipes and pipes[-1] == stop - 1:
-        stop = pipes.pop()
-    cells = []
-    for left, right in zip([start, *(at + 1 for at in pipes)], [*pipes, stop], strict=True):
-        part = text[left:right].strip()
-        inner = text.index(part, left) if part else left
-        cells.append(Cell(part.replace("\\|", "|"), inner, inner + len(part) if part else right))
-    return cells
+    parts = [text[left:right] for left, right in zip([0, *(at + 1 for at in pipes)], [*pipes, None], strict=True)]
+    parts = parts[masked.startswith("|") : -1 if masked[1:].endswith("|") else None]
+    return [part.strip().replace("\\|", "|") for part in parts]
 
 
 def _without_code(text: str) -> str:

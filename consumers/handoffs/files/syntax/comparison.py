@@ -23,14 +23,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from consumers.handoffs.files.syntax import writer
-from consumers.handoffs.files.syntax.document import (
-    META_KEYS,
-    SECTIONS,
-    Checkbox,
-    HandoffFile,
-    LogLine,
-    title_column,
-)
+from consumers.handoffs.files.syntax.document import META_KEYS, SECTIONS, Checkbox, HandoffFile, LogLine, title_column
 from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, text_of, trim_blank
 from consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
 from ledger.events.handoff import ReceiverNotes

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from syncing import NEW, amend_by_command
 
+from consumers.handoffs.files.imports import read_records
+from consumers.importers.records import import_records
 from ledger.events import handoff as kinds
 
 if TYPE_CHECKING:
@@ -248,3 +250,17 @@ def test_sender_s_edit_brings_no_news_out_of_the_file(folder: SyncedFolder) -> N
     folder.emit("rita", kinds.HandoffLogged(text="meanwhile"))
     assert alice.whats() == ["signed", "held"]
     assert "[rita] meanwhile" in folder.text()
+
+
+def test_table_is_left_as_it_is_and_its_rows_get_no_files(folder: SyncedFolder) -> None:
+    text = "| From | To | Task | Status |\n|--|--|--|--|\n| alice | bob | Fix it | approved |\n"
+    folder.file("active").write_text(text)
+    alice = folder.hand("alice")
+    (told,) = alice.reconcile("active")
+    assert told.startswith(f"table: its rows are brought in by baton handoff import {folder.file('active')},")
+    assert alice.reconcile("active") == []
+    found = read_records(folder.path, alice.author.put_blob, reviewer="rita")
+    assert import_records(alice.author, found.records).mapped == 1
+    id_ = found.records[0].stream.removeprefix("handoff/")
+    assert alice.reconcile(id_) == alice.everything() == []
+    assert (folder.text("active"), folder.file(id_).exists()) == (text, False)

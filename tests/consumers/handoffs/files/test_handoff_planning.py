@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from syncing import NEW
 
-from consumers.handoffs.files.plan import EditedHandoff, Plan, plan_edits, plan_status, reason_in
+from consumers.handoffs.files.plan import EditedHandoff, Plan, plan_edits, reason_in
 from consumers.handoffs.files.syntax.parser import parse
 from ledger.events import KIND_OF
 
@@ -136,13 +136,9 @@ def test_given_status_edit_and_agent_then_events_and_held(
 @pytest.mark.parametrize("word", ["approved", "rejected", "verified", "changes_requested"])
 def test_no_status_in_a_file_ever_becomes_a_review(status: str, word: str) -> None:
     for who in ("alice", "bob", "rita"):
-        for plan in (
-            planned(status, file(f"{word} (all fine)"), who),
-            plan_status(EDITED._replace(status=status), word, "all fine", acting=who),
-        ):
-            kinds = {KIND_OF[type(step)] for step in plan.steps}
-            assert kinds <= {"handoff.claimed", "handoff.released"}
-            assert not kinds or who == "bob"
+        kinds = {KIND_OF[type(step)] for step in planned(status, file(f"{word} (all fine)"), who).steps}
+        assert kinds <= {"handoff.claimed", "handoff.released"}
+        assert not kinds or who == "bob"
 
 
 def test_ticks_are_not_asked_for_twice() -> None:
@@ -216,7 +212,8 @@ def test_log_line_without_a_name_is_the_receiver_s() -> None:
 
 def test_commands_are_quoted_for_the_shell() -> None:
     standing = EDITED._replace(id="it's; rm -rf ~")
-    plan = plan_status(standing, "approved", "", acting="bob")
+    pending, approved = parse(file("pending").encode()), parse(file("approved").encode())
+    plan = plan_edits(standing, base=pending, edited=approved, ledger=pending, acting="bob")
     assert plan.held[0].command == "baton handoff approve 'it'\"'\"'s; rm -rf ~' --as rita"
 
 
