@@ -25,7 +25,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
 from pathlib import Path as Folder
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ledger.config import Actions
 from ledger.errors import Refused, did_you_mean, near
@@ -38,6 +38,33 @@ Path: TypeAlias = Sequence[kinds.ThoughtNode]
 GROUP: Final = "baton.thinkers"
 MODEL: Final = "llm"
 candidates_max: Final = 64
+
+
+class Answered(NamedTuple):
+    """What a model answered once: the object as it was read, or ``fault``, what was wrong with it; and its cost.
+
+    ``usage``: requests, tokens in, tokens out.
+    """
+
+    answer: dict[str, Any] | None
+    fault: str
+    usage: tuple[int, int, int]
+
+
+class Recorder(Protocol):
+    """What remembers the answers of a model for one request; threads call it at the same time.
+
+    A model's thinker is given one by ``LlmThinker.at_work(language=, deadline=, recorder=)``, which returns a thinker for
+    this one request; its ``usage`` is afterwards what all of it cost, also what failed.
+    """
+
+    def recall(self, prompt_sha256: str) -> Answered | None:
+        """Return what was answered to a prompt, whoever asked it; its usage is none if it was paid for another request."""
+        ...
+
+    def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
+        """Keep an answer that was paid just now. It is used only after this returned."""
+        ...
 
 
 @runtime_checkable
