@@ -54,12 +54,12 @@ class Answered(NamedTuple):
 class Recorder(Protocol):
     """What remembers the answers of a model for one request; threads call it at the same time.
 
-    A model's thinker is given one by ``LlmThinker.at_work(language=, deadline=, recorder=)``, which returns a thinker for
-    this one request; its ``usage`` is afterwards what all of it cost, also what failed.
+    A model's thinker is given one by ``LlmThinker.at_work(language=, deadline=, recorder=)``, which returns a thinker
+    for this one request; its ``usage`` is afterwards what all of it cost, also what failed.
     """
 
     def recall(self, prompt_sha256: str) -> Answered | None:
-        """Return what was answered to a prompt, whoever asked it; its usage is none if it was paid for another request."""
+        """Return what was answered to a prompt, whoever asked it; without usage if another request paid for it."""
         ...
 
     def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
