@@ -102,14 +102,9 @@ def event_rows(
 ) -> Projection[NoState]:
     """Return the projection that keeps no state: each event of ``kinds`` adds its rows to ``tables``, for good."""
     return Projection(
-        name=name,
-        version=version,
-        handles=kinds,
-        tables=tables,
-        state=NoState,
-        fold=lambda state, _event: state,
+        name=name, version=version, handles=kinds, tables=tables, state=NoState, fold=lambda state, _event: state,
         added=lambda _state, logged: added(logged),
-    )
+    )  # fmt: skip
 
 
 def by_name_of_stream(event: Event) -> tuple[str, ...]:

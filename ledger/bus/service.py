@@ -21,7 +21,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import msgspec
 import nats.errors
@@ -46,6 +46,8 @@ from ledger.log.log import Log
 
 log = structlog.get_logger("baton.service")
 
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
 arguments_size_max_bytes: Final = 64 * 1024
 answer_size_max_bytes: Final = 1000 * 1024
 """The server's ``max_payload`` less what a message has around it."""
@@ -56,21 +58,16 @@ finish_wait_max_s: Final = 30.0
 poll_interval_s: Final = 0.02
 
 SUBMISSIONS: Final = Share(
-    waiting_max=limits.agent_requests_waiting_max,
-    waiting_max_bytes=limits.agent_requests_waiting_max_bytes,
-    running_max=limits.agent_submissions_running_max,
-    running_max_bytes=limits.agent_submissions_running_max_bytes,
-    all_waiting_max_bytes=limits.requests_waiting_max_bytes,
-    all_running_max=limits.submissions_running_max,
-)
+    waiting_max=limits.agent_requests_waiting_max, waiting_max_bytes=limits.agent_requests_waiting_max_bytes,
+    running_max=limits.agent_submissions_running_max, running_max_bytes=limits.agent_submissions_running_max_bytes,
+    all_waiting_max_bytes=limits.requests_waiting_max_bytes, all_running_max=limits.submissions_running_max,
+)  # fmt: skip
 READS: Final = Share(
-    waiting_max=limits.agent_requests_waiting_max,
-    waiting_max_bytes=limits.agent_requests_waiting_max_bytes,
+    waiting_max=limits.agent_requests_waiting_max, waiting_max_bytes=limits.agent_requests_waiting_max_bytes,
     running_max=limits.agent_reads_running_max,
     running_max_bytes=limits.agent_reads_running_max * arguments_size_max_bytes,
-    all_waiting_max_bytes=limits.requests_waiting_max_bytes,
-    all_running_max=limits.read_threads_max,
-)
+    all_waiting_max_bytes=limits.requests_waiting_max_bytes, all_running_max=limits.read_threads_max,
+)  # fmt: skip
 
 
 class News:
@@ -111,78 +108,64 @@ class News:
         return self.size
 
 
-class RangeArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.range``; ``wait_s`` lets an empty answer wait for news, ``old_size`` asks for a proof."""
+# What each verb of ``read`` is asked with.
 
-    start: Annotated[int, msgspec.Meta(ge=0)]
+
+class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class _Range(_Arguments, frozen=True):
+    """``wait_s`` lets an empty answer wait for news, ``old_size`` asks for a proof."""
+
+    start: _Count
     limit: Annotated[int, msgspec.Meta(ge=1, le=limits.range_events_max)] = limits.range_events_max
     kinds: Annotated[list[str], msgspec.Meta(max_length=256)] = []
     stream: str | None = None
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=limits.poll_wait_max_s)] = 0.0
-    old_size: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    old_size: _Count | None = None
 
 
-class IndexArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.entry`` and ``read.proof``."""
-
-    index: Annotated[int, msgspec.Meta(ge=0)]
+class _Index(_Arguments, frozen=True):
+    index: _Count
 
 
-class EndsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``ends``."""
-
+class _Ends(_Arguments, frozen=True):
     size: Annotated[int, msgspec.Meta(ge=1)]
     streams: list[str]
 
 
-class ConsistencyArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.consistency``: the size of the log that the caller has seen, and of the larger one asked for.
+class _Consistency(_Arguments, frozen=True):
+    """The size of the log that the caller has seen, and of the larger one, else as it is, with a checkpoint."""
 
-    Without the second it is the log as it is, and the answer holds a checkpoint.
-    """
-
-    old_size: Annotated[int, msgspec.Meta(ge=0)]
-    new_size: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    old_size: _Count
+    new_size: _Count | None = None
 
 
-class FindArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.index``."""
-
+class _Event(_Arguments, frozen=True):
     stream: str
     id: Annotated[str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}\Z")]
 
 
-class BlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.blob``: one chunk of a blob."""
-
+class _Chunk(_Arguments, frozen=True):
     ref: Ref
-    chunk: Annotated[int, msgspec.Meta(ge=0)] = 0
+    chunk: _Count = 0
 
 
-class BlobStatArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.blob.stat``."""
-
+class _Blob(_Arguments, frozen=True):
     ref: Ref
 
 
-class BlobsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.blobs``: which blobs are listed."""
-
+class _Blobs(_Arguments, frozen=True):
     after: Ref | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=page_blobs_max)] = 50
     author: Name | None = None
     unreferenced: bool = False
 
 
-class ViewArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of ``read.view``: a query of ``projections.reader`` and its arguments."""
-
+class _View(_Arguments, frozen=True):
     query: str
     arguments: dict[str, Any] = {}
-
-
-class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """No arguments."""
 
 
 class Service:
@@ -272,21 +255,21 @@ class Service:
             raise Refused("USAGE", f"there is no verb {verb!r}: {', '.join(self.verbs)}", verb=verb)
         loop, (decoder, answer) = asyncio.get_running_loop(), self._verbs[verb]
 
-        def answered(wanted: Any = None) -> bytes | RangeArguments:
+        def answered(wanted: Any = None) -> bytes | _Range:
             """Return the encoded answer, or what must be waited for first. In a thread."""
             if wanted is None:
                 wanted = decode_strict(message.data or b"{}", decoder)
-                if isinstance(wanted, RangeArguments) and wanted.wait_s and self._news.size <= wanted.start:
+                if isinstance(wanted, _Range) and wanted.wait_s and self._news.size <= wanted.start:
                     return wanted
             return _encoded(answer(wanted))
 
         given = await loop.run_in_executor(self._threads, answered)
-        if isinstance(given, RangeArguments):
+        if isinstance(given, _Range):
             await self._wait_beyond(agent, len(message.data), given)
             given = await loop.run_in_executor(self._threads, answered, given)
         return cast("bytes", given)
 
-    async def _wait_beyond(self, agent: str, size: int, wanted: RangeArguments) -> None:
+    async def _wait_beyond(self, agent: str, size: int, wanted: _Range) -> None:
         if (wanted.old_size or 0) > self._news.size:
             return  # what the caller has seen is gone, and waiting does not bring it back
         mine = self._waiting.setdefault(agent, set())
@@ -315,36 +298,36 @@ class Service:
 def _verbs(client: LocalClient, answer_view: Ask) -> dict[str, tuple[type, Callable[[Any], Any]]]:
     """Return the verbs of ``read``: the form of each one's arguments, and what answers it."""
 
-    def consistency(asked: ConsistencyArguments) -> dict[str, Any]:
+    def consistency(asked: _Consistency) -> dict[str, Any]:
         if asked.new_size is not None:
             return _fields(client.consistency(asked.old_size, asked.new_size))
         return _fields(client.signed_consistency(asked.old_size))
 
-    def entries(asked: RangeArguments) -> dict[str, Any]:
+    def entries(asked: _Range) -> dict[str, Any]:
         page = client.entries(
             asked.start, limit=asked.limit, kinds=asked.kinds, stream=asked.stream, old_size=asked.old_size
         )
         return _fields(page)
 
-    def blob(asked: BlobArguments) -> dict[str, Any]:
+    def blob(asked: _Chunk) -> dict[str, Any]:
         size, content = client.blob_chunk(asked.ref, asked.chunk)
         return {"size": size, "content": content}
 
     return {
-        "head": (NoArguments, lambda _: _fields(client.head())),
-        "consistency": (ConsistencyArguments, consistency),
-        "range": (RangeArguments, entries),
+        "head": (_Arguments, lambda _: _fields(client.head())),
+        "consistency": (_Consistency, consistency),
+        "range": (_Range, entries),
         "stream": (StreamAsked, lambda asked: _fields(client.signed_stream(asked))),
-        "entry": (IndexArguments, lambda asked: {"entry": client.entry(asked.index)}),
-        "index": (FindArguments, lambda asked: {"index": client.index_of(asked.stream, asked.id)}),
-        "proof": (IndexArguments, lambda asked: {"receipt": client.prove(asked.index).to_text()}),
-        "checkpoint": (NoArguments, lambda _: {"checkpoint": client.checkpoint()}),
-        "ends": (EndsArguments, lambda asked: {"ends": client.ends(asked.size, asked.streams)}),
-        "agents": (NoArguments, lambda _: {"agents": [_fields(agent) for agent in client.agents()]}),
-        "blob": (BlobArguments, blob),
-        "blob.stat": (BlobStatArguments, lambda asked: _fields(client.stat_blob(asked.ref))),
-        "blobs": (BlobsArguments, lambda asked: _fields(client.blobs(**msgspec.structs.asdict(asked)))),
-        "view": (ViewArguments, lambda asked: answer_view(asked.query, asked.arguments)),
+        "entry": (_Index, lambda asked: {"entry": client.entry(asked.index)}),
+        "index": (_Event, lambda asked: {"index": client.index_of(asked.stream, asked.id)}),
+        "proof": (_Index, lambda asked: {"receipt": client.prove(asked.index).to_text()}),
+        "checkpoint": (_Arguments, lambda _: {"checkpoint": client.checkpoint()}),
+        "ends": (_Ends, lambda asked: {"ends": client.ends(asked.size, asked.streams)}),
+        "agents": (_Arguments, lambda _: {"agents": [_fields(agent) for agent in client.agents()]}),
+        "blob": (_Chunk, blob),
+        "blob.stat": (_Blob, lambda asked: _fields(client.stat_blob(asked.ref))),
+        "blobs": (_Blobs, lambda asked: _fields(client.blobs(**msgspec.structs.asdict(asked)))),
+        "view": (_View, lambda asked: answer_view(asked.query, asked.arguments)),
     }
 
 

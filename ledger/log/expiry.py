@@ -18,16 +18,7 @@ from ledger.codec import UNREADABLE, encode_packed
 from ledger.envelope import decode_entry
 from ledger.errors import Refused
 from ledger.limits import blob_chunk_bytes, blob_unreferenced_max_s, range_events_max, range_size_max_bytes
-from ledger.log.blobs import (
-    Intent,
-    Usage,
-    find_record,
-    intent_decoder,
-    intents_of,
-    read_usage,
-    record_decoder,
-    reference_key,
-)
+from ledger.log import blobs as stored
 from ledger.log.uploads import delete_chunks, forget, release
 from ledger.merkle import leaf_hash
 
@@ -132,33 +123,33 @@ def drop_unreferenced(
 
 def _expired(
     store: Environment, txn: lmdb.Transaction, start: bytes, before_ms: int
-) -> tuple[list[Intent], bytes | None, int]:
+) -> tuple[list[stored.Intent], bytes | None, int]:
     """Return a bounded number of expired intents from ``start`` on, where to go on, and how many were looked at."""
-    expired: list[Intent] = []
+    expired: list[stored.Intent] = []
     size = count = 0
     for count, (key, data) in enumerate(store.items(txn, store.tables["intents"], b"", start)):
         if count == 100 * _intents_per_transaction or len(expired) == _intents_per_transaction:
             return expired, key, count
         if size > _dropped_per_transaction_max_bytes:
             return expired, key, count
-        intent = intent_decoder.decode(data)
-        record = find_record(store, txn, intent.ref) if intent.accepted_ms < before_ms else None
+        intent = stored.intent_decoder.decode(data)
+        record = stored.find_record(store, txn, intent.ref) if intent.accepted_ms < before_ms else None
         if intent.accepted_ms < before_ms and (record is None or record.referenced_by is None):
             expired.append(intent)
             size += intent.size
     return expired, None, count
 
 
-def _drop(store: Environment, txn: lmdb.Transaction, intent: Intent, before_ms: int) -> int | None:
+def _drop(store: Environment, txn: lmdb.Transaction, intent: stored.Intent, before_ms: int) -> int | None:
     """Take back an intent that is still expired; return the blob's bytes if nobody else stores it."""
     data = store.get(txn, store.tables["intents"], intent.db_key)
-    record = find_record(store, txn, intent.ref)
-    if data is None or intent_decoder.decode(data).accepted_ms >= before_ms:
+    record = stored.find_record(store, txn, intent.ref)
+    if data is None or stored.intent_decoder.decode(data).accepted_ms >= before_ms:
         return None  # it was stored once more since we looked
     if record is not None and record.referenced_by is not None:
         return None
     chunks = forget(store, txn, intent)
-    if intents_of(store, txn, intent.digest):
+    if stored.intents_of(store, txn, intent.digest):
         return None
     if record is None:
         return min(chunks * blob_chunk_bytes, intent.size)
@@ -199,14 +190,14 @@ def _read_on(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> N
 
 def _refer(store: Environment, txn: lmdb.Transaction, ref: str, index: int) -> None:
     """Remember that the entry at ``index`` refers to ``ref``: only the first one is kept."""
-    if not txn.put(reference_key(ref), index.to_bytes(8, "big"), overwrite=False, db=store.tables["references"]):
+    if not txn.put(stored.reference_key(ref), index.to_bytes(8, "big"), overwrite=False, db=store.tables["references"]):
         return
-    record = find_record(store, txn, ref)
+    record = stored.find_record(store, txn, ref)
     if record is None or record.referenced_by is not None:
         return
     kept = msgspec.structs.replace(record, referenced_by=index)
     txn.put(kept.blake3, encode_packed(kept), db=store.tables["records"])
-    for intent in intents_of(store, txn, kept.blake3):
+    for intent in stored.intents_of(store, txn, kept.blake3):
         release(store, txn, intent)
 
 
@@ -215,11 +206,11 @@ def _start_again(store: Environment, txn: lmdb.Transaction) -> None:
     txn.drop(store.tables["references"], delete=False)
     txn.delete(_POSITION, db=store.tables["usage"])
     for key, data in list(store.items(txn, store.tables["records"], b"")):
-        record = record_decoder.decode(data)
+        record = stored.record_decoder.decode(data)
         if record.referenced_by is not None:
             cleared = msgspec.structs.replace(record, referenced_by=None)
             txn.put(key, encode_packed(cleared), db=store.tables["records"])
-            for intent in intents_of(store, txn, key):
-                usage = read_usage(store, txn, intent.author)
-                usage = Usage(usage.blobs, usage.size, usage.unreferenced + intent.cost)
+            for intent in stored.intents_of(store, txn, key):
+                usage = stored.read_usage(store, txn, intent.author)
+                usage = stored.Usage(usage.blobs, usage.size, usage.unreferenced + intent.cost)
                 txn.put(intent.author.encode(), encode_packed(usage), db=store.tables["usage"])

@@ -156,13 +156,8 @@ def _registered(state: AgentState, event: Event, key: str, roles: list[str]) -> 
 
 
 VIEW: Final = Projection(
-    name="agents",
-    version=VIEW_VERSIONS["agents"],
+    name="agents", version=VIEW_VERSIONS["agents"],
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "agent")
-    | {"ledger.created", "checkpoint_key.rotated"},
-    tables=(AGENTS, KEYS),
-    state=AgentState,
-    keys=keys,
-    fold=fold,
+    | {"ledger.created", "checkpoint_key.rotated"}, tables=(AGENTS, KEYS), state=AgentState, keys=keys, fold=fold,
     rows=lambda state: state.keys if state.agent is None else (state.agent, *state.keys),
-)
+)  # fmt: skip

@@ -11,19 +11,9 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.limits import causes_max
+from projections import query
 from projections.catalog.fold import STEPS
 from projections.catalog.queries import matching_events, refs_of
-from projections.query import (
-    Answer,
-    Arguments,
-    ByRef,
-    Limit,
-    Moment,
-    candidates_max,
-    names_in,
-    only_match,
-    prefix_range,
-)
 from projections.reasoning.graph import decode_change
 from projections.reasoning.queries import find_version
 
@@ -35,7 +25,7 @@ _MEANT: Final = (*STEPS, "snapshot.taken")
 _MARKS: Final = ", ".join("?" for _ in _MEANT)
 
 
-class WhyEvent(Arguments, frozen=True):
+class WhyEvent(query.Arguments, frozen=True):
     """What to explain (as ``resolve`` takes it, or a ref that events name), which way, and how many steps.
 
     ``after`` is the ``next`` of the page before, which only a walk in one direction has.
@@ -45,10 +35,10 @@ class WhyEvent(Arguments, frozen=True):
     direction: Literal["back", "forward", "both"] = "both"
     depth: Annotated[int, msgspec.Meta(ge=1, le=32)] = 8
     after: Annotated[int, msgspec.Meta(ge=0, le=events_walked_max)] = 0
-    limit: Limit = 100
+    limit: query.Limit = 100
 
 
-def why_event(moment: Moment, asked: WhyEvent) -> Answer:
+def why_event(moment: query.Moment, asked: WhyEvent) -> query.Answer:
     """Return the event, what it follows from back to the first evidence (``causes``), and what follows (``effects``).
 
     Each is an event's row with its ``refs``, its ``depth``, the neighbour ``of`` which it was found, the ``ref`` that
@@ -59,49 +49,51 @@ def why_event(moment: Moment, asked: WhyEvent) -> Answer:
     if asked.after and asked.direction == "both":
         raise Refused("USAGE", "pages go in one direction: ask for the causes (back) or the effects (forward)")
     start = _start(moment, asked.ref)
-    answer: Answer = {"event": start, "unresolved": [], "is_complete": True, "next": None}
-    for name, direction, steps_from in (("causes", "back", _causes), ("effects", "forward", _effects)):
+    answer: query.Answer = {"event": start, "unresolved": [], "is_complete": True, "next": None}
+    for name, direction, steps_from in (
+        ("causes", "back", lambda event: event["refs"]),  # those of no event here lead to the index None
+        ("effects", "forward", partial(_effects, moment)),
+    ):
         is_asked = asked.direction in {direction, "both"}
-        walk = _Walk(moment, start, asked.depth if is_asked else 0, partial(steps_from, moment))
+        events, unresolved, is_complete = _walk(moment, start, asked.depth if is_asked else 0, steps_from)
         end = asked.after + asked.limit
-        answer |= {name: walk.events[asked.after : end], f"{name}_total": len(walk.events)}
+        answer |= {name: events[asked.after : end], f"{name}_total": len(events)}
         if is_asked:
-            answer["unresolved"] += walk.unresolved
-            answer["is_complete"] &= walk.is_complete
-            answer["next"] = end if asked.direction == direction and len(walk.events) > end else None
+            answer["unresolved"] += unresolved
+            answer["is_complete"] &= is_complete
+            answer["next"] = end if asked.direction == direction and len(events) > end else None
     return answer
 
 
-class _Walk:
-    """Goes from event to event, nearest first; ``steps_from`` gives where one leads: ``event_index``, ``ref``, ``via``.
+def _walk(
+    moment: query.Moment, start: query.Answer, depth: int, steps_from: Callable[[query.Answer], list[query.Answer]]
+) -> tuple[list[query.Answer], list[query.Answer], bool]:
+    """Go from event to event, nearest first; ``steps_from`` gives where one leads: ``event_index``, ``ref``, ``via``.
 
     An event is read when it is met first: a dense graph names each of them thousands of times.
     """
-
-    def __init__(self, moment: Moment, start: Answer, depth: int, steps_from: Callable[[Answer], list[Answer]]) -> None:
-        self.events: list[Answer] = []
-        self.unresolved: list[Answer] = []
-        seen, waiting = {None, start["event_index"]}, [start | {"depth": 0}] if depth else []
-        self.is_complete, left = True, steps_walked_max
-        for event in waiting:  # which grows meanwhile
-            far, steps = event["depth"] + 1, steps_from(event) if left else []
-            self.is_complete &= 0 < left >= len(steps)
-            steps, left = steps[:left], max(0, left - len(steps))
-            for step in steps:
-                index, place = step["event_index"], {"depth": far, "of": event["event_index"]}
-                if index is None and far <= depth:
-                    self.unresolved.append({"ref": step["ref"], "via": step["via"]} | place)
-                elif index not in seen and (far > depth or len(waiting) > events_walked_max):
-                    self.is_complete = False
-                elif index not in seen:
-                    seen.add(index)
-                    waiting.append(_linked(moment, _row(moment, index)) | step | place)
-        self.events = waiting[1:]
+    unresolved: list[query.Answer] = []
+    seen, waiting = {None, start["event_index"]}, [start | {"depth": 0}] if depth else []
+    is_complete, left = True, steps_walked_max
+    for event in waiting:  # which grows meanwhile
+        far, steps = event["depth"] + 1, steps_from(event) if left else []
+        is_complete &= 0 < left >= len(steps)
+        steps, left = steps[:left], max(0, left - len(steps))
+        for step in steps:
+            index, place = step["event_index"], {"depth": far, "of": event["event_index"]}
+            if index is None and far <= depth:
+                unresolved.append({"ref": step["ref"], "via": step["via"]} | place)
+            elif index not in seen and (far > depth or len(waiting) > events_walked_max):
+                is_complete = False
+            elif index not in seen:
+                seen.add(index)
+                waiting.append(_linked(moment, _row(moment, index)) | step | place)
+    return waiting[1:], unresolved, is_complete
 
 
-def _start(moment: Moment, asked: str) -> Answer:
+def _start(moment: query.Moment, asked: str) -> query.Answer:
     try:
-        index = resolve(moment, ByRef(ref=asked))["event_index"]
+        index = resolve(moment, query.ByRef(ref=asked))["event_index"]
     except Refused as refusal:
         if refusal.code != "NOT_FOUND" or not moment.rows("SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (asked,)):
             raise
@@ -109,19 +101,19 @@ def _start(moment: Moment, asked: str) -> Answer:
     return _linked(moment, _row(moment, index))
 
 
-def _row(moment: Moment, index: int) -> Answer:
+def _row(moment: query.Moment, index: int) -> query.Answer:
     (row,) = moment.rows("SELECT * FROM events WHERE event_index = ?", (index,))
     return row
 
 
-def _linked(moment: Moment, row: Answer) -> Answer:
+def _linked(moment: query.Moment, row: query.Answer) -> query.Answer:
     """Return an event's row with its ``refs``, each with the ``event_index`` that it leads to, or None."""
     index = row["event_index"]
     refs = [ref | {"event_index": _index_behind(moment, ref["ref"], index)} for ref in refs_of(moment, index)]
     return row | {"refs": refs}
 
 
-def _index_behind(moment: Moment, ref: str, before: int) -> int | None:
+def _index_behind(moment: query.Moment, ref: str, before: int) -> int | None:
     """Return the index of what a whole ref names: an event, its body, the graph version it made, a stream as it was."""
     by_stream = (
         f"SELECT max(event_index) AS found FROM events WHERE stream = ? AND event_index < ? AND kind IN ({_MARKS})"  # noqa: S608
@@ -136,13 +128,7 @@ def _index_behind(moment: Moment, ref: str, before: int) -> int | None:
     return found
 
 
-def _causes(_moment: Moment, event: Answer) -> list[Answer]:
-    """Return where an event's refs lead; those of no event here lead to the index None."""
-    refs: list[Answer] = event["refs"]
-    return refs
-
-
-def _effects(moment: Moment, event: Answer) -> list[Answer]:
+def _effects(moment: query.Moment, event: query.Answer) -> list[query.Answer]:
     """Return which events name an event, what it made, or its stream as it was until its next step."""
     index = event["event_index"]
     named, given = "r.ref = ?", [event["ref"] if index is None else event["id"]]
@@ -161,7 +147,7 @@ def _effects(moment: Moment, event: Answer) -> list[Answer]:
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 
-def resolve(moment: Moment, asked: ByRef) -> Answer:
+def resolve(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     """Return ``{"sort", "ref", "stream", "event_index", …}``; ``sort`` is event, reasoning, step or stream.
 
     Asked for is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. An event has
@@ -172,19 +158,19 @@ def resolve(moment: Moment, asked: ByRef) -> Answer:
     if found_step is not None:
         return _step(moment, found_step[1], int(found_step[2]))
     matches = {row["id"]: _event(row) for row in matching_events(moment, asked.ref)}
-    bounds = prefix_range(asked.ref, "sha256")
+    bounds = query.prefix_range(asked.ref, "sha256")
     if bounds is not None:
         sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
-        for row in moment.rows(sql, (*bounds, candidates_max + 1)):
+        for row in moment.rows(sql, (*bounds, query.candidates_max + 1)):
             matches[row["ref"]] = _version(moment, row["ref"])
     name = asked.ref.removesuffix(".md")
     if not matches and name:
         sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
-        rows = moment.rows(sql, (asked.ref, name, asked.ref, name, candidates_max + 1))
+        rows = moment.rows(sql, (asked.ref, name, asked.ref, name, query.candidates_max + 1))
         matches = {row["stream"]: _stream(row) for row in rows}
     column = "stream" if "/" in name else "name"
     what = "event, reasoning or stream"
-    return matches[only_match(list(matches), asked.ref, what, lambda: names_in(moment, "streams", column))]
+    return matches[query.only_match(list(matches), asked.ref, what, lambda: query.names_in(moment, "streams", column))]
 
 
 def _event(row: dict[str, Any]) -> dict[str, Any]:
@@ -192,7 +178,7 @@ def _event(row: dict[str, Any]) -> dict[str, Any]:
     return {"sort": "event", "ref": row["id"]} | {name: row[name] for name in names}
 
 
-def _version(moment: Moment, ref: str) -> dict[str, Any]:
+def _version(moment: query.Moment, ref: str) -> dict[str, Any]:
     name, version = find_version(moment, ref)
     sql = "SELECT ref, event_index FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
     (row,) = moment.rows(sql, (name, version))
@@ -200,7 +186,7 @@ def _version(moment: Moment, ref: str) -> dict[str, Any]:
     return {"sort": "reasoning", "ref": row["ref"], **stream, "reasoning_id": name, "version": version}
 
 
-def _step(moment: Moment, ref: str, number: int) -> dict[str, Any]:
+def _step(moment: query.Moment, ref: str, number: int) -> dict[str, Any]:
     """Return the event that added a step, as the version ``ref`` holds it."""
     name, version = find_version(moment, ref)
     sql = (

@@ -249,20 +249,11 @@ def _items(moment: Moment, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
     return {
-        "kind": "review",
-        "id": review["id"],
-        "title": review["question"],
-        "action": "review",
-        "agent": agent,
-        "status": "open",
-        "from": review["author"],
-        "author": review["author"],
-        "to": agent,
-        "why": f"{review['author']} asks a human, by the rule {review['rule']}",
-        "act": "answer",
-        "arguments": {"approve": True},
-        "reasoning_refs": [review["reasoning_ref"]] if review["reasoning_ref"] else [],
-    }
+        "kind": "review", "id": review["id"], "title": review["question"], "action": "review", "agent": agent,
+        "status": "open", "from": review["author"], "author": review["author"], "to": agent,
+        "why": f"{review['author']} asks a human, by the rule {review['rule']}", "act": "answer",
+        "arguments": {"approve": True}, "reasoning_refs": [review["reasoning_ref"]] if review["reasoning_ref"] else [],
+    }  # fmt: skip
 
 
 def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str, Any]:
@@ -270,32 +261,12 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
     act, arguments = _act_of(action, agent, facts, texts["criteria"])
     own, results = (msgspec.json.decode(texts[name]) for name in ("reasoning_refs", "result_refs"))
     return {
-        "kind": "handoff",
-        "id": facts.id,
-        "title": texts["title"],
-        "action": action,
-        "agent": agent,
-        "status": facts.status,
-        "from": facts.sender,
-        "author": texts["author"],
-        "to": facts.receiver,
-        "why": _why(action, facts, texts, is_informed_only=_is_informed_only(action, agent, facts)),
-        "act": act,
-        "arguments": arguments,
+        "kind": "handoff", "id": facts.id, "title": texts["title"], "action": action, "agent": agent,
+        "status": facts.status, "from": facts.sender, "author": texts["author"], "to": facts.receiver,
+        "why": _why(action, agent, facts, texts), "act": act, "arguments": arguments,
         # What is verified is the return: its reasoning first.
         "reasoning_refs": list(dict.fromkeys([*(results if action == "verify" else []), *own])),
-    }
-
-
-def _is_informed_only(action: Action, agent: str, facts: HandoffFacts) -> bool:
-    return action == "unblock" and agent != facts.reviewer
-
-
-def _act_of(
-    action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
-) -> tuple[Act, dict[str, Any]]:
-    asked = [one["position"] + 1 for one in criteria if one["mark"] == "asked"]
-    return act_of(action, facts, asked, is_informed_only=_is_informed_only(action, agent, facts))
+    }  # fmt: skip
 
 
 def acts_awaited(moment: Moment, facts: HandoffFacts) -> list[dict[str, Any]]:
@@ -308,10 +279,11 @@ def acts_awaited(moment: Moment, facts: HandoffFacts) -> list[dict[str, Any]]:
     return awaited
 
 
-def act_of(
-    action: Action, facts: HandoffFacts, asked: Sequence[int] = (), *, is_informed_only: bool = False
+def _act_of(
+    action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
 ) -> tuple[Act, dict[str, Any]]:
-    """Return the act that moves a handoff on, with its arguments; ``asked`` are the criteria to be waived, from 1."""
+    """Return the act with which an agent moves a handoff on, and its arguments; criteria count from 1."""
+    asked = [one["position"] + 1 for one in criteria if one["mark"] == "asked"]
     match action:
         case "approve":
             # An imported file may say of itself that it is done: then there is nothing left to approve.
@@ -324,7 +296,7 @@ def act_of(
         case "waive":
             return "waive", {"criterion_numbers": asked[:1]}
         case "unblock":
-            return ("show" if is_informed_only else "unblock"), {}
+            return ("unblock" if agent == facts.reviewer else "show"), {}
         case "amend":
             return "show", {}
         case "claim" | "verify":
@@ -333,14 +305,12 @@ def act_of(
             assert_never(action)
 
 
-def _why(action: Action, facts: HandoffFacts, texts: dict[str, Any], *, is_informed_only: bool) -> str:
+def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any]) -> str:
     match action:
+        case "amend" if facts.is_orphaned:
+            return receiver_removed_words(facts)
         case "amend":
-            return (
-                receiver_removed_words(facts)
-                if facts.is_orphaned
-                else f"{stuck_words(facts)}: amend it with --depends-on"
-            )
+            return f"{stuck_words(facts)}: amend it with --depends-on"
         case "approve":
             return _why_to_approve(facts)
         case "claim" if facts.is_lapsed:
@@ -350,8 +320,8 @@ def _why(action: Action, facts: HandoffFacts, texts: dict[str, Any], *, is_infor
         case "continue":
             return _why_to_continue(facts.reason, texts["criteria"])
         case "unblock":
-            because = f"{facts.receiver} is blocked: {facts.reason}"
-            return f"{because} (for information: {facts.reviewer} can unblock it)" if is_informed_only else because
+            also = "" if agent == facts.reviewer else f" (for information: {facts.reviewer} can unblock it)"
+            return f"{facts.receiver} is blocked: {facts.reason}{also}"
         case "waive":
             one = next(one for one in texts["criteria"] if one["mark"] == "asked")
             asks = f"{facts.receiver} asks to do without criterion {one['position'] + 1}. {one['text']}"

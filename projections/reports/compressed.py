@@ -48,19 +48,15 @@ def compressed_of(report: Report) -> str:
     rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
     kept = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}
     fields: dict[str, Any] = {
-        "s": report.session_id[:short_id_chars],
-        "ai": report.ai_id,
-        "ts": report.timestamp,
+        "s": report.session_id[:short_id_chars], "ai": report.ai_id, "ts": report.timestamp,
         "task": shorten(report.title, task_max_chars),
-        **({"outcome": shorten(report.outcome, task_max_chars)} if report.outcome else {}),
-        "deltas": kept,
+        **({"outcome": shorten(report.outcome, task_max_chars)} if report.outcome else {}), "deltas": kept,
         "findings": _top(report.key_findings, findings_max, finding_max_chars),
         "unknowns": _top(report.remaining_unknowns, unknowns_max, unknown_max_chars),
         "next": shorten(report.next_session_context, context_max_chars),
         "recommend": _top(report.recommended_next_steps, steps_max, step_max_chars),
-        "calibrated": report.calibration_status,
-        "ref": short_ref(report.report_id),
-    }
+        "calibrated": report.calibration_status, "ref": short_ref(report.report_id),
+    }  # fmt: skip
     more = _left_out(report, fields) | ({"corrected": corrected} if corrected else {})
     return msgspec.json.encode(fields | ({"more": more} if more else {})).decode()
 

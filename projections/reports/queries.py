@@ -15,19 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from ledger.errors import Refused
-from projections.query import (
-    Answer,
-    Arguments,
-    Limit,
-    Listing,
-    Moment,
-    Where,
-    candidates_max,
-    only_match,
-    page_of,
-    prefix_range,
-    with_json,
-)
+from projections import query
 from projections.reports.markdown import with_texts
 from projections.reports.report import Correction, is_same, plain, read_report, timestamp_of
 from projections.reports.trends import grounds_of
@@ -42,13 +30,13 @@ Pattern: TypeAlias = Annotated[
 ]
 
 _JOIN: Final = "FROM handoff_reports r JOIN handoff_report_versions v ON v.event_index = r.event_index"
-LISTING: Final = Listing(
+LISTING: Final = query.Listing(
     f"SELECT v.report, r.event_index {_JOIN}", "handoff_reports r", "r.event_index",
     time="r.happened_ms", cursors="handoff_report_versions",
 )  # fmt: skip
 # A session that names no agent is its author's.
 AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
-SESSIONS: Final = Listing(
+SESSIONS: Final = query.Listing(
     f"SELECT s.id AS session_id, {AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "  # noqa: S608
     "s.started_index, s.happened_ms, s.imported, v.report FROM sessions s "
     "LEFT JOIN handoff_reports r ON r.session_id = s.id "
@@ -57,14 +45,14 @@ SESSIONS: Final = Listing(
 )  # fmt: skip
 
 
-class ReportName(Arguments, frozen=True):
+class ReportName(query.Arguments, frozen=True):
     """A session by its id, a report by its event's id, or an unambiguous beginning of either; ``version`` likewise."""
 
     id: str
     version: str | None = None
 
 
-class ReportList(Arguments, frozen=True):
+class ReportList(query.Arguments, frozen=True):
     """Filters of a list; ``task_pattern`` is looked for in the task and in what came of it, ignoring case.
 
     ``imported``: only reports of other tools, or (false) none of them. ``since_ms`` is when they happened.
@@ -76,10 +64,10 @@ class ReportList(Arguments, frozen=True):
     since_ms: int | None = None
     task_pattern: Pattern | None = None
     cursor: int | None = None
-    limit: Limit = 10
+    limit: query.Limit = 10
 
 
-class SessionsWithReport(Arguments, frozen=True):
+class SessionsWithReport(query.Arguments, frozen=True):
     """Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it.
 
     ``has`` leaves out sessions without a report in which nothing was recorded (``records``) or nothing was found,
@@ -92,10 +80,10 @@ class SessionsWithReport(Arguments, frozen=True):
     has: Literal["beliefs", "records"] | None = None
     imported: bool | None = None
     cursor: int | None = None
-    limit: Limit = 10
+    limit: query.Limit = 10
 
 
-def show_report(moment: Moment, asked: ReportName) -> Answer:
+def show_report(moment: query.Moment, asked: ReportName) -> query.Answer:
     """Return ``{"report", "versions", "grounds"}``: a version with ``markdown`` and ``compressed_json``, all in order.
 
     Without ``version`` the latest is shown, or the one that ``id`` names. Raises Refused: ``NOT_FOUND`` (also for a
@@ -111,33 +99,33 @@ def show_report(moment: Moment, asked: ReportName) -> Answer:
     index = latest["event_index"]
     if wanted is not None:
         fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], wanted)}
-        index = fitting[only_match(list(fitting), wanted, f"report of session {session}")]
+        index = fitting[query.only_match(list(fitting), wanted, f"report of session {session}")]
     (row,) = moment.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
     (report,) = with_corrections(moment, [decoded(row)])
     grounds = grounds_of(moment, session)[session]
     return {"report": with_texts(read_report(report)), "versions": versions, "grounds": grounds}
 
 
-def list_reports(moment: Moment, asked: ReportList) -> Answer:
+def list_reports(moment: query.Moment, asked: ReportList) -> query.Answer:
     """Return ``{"reports", "total_found", "next"}``, newest first, without markdown and compressed JSON.
 
     Raises Refused: ``PATTERN_NOT_SUPPORTED``.
     """
-    where = Where()
+    where = query.Where()
     where.equal("r.ai_id", asked.ai_id)
     where.equal("r.author", asked.author)
     where.given("r.happened_ms >= ?", asked.since_ms)
     _by_origin(where, "r", asked.imported)
     if asked.task_pattern is not None:
         return _matching(moment, where, asked, asked.task_pattern)
-    page, total, following = page_of(moment, LISTING, where, asked.cursor, asked.limit)
+    page, total, following = query.page_of(moment, LISTING, where, asked.cursor, asked.limit)
     reports = with_corrections(moment, [decoded(row) for row in page])
     return {"reports": reports, "total_found": total, "next": following}
 
 
-def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
+def list_sessions(moment: query.Moment, asked: SessionsWithReport) -> query.Answer:
     """Return ``{"sessions", "total", "next"}``, newest first, each with its latest ``report`` or None."""
-    where = Where()
+    where = query.Where()
     where.equal("s.id", None if asked.id is None else find_session(moment, asked.id)["id"])
     where.equal(AI_ID, asked.ai_id)
     where.equal("s.author", asked.author)
@@ -146,14 +134,14 @@ def list_sessions(moment: Moment, asked: SessionsWithReport) -> Answer:
         reported = "EXISTS (SELECT 1 FROM handoff_reports x WHERE x.session_id = s.id)"
         where.add(f"(s.findings + s.unknowns + s.dead_ends{also} > 0 OR {reported})")
     _by_origin(where, "s", asked.imported)
-    page, total, following = page_of(moment, SESSIONS, where, asked.cursor, asked.limit)
+    page, total, following = query.page_of(moment, SESSIONS, where, asked.cursor, asked.limit)
     read = [decoded(row) for row in page if row["report"] is not None]
     reports = {report["session_id"]: report for report in with_corrections(moment, read)}
-    sessions = [with_json(row, "imported") | {"report": reports.get(row["session_id"])} for row in page]
+    sessions = [query.with_json(row, "imported") | {"report": reports.get(row["session_id"])} for row in page]
     return {"sessions": sessions, "total": total, "next": following}
 
 
-def with_corrections(moment: Moment, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_corrections(moment: query.Moment, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return plain reports with the ``corrections`` that came after them, or are about their very words."""
     by_session: dict[str, list[dict[str, Any]]] = {report["session_id"]: [] for report in reports}
     for row in corrections_of(moment, *by_session) if by_session else ():
@@ -175,13 +163,13 @@ def decoded(row: dict[str, Any]) -> dict[str, Any]:
     return plain(read_report(msgspec.json.decode(row["report"])))
 
 
-def _by_origin(where: Where, table: str, imported: bool | None) -> None:  # noqa: FBT001 - three cases, by name
+def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:  # noqa: FBT001 - three cases, by name
     """Keep what was imported, or what was not; None: both."""
     if imported is not None:
         where.add(f"{table}.imported IS {'NOT ' if imported else ''}NULL")
 
 
-def _matching(moment: Moment, where: Where, asked: ReportList, pattern: str) -> Answer:
+def _matching(moment: query.Moment, where: query.Where, asked: ReportList, pattern: str) -> query.Answer:
     matches = matcher(pattern)
     columns = "SELECT r.event_index, r.task, r.task_summary FROM handoff_reports r"
     order = f"ORDER BY {LISTING.order()}"
@@ -203,25 +191,25 @@ def _matching(moment: Moment, where: Where, asked: ReportList, pattern: str) -> 
     return {"reports": reports, "total_found": total, "next": following}
 
 
-def _find(moment: Moment, asked: ReportName) -> tuple[str, str | None]:
+def _find(moment: query.Moment, asked: ReportName) -> tuple[str, str | None]:
     """Return the whole id of the session, and the report's if ``asked.id`` names one."""
     try:
         return find_session(moment, asked.id)["id"], None
     except Refused as refused:
-        bounds = prefix_range(asked.id, "blake3")
+        bounds = query.prefix_range(asked.id, "blake3")
         if refused.code != "NOT_FOUND" or bounds is None:
             raise
         sql = (
             "SELECT report_id, session_id FROM handoff_report_versions WHERE report_id >= ? AND report_id < ? "
             "ORDER BY report_id LIMIT ?"
         )
-        found = {row["report_id"]: row["session_id"] for row in moment.rows(sql, (*bounds, candidates_max + 1))}
-        whole = only_match(list(found), asked.id, "session or report")
+        found = {row["report_id"]: row["session_id"] for row in moment.rows(sql, (*bounds, query.candidates_max + 1))}
+        whole = query.only_match(list(found), asked.id, "session or report")
         return found[whole], whole
 
 
 def _is_named(report_id: str, wanted: str) -> bool:
-    bounds = prefix_range(wanted, "blake3")
+    bounds = query.prefix_range(wanted, "blake3")
     return bounds is not None and bounds[0] <= report_id < bounds[1]
 
 

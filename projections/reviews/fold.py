@@ -36,12 +36,9 @@ class ReviewRow(Row, frozen=True):
 
 
 REVIEWS: Final = Table(
-    "reviews",
-    ReviewRow,
-    primary_key=("id",),
-    owner="id",
+    "reviews", ReviewRow, primary_key=("id",), owner="id",
     indexes=(("status", "requested_index"), ("reasoning_ref",), ("requested_index",)),
-)
+)  # fmt: skip
 
 
 def fold(state: ReviewRow, event: Event) -> ReviewRow:
