@@ -2,12 +2,12 @@
 
     >>> from consumers.thoughts.thinkers.game24 import Game24
     >>> from ledger.events.tot import GeneratePayload, GenerationContext, ThoughtNode
-    >>> problem = "用4、9、10、13得到24"
+    >>> problem = "4 9 10 13"
     >>> root = ThoughtNode(id="root", depth=0, content=problem)
     >>> asked = GeneratePayload(root, "sequential_proposal", 2, GenerationContext(problem=problem))
     >>> answer = Game24().generate([root], asked)
     >>> [candidate.content for candidate in answer.candidates]
-    ['13 - 10 = 3, 剩余: 3, 4, 9', '13 + 10 = 23, 剩余: 4, 9, 23']
+    ['13 - 9 = 4, left: 4, 4, 10', '10 - 9 = 1, left: 1, 4, 13']
 
 A thinker may be a program or a model; the search cannot tell them apart. A *path* is the list of nodes from the root to
 a node. What a thinker cannot do it says by returning a ``Failure``, which the agent sends as the message's ``error``.
@@ -27,6 +27,7 @@ from itertools import islice
 from pathlib import Path as Folder
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from consumers.thoughts.phrases import Language, phrase
 from ledger.config import Actions
 from ledger.errors import Refused, did_you_mean, near
 from ledger.events import tot as kinds
@@ -118,6 +119,11 @@ class ProgramThinker(ABC, Generic[P]):
     problems: str
     task_type: str
     checks = True
+    language: Language = "en"
+    """What it speaks: whoever plays a role of a task sets the task's."""
+
+    def _say(self, name: str, **values: Any) -> str:
+        return phrase(self.language, name, **values)
 
     @abstractmethod
     def _read(self, text: str) -> P | kinds.Failure:

@@ -25,6 +25,9 @@ faults_max: Final = 3
 
 _PROGRAM: Final = re.compile(r"f\(x\)\s*=\s*([^;；]{1,200})")
 _ROW: Final = re.compile(r"(-?\d{1,6})\s*(?:->|→)\s*(-?\d{1,7})")
+# All that may stand before the program and beside the rows: with other words it is another problem.
+_BEFORE: Final = re.compile(r"\s*(?:(?:debug|fix|调试|修复)\s*[:：]?\s*)?", re.IGNORECASE)
+_BESIDE: Final = re.compile(r"[\s,;.，；。、]*")
 _TOKEN: Final = re.compile(r"\s*(x|\d{1,6}|[-+*])")
 _CHANGE: Final = re.compile(r"token (\d{1,2}) `([^`]{1,6})` should be `([^`]{1,6})`")
 _OPERATORS: Final = "+-*"
@@ -58,7 +61,8 @@ class Debugging(ProgramThinker[Fault]):
 
     def _read(self, text: str) -> Fault | kinds.Failure:
         program = _PROGRAM.search(text)
-        if program is None:
+        beside = None if program is None else _BESIDE.fullmatch(_ROW.sub(" ", text[program.end() :]))
+        if program is None or beside is None or _BEFORE.fullmatch(text[: program.start()]) is None:
             return invalid('a program to debug reads "debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6"')
         tokens, at = [], 0
         code = program[1].strip()
@@ -76,15 +80,15 @@ class Debugging(ProgramThinker[Fault]):
     def _shape(self, problem: Fault) -> kinds.Decomposition:
         return kinds.Decomposition(
             thought_granularity="hypothesis",
-            intermediate_steps=["find the change after which the most rows hold", "repeat until all do"],
+            intermediate_steps=[self._say("debug_find"), self._say("debug_repeat")],
             depth_estimate=faults_max,
-            constraints=["one token a hypothesis"],
-            success_criteria=f"all {len(problem.rows)} rows hold",
+            constraints=[self._say("debug_one")],
+            success_criteria=self._say("debug_goal", count=len(problem.rows)),
         )
 
     def _proposals(self, path: Path, problem: Fault, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
         """Return the changes of one token that no earlier one touched: the smallest error first."""
-        tokens, touched, errors = _changed(path, problem)
+        tokens, touched, errors = self._changed(path, problem)
         if errors:
             return invalid(errors[0])
         free = [(place, old) for place, old in enumerate(tokens) if place not in touched]
@@ -96,33 +100,53 @@ class Debugging(ProgramThinker[Fault]):
         self, paths: Sequence[Path], problem: Fault, strategy: kinds.EvaluationStrategy
     ) -> list[kinds.NodeEvaluation]:
         """Return the share of rows that hold, or, by comparison, of the rows' votes."""
-        programs = [_program(path, problem) for path in paths]
+        programs, say = [self._program(path, problem) for path in paths], self._say
         held = [len(problem.rows) - len(_failing(program, problem)) if program else 0 for program in programs]
         votes = _votes(programs, problem) if strategy == "comparative_voting" else held
         evaluations = []
         for path, program, rows, votes_won in zip(paths, programs, held, votes, strict=True):
             is_whole = rows == len(problem.rows)
             share = 10.0 if is_whole else round(2.0 + 7.0 * votes_won / len(problem.rows), 2)
-            voted = f", {votes_won} votes" if strategy == "comparative_voting" else ""
-            why = f"{rows} of {len(problem.rows)} rows hold{voted}" if program else "the change cannot be made"
+            name = "debug_votes" if strategy == "comparative_voting" else "debug_held"
+            why = say(name if program else "debug_wrong", held=rows, count=len(problem.rows), votes=votes_won)
             score, confidence = (share, 1.0 if is_whole else 0.6) if program else (0.0, 1.0)
             id_ = path[-1].id
             evaluations.append(kinds.NodeEvaluation(node_id=id_, score=score, confidence=confidence, reasoning=why))
         return evaluations
 
     def _solves(self, path: Path, problem: Fault) -> bool:
-        program = _program(path, problem)
+        program = self._program(path, problem)
         return program is not None and not _failing(program, problem)
 
     def _solution(self, path: Path, problem: Fault) -> kinds.Solution:
-        tokens, _, errors = _changed(path, problem)
-        errors = errors + _failing(tokens, problem)
+        tokens, _, errors = self._changed(path, problem)
+        errors += [
+            self._say("debug_fails", x=x, given=given, expected=expected)
+            for x, expected, given in _failing(tokens, problem)
+        ]
         return kinds.Solution(
             answer=f"f(x) = {' '.join(tokens)}",
-            reasoning_trace=[node.content for node in path[1:]] or ["the program holds as it is"],
+            reasoning_trace=[node.content for node in path[1:]] or [self._say("debug_none")],
             confidence=0.0 if errors else 1.0,
             verification=kinds.Verification(is_valid=not errors, validation_errors=errors),
         )
+
+    def _changed(self, path: Path, fault: Fault) -> tuple[Tokens, set[int], list[str]]:
+        """Return the program after a path's changes, the places changed, and what is wrong (the rest is not made)."""
+        tokens, touched = fault.tokens, set[int]()
+        for step, node in enumerate(path[1:], 1):
+            change = _CHANGE.fullmatch(node.content)
+            place = int(change[1]) if change else 0
+            old = tokens[place] if place < len(tokens) else None
+            if change is None or old != change[2] or change[3] not in _alternatives(change[2]):
+                return tokens, touched, [self._say("debug_wrong_step", step=step, change=node.content[:100])]
+            tokens = _with(tokens, place, change[3])
+            touched.add(place)
+        return tokens, touched, []
+
+    def _program(self, path: Path, fault: Fault) -> Tokens | None:
+        tokens, _, errors = self._changed(path, fault)
+        return None if errors else tokens
 
 
 def _alternatives(token: str) -> list[str]:
@@ -139,28 +163,10 @@ def _with(tokens: Tokens, place: int, new: str) -> Tokens:
     return (*tokens[:place], new, *tokens[place + 1 :])
 
 
-def _changed(path: Path, fault: Fault) -> tuple[Tokens, set[int], list[str]]:
-    """Return the program after a path's changes, the places changed, and what is wrong (the rest is not made)."""
-    tokens, touched = fault.tokens, set[int]()
-    for step, node in enumerate(path[1:], 1):
-        change = _CHANGE.fullmatch(node.content)
-        place = int(change[1]) if change else 0
-        old = tokens[place] if place < len(tokens) else None
-        if change is None or old != change[2] or change[3] not in _alternatives(change[2]):
-            return tokens, touched, [f"step {step}: this change cannot be made: {node.content[:100]}"]
-        tokens = _with(tokens, place, change[3])
-        touched.add(place)
-    return tokens, touched, []
-
-
-def _program(path: Path, fault: Fault) -> Tokens | None:
-    tokens, _, errors = _changed(path, fault)
-    return None if errors else tokens
-
-
-def _failing(tokens: Tokens, fault: Fault) -> list[str]:
+def _failing(tokens: Tokens, fault: Fault) -> list[tuple[int, int, int]]:
+    """Return x, what is expected and what is given of each row that does not hold."""
     rows = ((x, expected, run(tokens, x)) for x, expected in fault.rows)
-    return [f"f({x}) is {given}, not {expected}" for x, expected, given in rows if given != expected]
+    return [row for row in rows if row[1] != row[2]]
 
 
 def _votes(programs: list[Tokens | None], fault: Fault) -> list[int]:

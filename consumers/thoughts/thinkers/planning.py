@@ -24,6 +24,8 @@ blocks_max: Final = 8
 
 _PLACED: Final = re.compile(r"([A-Za-z0-9]{1,16}) on ([A-Za-z0-9]{1,16})")
 _GOAL: Final = re.compile(r"\bgoal\b|目标", re.IGNORECASE)
+# All that may stand beside the blocks: with other words it is another problem.
+_BESIDE: Final = re.compile(r"(?:\bblocks?\b|\band\b|积木|[\s,;:.，；：。、])*", re.IGNORECASE)
 _MOVE: Final = re.compile(r"move ([A-Za-z0-9]{1,16}) from ([A-Za-z0-9]{1,16}) to ([A-Za-z0-9]{1,16})")
 
 
@@ -49,7 +51,7 @@ class Planning(ProgramThinker[Task]):
 
     def _read(self, text: str) -> Task | kinds.Failure:
         parts = _GOAL.split(text)
-        if len(parts) != 2:
+        if len(parts) != 2 or not all(_BESIDE.fullmatch(_PLACED.sub(" ", part)) for part in parts):
             return invalid('a task of blocks reads "blocks: C on A, A on table; goal: A on C"')
         start, goal = (dict(_PLACED.findall(part)) for part in parts)
         if not goal or not 2 <= len(start) <= blocks_max:
@@ -64,15 +66,17 @@ class Planning(ProgramThinker[Task]):
     def _shape(self, problem: Task) -> kinds.Decomposition:
         return kinds.Decomposition(
             thought_granularity="action_step",
-            intermediate_steps=[f"bring about: {block} on {place}" for block, place in problem.goal.items()],
+            intermediate_steps=[
+                self._say("blocks_step", block=block, place=place) for block, place in problem.goal.items()
+            ],
             depth_estimate=2 * len(problem.start),  # no plan needs more than two moves a block
-            constraints=["one block at a time", "only a clear block moves, onto a clear block or the table"],
+            constraints=[self._say("blocks_one"), self._say("blocks_clear")],
             success_criteria=", ".join(f"{block} on {place}" for block, place in problem.goal.items()),
         )
 
     def _proposals(self, path: Path, problem: Task, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
         """Return the moves to states that the path has not seen: those towards the goal first."""
-        seen, errors = _states(path, problem)
+        seen, errors = self._states(path, problem)
         if errors:
             return invalid(errors[0])
         state = seen[-1]
@@ -84,44 +88,42 @@ class Planning(ProgramThinker[Task]):
         self, paths: Sequence[Path], problem: Task, strategy: kinds.EvaluationStrategy
     ) -> list[kinds.NodeEvaluation]:
         """Return scores by how much of the goal holds; a move that is not legal is worth nothing."""
-        return [_judge(path, problem) for path in paths]
+        return [self._judge(path, problem) for path in paths]
 
     def _solves(self, path: Path, problem: Task) -> bool:
-        states, errors = _states(path, problem)
+        states, errors = self._states(path, problem)
         return not errors and _holds(problem, states[-1]) == len(problem.goal)
 
     def _solution(self, path: Path, problem: Task) -> kinds.Solution:
-        states, errors = _states(path, problem)
-        missing = [f"{block} is not on {place}" for block, place in problem.goal.items() if states[-1][block] != place]
+        (states, errors), say = self._states(path, problem), self._say
+        unmet = [(block, place) for block, place in problem.goal.items() if states[-1][block] != place]
+        missing = [say("blocks_missing", block=block, place=place) for block, place in unmet]
         plan = [node.content for node in path[1:]]
         return kinds.Solution(
-            answer="; ".join(plan) or "nothing has to move",
-            reasoning_trace=[f"step {step}: {move}" for step, move in enumerate(plan, 1)],
+            answer="; ".join(plan) or say("blocks_none"),
+            reasoning_trace=[say("blocks_trace", step=step, move=move) for step, move in enumerate(plan, 1)],
             confidence=0.0 if errors or missing else 1.0,
             verification=kinds.Verification(is_valid=not errors and not missing, validation_errors=errors + missing),
         )
 
+    def _judge(self, path: Path, task: Task) -> kinds.NodeEvaluation:
+        states, errors = self._states(path, task)
+        if errors:
+            return kinds.NodeEvaluation(node_id=path[-1].id, score=0.0, confidence=1.0, reasoning=errors[0])
+        held, count = _holds(task, states[-1]), len(task.goal)
+        score, confidence = (10.0, 1.0) if held == count else (round(4.0 + 5.0 * held / count, 2), 0.5)
+        why = self._say("blocks_held", held=held, count=count)
+        return kinds.NodeEvaluation(node_id=path[-1].id, score=score, confidence=confidence, reasoning=why)
 
-def _judge(path: Path, task: Task) -> kinds.NodeEvaluation:
-    states, errors = _states(path, task)
-    if errors:
-        return kinds.NodeEvaluation(node_id=path[-1].id, score=0.0, confidence=1.0, reasoning=errors[0])
-    held = _holds(task, states[-1])
-    score = 10.0 if held == len(task.goal) else round(4.0 + 5.0 * held / len(task.goal), 2)
-    why = f"{held} of {len(task.goal)} parts of the goal hold"
-    confidence = 1.0 if held == len(task.goal) else 0.5
-    return kinds.NodeEvaluation(node_id=path[-1].id, score=score, confidence=confidence, reasoning=why)
-
-
-def _states(path: Path, task: Task) -> tuple[list[State], list[str]]:
-    """Return the states of a path one after the other, and what is wrong with its moves (the rest is not made)."""
-    states = [task.start]
-    for step, node in enumerate(path[1:], 1):
-        state, move = states[-1], _MOVE.fullmatch(node.content)
-        if move is None or (move[1], move[3]) not in moves(state) or state[move[1]] != move[2]:
-            return states, [f"step {step}: this move cannot be made: {node.content[:100]}"]
-        states.append(state | {move[1]: move[3]})
-    return states, []
+    def _states(self, path: Path, task: Task) -> tuple[list[State], list[str]]:
+        """Return the states of a path one after the other, and what is wrong with its moves (the rest is not made)."""
+        states = [task.start]
+        for step, node in enumerate(path[1:], 1):
+            state, move = states[-1], _MOVE.fullmatch(node.content)
+            if move is None or (move[1], move[3]) not in moves(state) or state[move[1]] != move[2]:
+                return states, [self._say("blocks_wrong", step=step, move=node.content[:100])]
+            states.append(state | {move[1]: move[3]})
+        return states, []
 
 
 def _holds(task: Task, state: State) -> int:

@@ -70,7 +70,7 @@ def test_six_processes_solve_a_game_and_the_ledger_proves_that_they_did(ledger: 
     found = solve(ledger, PROBLEM, progress=lambda event: seen.append(event.id))
     assert (found["answer"], found["verification"]) == (ANSWER, {"is_valid": True, "validation_errors": []})
     assert found["error"] is None
-    assert found["stats"]["total_nodes"] == 36
+    assert found["stats"]["total_nodes"] == 51
     assert len(set(found["pids"].values())) == len(set(found["keys"].values())) == 6
     assert list(found["pids"]) == list(found["keys"]) == list(AGENTS)
     assert seen == [event.id for event in events(ledger, f"tot/{found['task_id']}")]

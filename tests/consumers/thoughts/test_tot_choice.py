@@ -66,7 +66,7 @@ def test_installed_program_is_chosen_and_loaded_only_when_it_is_asked(
 ) -> None:
     install(tmp_path / "site", "echoes", ECHO + "open(__file__ + '.loaded', 'x').close()\n")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    assert list(registered()) == ["debugging", "game24", "planning", "echo"]
+    assert list(registered()) == ["debugging", "game24", "game24-exhaustive", "planning", "echo"]
     assert choose_thinker("4 9 10 13", "math_reasoning", NOBODY).name == "game24"
     assert not (tmp_path / "site" / "echoes.py.loaded").exists()
     assert choose_thinker("echo this", "creative_writing", NOBODY).name == "echo"

@@ -12,7 +12,8 @@ import pytest
 from tot_driver import judged_by, solve, wanted
 
 from consumers.thoughts.settings import Overrides, search_config
-from consumers.thoughts.thinkers.game24 import Game24
+from consumers.thoughts.thinkers import game24
+from consumers.thoughts.thinkers.game24 import ExhaustiveGame24, Game24
 from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def test_unsolvable_input_ends_exhausted_with_stats(numbers: tuple[int, ...]) ->
     assert (found.failure.code, found.failure.recoverable) == ("SEARCH_EXHAUSTED", False)
     stats = found.entries[-1].data.payload.stats
     assert stats.total_nodes > 1
-    assert stats.nodes_pruned == stats.total_nodes - 1
+    assert stats.nodes_pruned + stats.rounds == stats.total_nodes
     assert stats.llm_calls > 0
 
 
@@ -129,6 +130,8 @@ def test_unsolvable_input_ends_exhausted_with_stats(numbers: tuple[int, ...]) ->
         "Make 24 from 13, 4, 10 and 9",
         "24点：４、９、10、13",
         "Game of 24: 4 9 10 13",
+        "How can you use 4, 9, 10 and 13 exactly once each to get 24?",
+        "请用四个数字 4 9 10 13 通过加减乘除算出24",
     ],
 )
 def test_spellings_of_one_game_give_one_tree(problem: str) -> None:
@@ -137,7 +140,23 @@ def test_spellings_of_one_game_give_one_tree(problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "problem", ["", "four nine ten", "4", "1 2 3 4 5 6 7", "1.5 2 3 4", "-4 9 10 13", "1 2 3 99999"]
+    "problem",
+    [
+        "",
+        "four nine ten",
+        "4",
+        "1 2 3 4 5 6 7",
+        "1.5 2 3 4",
+        "-4 9 10 13",
+        "1 2 3 99999",
+        "Solve x^2-5x+6=0",
+        "3 * 5 + 2",
+        "2026-11-22",
+        "A train leaves at 4 and another at 9: when do 10 and 13 meet?",
+        "我有3个苹果和5个梨",
+        "Plan a trip of 4 days for 3 people",
+        "4 9 10 13 " + "and " * 20_000 + "so",
+    ],
 )
 def test_what_is_no_game_cannot_be_decomposed(problem: str) -> None:
     assert isinstance(Game24()._read(problem), Failure)
@@ -146,13 +165,46 @@ def test_what_is_no_game_cannot_be_decomposed(problem: str) -> None:
     assert (found.failure.code, found.failure.recoverable) == ("INVALID_FORMAT", False)
 
 
+def test_default_searches_without_knowing_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(*_: object) -> bool:
+        raise AssertionError("it asked what only trying everything tells")
+
+    config = search_config("math", None, Overrides(strategy="DFS", depth=3, branching=5))
+    monkeypatch.setattr(game24, "reaches", tell)
+    monkeypatch.setattr(game24, "expressions", lambda *_: [])
+    found = solve("1 3 4 6", config, Game24())
+    stats = found.entries[-1].data.payload.stats
+    assert found.solution.answer == "6 ÷ (1 - 3 ÷ 4) = 24"
+    assert stats.total_backtracks > 0 < stats.nodes_pruned
+
+
+def test_chinese_task_is_told_in_the_seeds_own_words() -> None:
+    thinker = Game24()
+    thinker.language = "zh"
+    assert thinker.decompose(CHINESE, "math_reasoning").intermediate_steps == [
+        "Step 1: 选择两个数字进行运算",
+        "Step 2: 用结果与第三个数字运算",
+        "Step 3: 得到目标数字24",
+    ]
+    assert thinker.synthesize(SOLVING, CHINESE).reasoning_trace == [
+        "步骤1: 用13减9得到4",
+        "步骤2: 用10减去上一步的4得到6",
+        "步骤3: 用6乘以剩余的4得到24",
+    ]
+    found = solve(CHINESE, None, thinker)
+    told = [node.evaluation.reasoning for node in found.state.nodes.values() if node.evaluation]
+    assert told
+    assert all("剩余" in text or "得到" in text for text in told)
+    assert all("剩余: " in node.content for node in list(found.state.nodes.values())[1:])
+
+
 def test_path_that_solves_it_gives_one_expression() -> None:
     solution = Game24().synthesize(SOLVING, CHINESE)
     assert solution.answer == "(10 - (13 - 9)) × 4 = 24"
     assert solution.reasoning_trace == [
-        "步骤1: 用13减9得到4",
-        "步骤2: 用10减去上一步的4得到6",
-        "步骤3: 用6乘以剩余的4得到24",
+        "step 1: 13 minus 9 gives 4",
+        "step 2: 10 minus the previous step's 4 gives 6",
+        "step 3: 6 times the remaining 4 gives 24",
     ]
     assert (solution.confidence, solution.verification.is_valid) == (1.0, True)
     assert solution.answer not in solution.alternative_solutions
@@ -184,7 +236,9 @@ def test_wrong_claim_is_worth_nothing() -> None:
         path_of("13 × 10 = 130, 剩余: 4, 9, 130"),
     ]
     context = EvaluationContext(problem=CHINESE, current_depth=1, max_depth=3)
-    wrong, good, hopeless = Game24().evaluate(paths, judged_by(paths, "independent_scoring", [], context)).evaluations
+    asked = judged_by(paths, "independent_scoring", [], context)
+    assert [one.score > 3 for one in Game24().evaluate(paths, asked).evaluations] == [False, True, True]
+    wrong, good, hopeless = ExhaustiveGame24().evaluate(paths, asked).evaluations
     assert (wrong.score, wrong.dimension_scores["correctness"]) == (0.0, 0.0)
     assert good.score > 5 > hopeless.score > 0
 
@@ -193,15 +247,15 @@ def test_candidates_are_deterministic_distinct_and_no_more_than_asked() -> None:
     root = SOLVING[:1]
     every = Game24().generate(root, wanted(root, "sequential_proposal", 64, CONTEXT))
     contents = [one.content for one in every.candidates]
-    assert "13 - 9 = 4, 剩余: 4, 4, 10" in contents
-    assert len({content.partition("剩余")[2] for content in contents}) == len(contents)
+    assert "13 - 9 = 4, left: 4, 4, 10" in contents
+    assert len({content.partition("left")[2] for content in contents}) == len(contents)
     five = Game24().generate(root, wanted(root, "independent_sampling", 5, CONTEXT))
     assert five == Game24().generate(root, wanted(root, "independent_sampling", 5, CONTEXT))
     assert (len(five.candidates), five.llm_calls, every.llm_calls) == (5, 5, 1)
 
 
 def test_what_is_beyond_exact_reach_is_said_to_be_unknown() -> None:
-    thinker, problem = Game24(), "1 2 3 4 5 6"
+    thinker, problem = ExhaustiveGame24(), "1 2 3 4 5 6"
     root = ThoughtNode(id="root", depth=0, content=problem)
     [one] = thinker.generate([root], wanted([root], "sequential_proposal", 1, CONTEXT)).candidates
     node = ThoughtNode(id="a", depth=1, parent_id="root", content=one.content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tot_driver import judged_by, solve, wanted
 
+from consumers.thoughts.phrases import language_of
 from consumers.thoughts.thinkers.debugging import Debugging, run
 from consumers.thoughts.thinkers.planning import Planning, moves
 from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
@@ -33,6 +34,8 @@ def test_only_clear_blocks_move_and_only_onto_clear_places() -> None:
         "blocks: A on B, B on A; goal: A on table",
         "blocks: A on C, B on C, C on table; goal: A on B",
         "blocks: A on table, B on table; goal: A on Z",
+        "put A on table and B on table for the photo; goal: A on B",
+        "blocks: A on table, B on table; goal: A on B, but only on weekdays",
     ],
 )
 def test_what_is_no_task_of_blocks_is_refused(problem: str) -> None:
@@ -72,6 +75,8 @@ def test_products_bind_before_sums() -> None:
         "",
         "f(x) = x + 1",
         "f(x) = x +; 0 -> 1",
+        "my f(x) = x + 1; 0 -> 2",
+        "f(x) = x + 1; 0 -> 2 on Tuesdays only",
         "f(x) = __import__('os'); 0 -> 1",
         "f(x) = 2 ** x; 0 -> 1",
         "f(x) = x" + " + 1" * 20 + "; 0 -> 1",
@@ -101,3 +106,21 @@ def test_votes_go_to_what_comes_nearest() -> None:
     voted = Debugging().evaluate(paths, judged_by(paths, "comparative_voting", [], context))
     assert voted.ranking == ["b", "a"]
     assert (voted.llm_calls, "0 votes" in voted.evaluations[0].reasoning) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("thinker", "problem", "answer"),
+    [
+        (Planning(), SUSSMAN.replace("blocks", "积木").replace("goal", "目标"), "move C from A to table"),
+        (Debugging(), FAULTY.replace("debug", "调试"), "f(x) = x * 2 + 4"),
+    ],
+    ids=["planning", "debugging"],
+)
+def test_chinese_task_is_thought_about_in_chinese(thinker: Planning | Debugging, problem: str, answer: str) -> None:
+    thinker.language = "zh"
+    found = solve(problem, None, thinker, task_type=thinker.task_type)
+    assert found.solution.answer.startswith(answer)
+    told = [node.evaluation.reasoning for node in found.state.nodes.values() if node.evaluation]
+    told += found.state.decomposition.constraints
+    assert told
+    assert [text for text in told if language_of(text) != "zh"] == []

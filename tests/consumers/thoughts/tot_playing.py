@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
 
 PROBLEM = "4 9 10 13"
-ANSWER = "(9 - (13 - 10)) × 4 = 24"
+ANSWER = "(10 - (13 - 9)) × 4 = 24"
 
 
 def play(

@@ -1,0 +1,35 @@
+"""What a search says to people: every phrase in every language, from one table (``phrases.toml``).
+
+A task has one language from its first event on; messages, reasons and logs keep to it, whoever reads them where.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+Language = Literal["en", "zh"]
+
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
+_WORD = re.compile(r"[^\W\d_\u3400-\u9fff]+")
+
+
+def phrase(language: Language, name: str, **values: Any) -> str:
+    """Return a phrase of the table, with ``values`` in its places."""
+    return _table()[name][language].format(**values)
+
+
+def language_of(text: str) -> Language:
+    """Return the language to answer a text in: Chinese if it holds more of its signs than words of others."""
+    is_chinese = len(_HAN.findall(text)) > len(_WORD.findall(text)) and not _KANA_OR_HANGUL.search(text)
+    return "zh" if is_chinese else "en"
+
+
+@cache
+def _table() -> dict[str, dict[Language, str]]:
+    table: dict[str, dict[Language, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    return table
