@@ -252,13 +252,8 @@ def read_epoch(client: Client, event: str) -> Epoch:
     Raises Corrupted: the log holds no such event by root.
     """
     index = client.index_of("ledger", event)
-    return epoch_in(index, b"" if index is None else client.entry(index), event)
-
-
-def epoch_in(index: int | None, data: bytes, event: str) -> Epoch:
-    """Return what the ``ledger.epoch_started`` in an entry says, that of the id ``event``; raises as ``read_epoch``."""
     if index is not None:
-        epoch = read_event(index, data)
+        epoch = read_event(index, client.entry(index))
         if isinstance(epoch.data, EpochStarted) and epoch.author == ROOT and epoch.id == event:
             return Epoch(index, epoch.data.abandoned_size, epoch.data.abandoned_root, epoch.data.reason)
     raise Corrupted("HISTORY_CHANGED", f"the log says that an epoch began with {event}, and has no such entry by root")

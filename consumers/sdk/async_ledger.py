@@ -16,7 +16,7 @@ from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, presen
 from consumers.sdk.clients import clients
 from consumers.sdk.ledger import LedgerBase, asking, given, index_in
 from ledger.client import Client, poll_wait_s, read_event
-from ledger.errors import Refused, Unavailable
+from ledger.errors import BatonError, Refused, Unavailable
 from projections.views import CHECKED, ask
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class AsyncLedger(LedgerBase):
         self._threads: ThreadPoolExecutor | None = None
         self._beside: Client | None = None
         self._opening = threading.Lock()
-        self._stop = asyncio.Event()
+        self._stop = threading.Event()
+        self._running = set[threading.Event]()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -68,7 +69,7 @@ class AsyncLedger(LedgerBase):
         if settings.server is not None and settings.agent is None:
             raise Refused("USAGE", "a server is asked as somebody: give agent=NAME, or set BATON_AGENT")
         self._process = os.getpid()
-        self._stop = asyncio.Event()  # a new one: the ledger may have been closed before, on another loop
+        self._stop = threading.Event()  # a new one: the ledger may have been closed before
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="baton-ledger")
         try:
             if settings.server is None:
@@ -84,7 +85,7 @@ class AsyncLedger(LedgerBase):
 
     async def close(self) -> None:
         """Stop what runs or follows, and close the ledger; closing again does nothing."""
-        self._stop.set()
+        self.stop()
         client, self._client = self._client, None
         threads, self._threads = self._threads, None
         if self._process != os.getpid():
@@ -173,20 +174,44 @@ class AsyncLedger(LedgerBase):
         self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
     ) -> None:
         """Call the functions of ``on``, which may be coroutines, for each event, as ``Ledger.run`` does."""
-        from consumers.sdk.reactor import AsyncReactor  # noqa: PLC0415 - opens sqlite
+        from consumers.sdk.reactor import Handlers, LoopHandlers, Reactor  # noqa: PLC0415 - opens sqlite
 
-        with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
-            client, handlers = self._open_client(), self._handlers
-            reactor = AsyncReactor(client, subscriptions, name, handlers=handlers)
+        self._open_client()
+        stop, handlers = threading.Event(), LoopHandlers(self._handlers or Handlers())
+
+        def react() -> None:
+            client = clients.open(asking(self.settings))
             try:
-                await reactor.run(self._stop, start=None if after is None else after + 1, until=until)
-            except (Refused, Unavailable):
-                if self._client is client:  # else closed in the middle of a read: that is a stop, too
-                    raise
+                with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
+                    reactor = Reactor(client, subscriptions, name, handlers=handlers)
+                    if after is not None:
+                        reactor.start_at(after + 1)
+                    reactor.run(stop, until=until)
+            finally:
+                clients.close(client)
+
+        # A thread of its own: those that calls are made in must be free for what the functions call.
+        thread = ThreadPoolExecutor(1, thread_name_prefix="baton-reactor")
+        reacting = asyncio.get_running_loop().run_in_executor(thread, react)
+        thread.shutdown(wait=False)
+        self._running.add(stop)
+        if self._stop.is_set():
+            stop.set()
+        try:
+            await asyncio.shield(reacting)
+        except asyncio.CancelledError:
+            stop.set()
+            handlers.cancel()
+            with contextlib.suppress(BatonError):
+                await reacting  # whoever is told that it ended finds nothing half done
+            raise
+        finally:
+            self._running.discard(stop)
 
     def stop(self) -> None:
         """End ``run`` and ``follow``, from the loop's own thread, within about a second."""
-        self._stop.set()
+        for stop in (self._stop, *self._running):
+            stop.set()
 
     async def index_of(self, ref: int | str) -> int:
         """Return the index of an event, as ``Ledger.index_of`` does."""

@@ -11,9 +11,11 @@ import fcntl
 import hashlib
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from ledger.errors import Refused, Unavailable
 from ledger.history import Past, Trusted
@@ -32,6 +34,7 @@ CREATE TABLE IF NOT EXISTS dead_letters (
     PRIMARY KEY (name, event_index)) WITHOUT ROWID;
 """
 _busy_timeout_s = 10.0
+_turns: Final[WeakValueDictionary[Path, Any]] = WeakValueDictionary()
 
 
 class DeadLetter(NamedTuple):
@@ -54,6 +57,7 @@ class Subscriptions:
         """Open or make the file. Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method."""
         # One name for one file, whatever links led here: the lock beside it keeps a second run out.
         self.path = path = Path(os.path.realpath(path))
+        self._turn = _turns.setdefault(path, threading.RLock())
         with self.translated():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
@@ -112,17 +116,19 @@ class Subscriptions:
         """One transaction: everything inside commits together, or nothing does.
 
         Only what beginning and committing raises is translated: an error inside the block is the block's own.
+        Threads take turns: an effect may wait for longer than SQLite does for a file that another of them has locked.
         """
-        with self.translated():
-            self.db.execute("BEGIN IMMEDIATE")
-        try:
-            yield self.db
+        with self._turn:
             with self.translated():
-                self.db.execute("COMMIT")
-        except BaseException:
-            if self.db.in_transaction:
-                self.db.execute("ROLLBACK")
-            raise
+                self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.db
+                with self.translated():
+                    self.db.execute("COMMIT")
+            except BaseException:
+                if self.db.in_transaction:
+                    self.db.execute("ROLLBACK")
+                raise
 
     def position(self, name: str) -> int | None:
         """Return the index a subscription reads next, or None when it is new."""

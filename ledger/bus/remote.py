@@ -256,14 +256,8 @@ class AsyncRemoteClient(_Asking):
     async def head(self) -> HeadView:
         return _whole(HeadView, await self._read("head"))
 
-    async def consistency(self, old_size: int) -> Growth:
-        return _whole(Growth, await self._read("consistency", old_size=old_size))
-
     async def entry(self, index: int) -> bytes:
         return _only(bytes, "entry", await self._read("entry", index=index))
-
-    async def index_of(self, stream: str, event_id: str) -> int | None:
-        return _whole(_Place, await self._read("index", stream=stream, id=event_id)).index
 
     async def entries(
         self,
@@ -273,9 +267,8 @@ class AsyncRemoteClient(_Asking):
         kinds: Collection[str] = (),
         stream: str | None = None,
         wait_s: float = 0.0,
-        old_size: int | None = None,
     ) -> Page:
-        return _whole(Page, await self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size))
+        return _whole(Page, await self._read("range", **_range(start, limit, kinds, stream, wait_s)))
 
     async def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return await self._read("view", query=query, arguments=arguments)

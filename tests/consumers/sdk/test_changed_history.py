@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from building import Ledger
 
-from consumers.sdk.reactor import AsyncReactor, Reactor
+from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.errors import Corrupted
 from ledger.events.authority import EpochStarted
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ledger.local import LocalClient
-
 
 def grow(ledger: Ledger, *names: str) -> None:
     """Append an event for each name."""
@@ -30,39 +27,19 @@ def grow(ledger: Ledger, *names: str) -> None:
         ledger.emit("alice", f"session/{name}", SessionStarted())
 
 
-class _Awaited:
-    """A local client whose calls are awaited."""
-
-    def __init__(self, client: LocalClient) -> None:
-        self._client = client
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        async def call(*arguments: Any, **named: Any) -> Any:
-            return getattr(self._client, name)(*arguments, **named)
-
-        return call
-
-
-@pytest.fixture(params=["sync", "async"])
-def consume(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Ledger], list[str]]:
+@pytest.fixture
+def consume(tmp_path: Path) -> Callable[[Ledger], list[str]]:
     """What lets one subscription go on to the end of the log, and returns the names of the sessions it was given."""
 
     def go_on(ledger: Ledger) -> list[str]:
         names: list[str] = []
         subscriptions = Subscriptions(tmp_path / "subscriber.db")
         with ledger.client() as client:
-            until = client.head().size
+            reactor = Reactor(client, subscriptions, "s", wait_s=0.01)
+            reactor.on("session.started")(lambda event, _: names.append(event.name))
+            reactor.start_at(0)
             try:
-                if request.param == "sync":
-                    reactor = Reactor(client, subscriptions, "s", wait_s=0.01)
-                    reactor.on("session.started")(lambda event, _: names.append(event.name))
-                    reactor.start_at(0)
-                    reactor.run(threading.Event(), until=until)
-                else:
-                    async_reactor = AsyncReactor(_Awaited(client), subscriptions, "s", wait_s=0.01)
-                    async_reactor.on("session.started")(lambda event, _: names.append(event.name))
-                    async_reactor.start_at(0)
-                    asyncio.run(async_reactor.run(asyncio.Event(), until=until))
+                reactor.run(threading.Event(), until=client.head().size)
             finally:
                 subscriptions.close()
         return names

@@ -161,6 +161,37 @@ def test_an_effect_that_waits_for_what_somebody_cancelled_has_failed_and_the_run
     assert len(seen) == 4
 
 
+def test_a_run_that_is_cancelled_ends_its_function_first_and_goes_on_there_later(home: Path) -> None:
+    seen: list[int] = []
+    ended: list[int] = []
+
+    async def work() -> None:
+        async with AsyncLedger("kuro", home=home) as ledger:
+            began = asyncio.Event()
+
+            @ledger.on("session.started")
+            async def effect(event: Event, _db: sqlite3.Connection) -> None:
+                seen.append(event.index)
+                began.set()
+                try:
+                    await asyncio.sleep(0 if len(seen) > 1 else wait_max_s)
+                finally:
+                    ended.append(event.index)
+
+            size = (await ledger.compute(lambda client: client.head())).size
+            running = asyncio.create_task(ledger.run("mail", after=-1, until=size))
+            await began.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert (ended, ledger._running) == (seen, set())
+            await ledger.run("mail", until=size)
+
+    asyncio.run(work())
+    assert seen[0] == seen[1]
+    assert len(seen) == 5
+
+
 def test_two_subscriptions_of_one_file_do_not_block_their_event_loop(home: Path, tmp_path: Path) -> None:
     seen: list[str] = []
 
