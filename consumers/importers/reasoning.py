@@ -174,12 +174,9 @@ def _graph(item: _Item, position: int) -> ReadGraph:
     # A reasoning_id that is a ref names the content, not the stream.
     name = "" if memory.reasoning_id.startswith(_REF_PREFIX) else memory.reasoning_id
     hints = Hints(
-        id=first_text(kept_aside, "id") or name,
-        domain=first_text(kept_aside, "domain"),
-        session=first_text(kept_aside, "session", "session_id"),
-        line=item.line,
-        position=position,
-    )
+        id=first_text(kept_aside, "id") or name, domain=first_text(kept_aside, "domain"),
+        session=first_text(kept_aside, "session", "session_id"), line=item.line, position=position,
+    )  # fmt: skip
     return ReadGraph(memory, kept_aside, hints)
 
 

@@ -92,13 +92,10 @@ class Counts:
     def answer(self) -> dict[str, Any]:
         """Return the counts as commands print them."""
         return {
-            "read": self.read,
-            "mapped": self.mapped,
-            "kept_aside": self.kept_aside,
-            "lost": self.read - self.mapped - self.kept_aside,
-            "added": self.added,
+            "read": self.read, "mapped": self.mapped, "kept_aside": self.kept_aside,
+            "lost": self.read - self.mapped - self.kept_aside, "added": self.added,
             "aside": [aside.answer() for aside in self.aside],
-        }
+        }  # fmt: skip
 
 
 class Outcome(NamedTuple):

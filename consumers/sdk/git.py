@@ -49,15 +49,10 @@ _KEPT: Final = frozenset({
     "GIT_SSL_CERT", "GIT_SSL_KEY",
 })  # fmt: skip
 _SET: Final = {
-    "LC_ALL": "C",
-    "GIT_TERMINAL_PROMPT": "0",
-    "SSH_ASKPASS_REQUIRE": "never",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_AUTHOR_NAME": "Baton",
-    "GIT_AUTHOR_EMAIL": "baton@localhost",
-    "GIT_COMMITTER_NAME": "Baton",
+    "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_AUTHOR_NAME": "Baton", "GIT_AUTHOR_EMAIL": "baton@localhost", "GIT_COMMITTER_NAME": "Baton",
     "GIT_COMMITTER_EMAIL": "baton@localhost",
-}
+}  # fmt: skip
 _STRANGERS: Final = _SET | {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",

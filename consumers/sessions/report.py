@@ -81,14 +81,10 @@ def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInput
         warnings.append(f"{len(data.long_texts)} texts were too long for an entry and stand whole in blobs")
     kept = ("session_id", "report_id", "report_type", "event_index")
     return {name: getattr(report, name) for name in kept} | {
-        "markdown": markdown_of(report),
-        "storage_location": f"ledger:session/{report.session_id}",
-        "token_count": count_tokens(compressed_of(report)),
-        "exact": tokenizer().exact,
-        "status": "success",
-        "is_repeat": is_repeat,
-        "warnings": warnings,
-    }
+        "markdown": markdown_of(report), "storage_location": f"ledger:session/{report.session_id}",
+        "token_count": count_tokens(compressed_of(report)), "exact": tokenizer().exact, "status": "success",
+        "is_repeat": is_repeat, "warnings": warnings,
+    }  # fmt: skip
 
 
 def _published(author: Author, ask: Ask, session: Mapping[str, Any], data: ReportGenerated) -> tuple[Event, bool]:

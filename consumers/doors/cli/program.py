@@ -259,16 +259,9 @@ MACHINE_ERRORS: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.
 stopped_by_user: Final = 130
 
 ALIASES: Final = {
-    "audit": "verify",
-    "tail": "log",
-    "events": "log",
-    "append": "emit",
-    "create": "emit",
-    "ls": "log",
-    "ready": "next",
-    "grep": "search",
-    "find": "search",
-}
+    "audit": "verify", "tail": "log", "events": "log", "append": "emit", "create": "emit", "ls": "log", "ready": "next",
+    "grep": "search", "find": "search",
+}  # fmt: skip
 
 
 @click.command(

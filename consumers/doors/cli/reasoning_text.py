@@ -13,12 +13,9 @@ from projections.reasoning.delta import make_delta, measure, write_squashed
 from projections.reasoning.memory import ReasoningMemory
 
 _SCALARS: Final = {
-    "task": "task",
-    "ai_id": "model",
-    "reasoning_strategy": "strategy",
-    "conclusion": "conclusion",
+    "task": "task", "ai_id": "model", "reasoning_strategy": "strategy", "conclusion": "conclusion",
     "confidence_in_reasoning": "confidence",
-}
+}  # fmt: skip
 _ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
 
 

@@ -177,12 +177,9 @@ def log_failure(home: Path, harness: str, event: str, code: str, message: str) -
     if not trust.is_trusted(home):
         return
     line = {
-        "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "harness": harness,
-        "event": event[:message_max_chars],
-        "code": code,
-        "message": message[:message_max_chars],
-    }
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"), "harness": harness,
+        "event": event[:message_max_chars], "code": code, "message": message[:message_max_chars],
+    }  # fmt: skip
     content = json.dumps(line).encode() + b"\n"
     path = home / LOG_NAME
     with contextlib.suppress(OSError):

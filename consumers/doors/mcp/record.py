@@ -212,16 +212,12 @@ class RecordTool:
         self._session = session or self._session
         answer: dict[str, Any] = {
             "session_id": session,
-            "reasoning_id": next((name for sort, _, name in streams if sort == "reasoning"), None),
-            "events": [],
+            "reasoning_id": next((name for sort, _, name in streams if sort == "reasoning"), None), "events": [],
             "first_index": events[0]["event_index"] if events else None,
-            "last_index": events[-1]["event_index"] if events else None,
-            "is_repeat": is_repeat,
-            "report_id": made.get("report_id"),
-            "dead_ends": dead_ends or [],
-            "others": self._ledger.others(),
+            "last_index": events[-1]["event_index"] if events else None, "is_repeat": is_repeat,
+            "report_id": made.get("report_id"), "dead_ends": dead_ends or [], "others": self._ledger.others(),
             "warnings": [*warnings[:warnings_max], *([] if report is None else report["warnings"])],
-        }
+        }  # fmt: skip
         if answer["dead_ends"] and fitting(answer["dead_ends"], answer | {"dead_ends": []}) < len(answer["dead_ends"]):
             answer["dead_ends"] = []
             answer["warnings"].append("dead ends of similar tasks are left out: resume_previous_session names them")

@@ -117,16 +117,10 @@ class BatonServer(MCPServer[Any]):
         boxes = (ReportTools(ledger), RecordTool(ledger), LookupTools(ledger), HandoffTools(ledger))
         tools = [make_tool(getattr(box, name)) for name in TEXTS for box in boxes if hasattr(box, name)]
         super().__init__(
-            NAME,
-            title="Baton",
-            description="A signed, append-only ledger of what agents learn and hand over.",
-            instructions=INSTRUCTIONS,
-            version=version("baton-ledger"),
-            tools=tools,
-            auth=auth,
-            token_verifier=token_verifier,
-            log_level="WARNING",
-        )
+            NAME, title="Baton", description="A signed, append-only ledger of what agents learn and hand over.",
+            instructions=INSTRUCTIONS, version=version("baton-ledger"), tools=tools, auth=auth,
+            token_verifier=token_verifier, log_level="WARNING",
+        )  # fmt: skip
         self._ledger = ledger
         self._arguments = {tool.name: list(tool.parameters["properties"]) for tool in tools}
         _add_resources(self, ledger)
@@ -266,11 +260,8 @@ def _resource(sort: str, id_: str, by: str, mime_type: str) -> types.Resource:
     # Listed is no word of others, what it is about neither: a list has no place for the marks around them.
     name = quote(id_, safe="")
     return types.Resource(
-        uri=f"baton://{sort}/{name}",
-        name=f"{sort} {name}",
-        description=f"By {by}.",
-        mime_type=mime_type,
-    )
+        uri=f"baton://{sort}/{name}", name=f"{sort} {name}", description=f"By {by}.", mime_type=mime_type,
+    )  # fmt: skip
 
 
 def _read(read: Callable[[], str]) -> str:

@@ -163,15 +163,12 @@ def _claimed(
     original: str, source: str, content: HandoffContent, claims: HandoffClaims, file: HandoffFile | TableRow
 ) -> RecordImported:
     return RecordImported(
-        original=original,
-        source=source,
-        format=TABLE_FORMAT if isinstance(file, TableRow) else file.format,
-        mapped_kind="handoff.created",
-        mapped=msgspec.to_builtins(content),
+        original=original, source=source, format=TABLE_FORMAT if isinstance(file, TableRow) else file.format,
+        mapped_kind="handoff.created", mapped=msgspec.to_builtins(content),
         claimed_author=mapping.claimed_author(file.sender),
         claimed_at=mapping.shortened(file.created, mapping.label_max_chars) if file.created else None,
         claims=msgspec.to_builtins(claims),
-    )
+    )  # fmt: skip
 
 
 def _warned(source: Source, problems: tuple[Problem, ...]) -> tuple[Warned, ...]:

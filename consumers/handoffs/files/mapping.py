@@ -53,20 +53,14 @@ def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | 
     if file.entry("Reviewer") is None and reviewer not in (sender, to):
         named = reviewer  # a file that says "—" names nobody, on purpose
     fields: dict[str, Any] = {
-        "title": shortened(file.title, title_max_chars),
-        "to": to,
-        "reviewer": named,
-        "created": day_of(file.created),
+        "title": shortened(file.title, title_max_chars), "to": to, "reviewer": named, "created": day_of(file.created),
         "proposal": None if file.proposal is None else shortened(file.proposal, line_max_chars),
-        "depends_on": list(file.depends_on),
-        "reasoning_refs": list(file.reasoning_refs),
-        "task": file.task,
+        "depends_on": list(file.depends_on), "reasoning_refs": list(file.reasoning_refs), "task": file.task,
         "tasks": [shortened(box.text, line_max_chars) for box in file.tasks],
         "criteria": [shortened(box.text, line_max_chars) for box in file.criteria],
         "notes": {name: [shortened(text, line_max_chars) for text in of] for name, of in asdict(file.notes).items()},
-        "context": file.context,
-        "skeleton": skeleton,
-    }
+        "context": file.context, "skeleton": skeleton,
+    }  # fmt: skip
     for name in ("context", "task"):
         if len(encode_canonical(fields)) > content_size_max_bytes:
             fields[name] = ""
@@ -232,15 +226,10 @@ def _answered(record: HandoffRecord) -> dict[str, Any]:
     assert content is not None  # noqa: S101 - as above
     tasks, criteria = zip(content.tasks, life.tasks, strict=True), zip(content.criteria, life.criteria, strict=True)
     return asdict(content) | {
-        "from": life.sender,
-        "to": life.receiver,
-        "status": life.status,
+        "from": life.sender, "to": life.receiver, "status": life.status,
         "reviewer": content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
-        "created": record.created,
-        "depends_on": [{"id": id_} for id_ in content.depends_on],
+        "created": record.created, "depends_on": [{"id": id_} for id_ in content.depends_on],
         "tasks": [{"position": at, "text": text, "done": done} for at, (text, done) in enumerate(tasks)],
         "criteria": [{"position": at, "text": text, "mark": mark} for at, (text, mark) in enumerate(criteria)],
-        "notes": asdict(content.notes),
-        "skeleton_index": record.content_index,
-        "claimed_status": life.claimed_status,
-    }
+        "notes": asdict(content.notes), "skeleton_index": record.content_index, "claimed_status": life.claimed_status,
+    }  # fmt: skip

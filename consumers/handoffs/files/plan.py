@@ -64,15 +64,12 @@ class EditedHandoff(NamedTuple):
         senders = tuple(name for name in (handoff["from"], handoff["importer"]) if name)
         log = () if position is None else handoff["log"]
         return cls(
-            handoff["id"],
-            senders,
-            handoff["to"],
-            handoff["reviewer"] or (senders[0] if senders else ""),
+            handoff["id"], senders, handoff["to"], handoff["reviewer"] or (senders[0] if senders else ""),
             handoff["status"],
             news=tuple((line["kind"], line["author"]) for line in log if line["event_index"] > (position or 0)),
             claimed=tuple(one["position"] for one in handoff.get("criteria", ()) if one["mark"] == "claimed"),
             importer=handoff["importer"] if handoff["claimed_status"] is not None else None,
-        )
+        )  # fmt: skip
 
 
 def plan_edits(

@@ -170,15 +170,9 @@ class Watcher:
         watched = self._folder_identity()
         is_told = False
         told = watch(
-            self._folder.path,
-            stop_event=stop,
-            step=_notify_step_ms,
-            debounce=_notify_debounce_ms,
-            recursive=False,
-            rust_timeout=_notify_timeout_ms,
-            yield_on_timeout=True,
-            raise_interrupt=False,
-        )
+            self._folder.path, stop_event=stop, step=_notify_step_ms, debounce=_notify_debounce_ms, recursive=False,
+            rust_timeout=_notify_timeout_ms, yield_on_timeout=True, raise_interrupt=False,
+        )  # fmt: skip
         while (changes := self._next(told)) is not None:
             if not is_told:
                 self._waiting.pop("files", None)

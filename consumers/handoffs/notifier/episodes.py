@@ -130,21 +130,12 @@ def notification_of(
     text = f"Baton: {who} waits for {key.agent} to {what} {named}"
     text += "".join(f"; its reasoning: {_line(one['said'], said_max_chars)}" for one in behind[:1])
     data: dict[str, Any] = {
-        "id": identity,
-        "ledger": ledger,
-        "kind": key.kind,
-        "subject": _line(key.id),
-        "agent": key.agent,
-        "action": key.action,
-        "status": _line(waiting.status, status_max_chars),
-        "from": waiting.sender,
-        "to": waiting.receiver,
-        "since_index": waiting.since_index,
-        "since_ms": waiting.since_ms,
-        "text": text,
+        "id": identity, "ledger": ledger, "kind": key.kind, "subject": _line(key.id), "agent": key.agent,
+        "action": key.action, "status": _line(waiting.status, status_max_chars), "from": waiting.sender,
+        "to": waiting.receiver, "since_index": waiting.since_index, "since_ms": waiting.since_ms, "text": text,
         "others": origin.beside(),
         "words": words_of(waiting.sender or "", waiting.since_ms, {"title": _line(waiting.title)}),
-    }
+    }  # fmt: skip
     if behind:
         data["reasoning"] = [
             {"reasoning_ref": one["reasoning_ref"], "said": _line(one["said"], said_max_chars)}

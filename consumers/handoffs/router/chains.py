@@ -191,13 +191,9 @@ def feeds(maker: Chain, step: Step[Template], taker: Chain, *, kind: str | None 
     if kind is not None and kind not in taker.kinds:
         return False
     known: dict[str, str | None] = {
-        "from": _ROUTER,
-        "to": step.to.literal,
-        "reviewer": None if step.reviewer is None else step.reviewer.literal,
-        "chain": maker.name,
-        "kind": kind,
-        "author": _ROUTER if kind == OWN_KIND else None,
-    }
+        "from": _ROUTER, "to": step.to.literal, "reviewer": None if step.reviewer is None else step.reviewer.literal,
+        "chain": maker.name, "kind": kind, "author": _ROUTER if kind == OWN_KIND else None,
+    }  # fmt: skip
     for condition in taker.where:
         value = known.get(condition.name)
         if value is not None and not condition.is_met_by(value):

@@ -48,18 +48,10 @@ hops_default: Final = 8
 hops_limit: Final = 64
 
 _CHARS_MAX: Final = {
-    "to": label_max_chars,
-    "reviewer": label_max_chars,
-    "title": label_max_chars,
-    "id": label_max_chars,
-    "task": text_max_chars,
-    "context": text_max_chars,
-    "proposal": line_max_chars,
-    "answers": label_max_chars,
-    "tasks": line_max_chars,
-    "criteria": line_max_chars,
-    "depends_on": label_max_chars,
-}
+    "to": label_max_chars, "reviewer": label_max_chars, "title": label_max_chars, "id": label_max_chars,
+    "task": text_max_chars, "context": text_max_chars, "proposal": line_max_chars, "answers": label_max_chars,
+    "tasks": line_max_chars, "criteria": line_max_chars, "depends_on": label_max_chars,
+}  # fmt: skip
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -66,21 +66,13 @@ class Source:
         done = self._event(completed).data if completed != event.index else event.data
         done = done if isinstance(done, HandoffCompleted) else HandoffCompleted()
         return Facts(
-            event_id=event.id,
-            index=event.index,
-            kind=event.kind,
-            author=event.author,
-            day=f"{datetime.fromtimestamp(event.accepted_ms / 1000, UTC):%Y-%m-%d}",
-            id=event.name,
-            title=data.title,
-            sender=sender,
-            receiver=data.to or "",
+            event_id=event.id, index=event.index, kind=event.kind, author=event.author,
+            day=f"{datetime.fromtimestamp(event.accepted_ms / 1000, UTC):%Y-%m-%d}", id=event.name, title=data.title,
+            sender=sender, receiver=data.to or "",
             reviewer=data.reviewer or (sender if isinstance(last.data, RecordImported) else last.author),
-            summary=done.summary,
-            reasoning_refs=tuple(done.reasoning_refs or data.reasoning_refs),
-            artifacts=tuple(done.artifacts),
-            lineage=self._lineage(first),
-        )
+            summary=done.summary, reasoning_refs=tuple(done.reasoning_refs or data.reasoning_refs),
+            artifacts=tuple(done.artifacts), lineage=self._lineage(first),
+        )  # fmt: skip
 
     def is_made_by_step(self, name: str, idem: str) -> bool:
         """Return whether the handoff ``name`` is the one that a router made under the key ``idem``."""
@@ -246,12 +238,9 @@ class RouterWorker:
         """Create a handoff unless it was created before; under its spare id when its id is another handoff's."""
         for name in (planned.id, planned.spare_id):
             draft = Draft(
-                stream=f"handoff/{name}",
-                data=planned.data,
-                causes=[facts.event_id],
-                corr=planned.corr,
+                stream=f"handoff/{name}", data=planned.data, causes=[facts.event_id], corr=planned.corr,
                 idem=planned.idem,
-            )
+            )  # fmt: skip
             try:
                 accepted = self._author.emit(draft)[0]
             except Refused as refusal:

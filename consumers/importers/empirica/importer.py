@@ -290,15 +290,10 @@ def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading
         ours["filled in"] = f"{', '.join(meaning.filled)}: the original has none"
     said = ours | {unused(name, ours): text for name, text in (reading.said() | meaning.said).items()}
     return RecordImported(
-        original=note.original,
-        source=note.source,
-        format=format_of(note),
-        mapped_kind=meaning.kind,
-        mapped=msgspec.to_builtins(meaning.data),
-        claimed_author=author or None,
-        claimed_at=when,
+        original=note.original, source=note.source, format=format_of(note), mapped_kind=meaning.kind,
+        mapped=msgspec.to_builtins(meaning.data), claimed_author=author or None, claimed_at=when,
         claims=msgspec.to_builtins(RecordClaims(said=said, dirty=reading.dirty)),
-    )
+    )  # fmt: skip
 
 
 def _stream(reading: Reading, by_ref: str) -> str:

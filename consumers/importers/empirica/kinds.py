@@ -60,21 +60,14 @@ def report(note: Reading, about: About) -> Meaning:
         raise Refused("INVALID_FORMAT", "the report has neither a task nor findings nor a context")
     status = _calibration(note)
     data = ReportGenerated(
-        report_type=report_type or ("complete" if deltas is not None else "planning"),
-        ai_id=about.author or UNKNOWN,
+        report_type=report_type or ("complete" if deltas is not None else "planning"), ai_id=about.author or UNKNOWN,
         task_summary=or_default("task_summary", task, NOT_SAID),
-        key_findings=or_default("key_findings", findings, [NOT_SAID]),
-        recommended_next_steps=note.texts("recommend"),
-        calibration_status=status,
-        knowledge_gaps_filled=_gaps(note),
-        remaining_unknowns=note.texts("unknowns"),
-        investigation_tools=note.texts("tools", label_max_chars),
-        next_session_context=context,
-        artifacts_created=note.texts("artifacts", line_max_chars),
-        epistemic_deltas=deltas or Deltas(),
-        duration_seconds=_duration(note),
-        generator=GENERATOR,
-    )
+        key_findings=or_default("key_findings", findings, [NOT_SAID]), recommended_next_steps=note.texts("recommend"),
+        calibration_status=status, knowledge_gaps_filled=_gaps(note), remaining_unknowns=note.texts("unknowns"),
+        investigation_tools=note.texts("tools", label_max_chars), next_session_context=context,
+        artifacts_created=note.texts("artifacts", line_max_chars), epistemic_deltas=deltas or Deltas(),
+        duration_seconds=_duration(note), generator=GENERATOR,
+    )  # fmt: skip
     return Meaning("report.generated", data, tuple(filled))
 
 
@@ -145,14 +138,9 @@ def goal(note: Reading, about: About) -> Meaning:
 
 
 READ_BY: Final[dict[str, Callable[[Reading, About], Meaning]]] = {
-    "handoff": report,
-    "session": assessment,
-    "findings": finding,
-    "unknowns": unknown,
-    "dead_ends": dead_end,
-    "mistakes": mistake,
-    "goals": goal,
-}
+    "handoff": report, "session": assessment, "findings": finding, "unknowns": unknown, "dead_ends": dead_end,
+    "mistakes": mistake, "goals": goal,
+}  # fmt: skip
 ASIDE: Final = {
     "handoff-markdown": "Markdown of a report is derived: its report is read from handoff/ID",
     "tasks": "a task of a goal has no place in a session: here tasks belong to handoffs, which have a receiver",

@@ -152,15 +152,12 @@ def records_of(
     answered = thought.answered
     for event in events:
         yield RecordImported(
-            original=original,
-            source=shorten(str(answered.place).strip(), source_max_chars) or "—",
+            original=original, source=shorten(str(answered.place).strip(), source_max_chars) or "—",
             format=SESSION_FORMAT if answered.is_session else thought.extraction.format,
-            mapped_kind=_KINDS[type(event)],
-            mapped=msgspec.to_builtins(event, str_keys=True),
-            claimed_author=thought.memory.ai_id or None,
-            claimed_at=time_of(answered.at),
+            mapped_kind=_KINDS[type(event)], mapped=msgspec.to_builtins(event, str_keys=True),
+            claimed_author=thought.memory.ai_id or None, claimed_at=time_of(answered.at),
             claims=msgspec.to_builtins(claims) if claims is not None else {},
-        )
+        )  # fmt: skip
         claims = None
 
 

@@ -46,14 +46,11 @@ def parameter(argument: acts.Argument) -> click.Parameter:
     is_number, is_several = argument.form in ("number", "numbers"), argument.form in ("texts", "names", "numbers")
     choices = click.Choice(argument.choices) if argument.choices else None
     return (ListOption if argument.form in ("names", "numbers") else click.Option)(
-        [argument.option, argument.name],
-        type=click.IntRange(1, argument.most) if is_number else choices,
-        multiple=is_several,
-        is_flag=argument.form == "flag",
-        required=argument.is_needed,
+        [argument.option, argument.name], type=click.IntRange(1, argument.most) if is_number else choices,
+        multiple=is_several, is_flag=argument.form == "flag", required=argument.is_needed,
         metavar="N,N…" if argument.form == "numbers" else argument.metavar,
         help=f"{argument.words or ''}{' May be given more than once.' * is_several}".strip(),
-    )
+    )  # fmt: skip
 
 
 def parameters(verb: acts.Verb) -> list[click.Parameter]:
@@ -193,12 +190,9 @@ def emit(
         accepted = app.author().emit(*drafts) if drafts else []
     found = app.query("handoffs.why", id=name)
     answer = {
-        "id": name,
-        "status": found["status"],
-        "version": found["version"],
-        "accepted": [fields_of(one) for one in accepted],
-        "next": acts.commands_on(app.query_with, found),
-    }
+        "id": name, "status": found["status"], "version": found["version"],
+        "accepted": [fields_of(one) for one in accepted], "next": acts.commands_on(app.query_with, found),
+    }  # fmt: skip
     entries = ", ".join(str(one.index) for one in accepted)
     at = f"entry {entries}" if entries else "nothing signed: already so"
     if any(isinstance(one, HandoffContent | HandoffApproved) for one in data):

@@ -61,13 +61,10 @@ def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
     gone = tuple(unknown(base.log, _key, Counter(map(_key, edited.log))))
     return Edits(
         status=word if word != (base.status.word if base.status else None) else None,
-        tasks=_changed_ticks(base.tasks, edited.tasks),
-        criteria=_changed_ticks(base.criteria, edited.criteria),
-        log=tuple(unknown(edited.log, _key, Counter(map(_key, base.log)))),
-        gone=gone,
-        is_content_changed=bool(gone) or is_text_changed(base, edited),
-        fields=tuple(_changed_fields(base, edited)),
-    )
+        tasks=_changed_ticks(base.tasks, edited.tasks), criteria=_changed_ticks(base.criteria, edited.criteria),
+        log=tuple(unknown(edited.log, _key, Counter(map(_key, base.log)))), gone=gone,
+        is_content_changed=bool(gone) or is_text_changed(base, edited), fields=tuple(_changed_fields(base, edited)),
+    )  # fmt: skip
 
 
 def with_progress_of(edited: HandoffFile, base: HandoffFile) -> bytes:
