@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ _sorted_json = msgspec.json.Encoder(order="sorted")
 _msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order of their own in every process
 decimal_max: Final = 2**63 - 1
 _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_HALF: Final = re.compile("[\ud800-\udfff]")
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _SIXTEEN_DIGITS: Final = re.compile(rb"[0-9]{16}")
 _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
@@ -45,8 +47,27 @@ def encode_canonical(value: Any) -> bytes:
         return rfc8785.dumps(msgspec.to_builtins(value, str_keys=True))
     except rfc8785.IntegerDomainError as error:
         raise Refused("INTEGER_OUT_OF_RANGE", str(error)) from error
-    except (rfc8785.CanonicalizationError, UnicodeEncodeError, TypeError) as error:
+    except rfc8785.CanonicalizationError as error:
+        field = next(_halves(value), "")
+        fault = f"{field} holds half a character (a lone surrogate), which has no UTF-8" if field else str(error)
+        raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {fault}") from error
+    except (UnicodeEncodeError, TypeError) as error:
         raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {error}") from error
+
+
+def _halves(value: Any, path: str = "$") -> Iterator[str]:
+    """Yield the paths of texts with half of a surrogate pair."""
+    match msgspec.to_builtins(value, str_keys=True):
+        case str() as text if not text.isascii() and _HALF.search(text):
+            yield path
+        case dict() as fields:
+            for name, one in fields.items():
+                yield from _halves(one, f"{path}.{name}")
+        case list() as items:
+            for at, one in enumerate(items):
+                yield from _halves(one, f"{path}[{at}]")
+        case _:  # numbers, and what JSON has besides
+            pass
 
 
 def encode_sorted(value: Any) -> bytes:

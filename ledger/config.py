@@ -164,6 +164,10 @@ def no_ledger(start: Path, server: str | None = None, agent: str | None = None) 
     return Unavailable("NO_LEDGER", f"there is no {FOLDER} in {start} or any folder above it: {how}", folder=str(start))
 
 
+_NOTES: Final = "refs/notes/empirica"
+_refs_size_max_bytes: Final = 16 * 1024**2
+
+
 def _likely(start: Path) -> str:
     """Return what to do where a ledger's folder lies below ``start``, or where a work tree of git has none."""
     from ledger.trust import shown  # noqa: PLC0415 - it reads these settings
@@ -179,6 +183,23 @@ def _likely(start: Path) -> str:
             if _path_in(folder / _GIT, b"gitdir: ").parent.name == "worktrees":  # the path may be a stranger's text
                 what = "the main tree of this work tree is gone, or does not know of it"
                 return f"{what}: `git worktree repair` there, or name the ledger's folder with --home"
+        with suppress(BatonError, OSError):
+            if (folder / _GIT / "HEAD").is_file():
+                return _notes_in(folder / _GIT)
+    return ""
+
+
+def _notes_in(git: Path) -> str:
+    """Return what to do in a clone, which has no ledger, and before they are fetched no notes either."""
+
+    def holds(file: str, text: bytes) -> bool:
+        return text in (read_regular(git / file, size_max_bytes=_refs_size_max_bytes) or b"")
+
+    other = "; for a ledger of its own `baton init`, for one elsewhere --home"
+    if (git / _NOTES).is_dir() or holds("packed-refs", _NOTES.encode()):
+        return f"this clone has notes of sessions: `baton notes list` and `baton notes show` need no ledger{other}"
+    if holds("config", b'[remote "'):
+        return f"`baton notes fetch` brings what sessions reported where this was cloned from, if any did{other}"
     return ""
 
 

@@ -32,6 +32,7 @@ NOT_IN_IDS: Final = BREAKS + _UNSEEN + _ALIKE
 LINE_PATTERN: Final = rf"^[^{BREAKS}]*\Z"
 LABEL_PATTERN: Final = rf"^[^{BREAKS}{_UNSEEN}]*\Z"
 ID: Final = rf"[^\- {NOT_IN_IDS}](?: ?[^ {NOT_IN_IDS}])*"
+STATEMENT_PATTERN: Final = rf"[^ {BREAKS}{_UNSEEN}\t\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]"
 STREAM_PATTERN: Final = rf"^[a-z]+(/{ID})?\Z"
 ID_PATTERN: Final = rf"^(?:{ID})?\Z"
 FILE_ID_PATTERN: Final = rf"^[^\-/\\. {NOT_IN_IDS}](?: ?[^/\\ {NOT_IN_IDS}])*\Z"
@@ -43,6 +44,7 @@ _WORDS: Final = {
     TIME_PATTERN: "a time is written as 2026-01-31T12:00:00Z",
     LINE_PATTERN: "a line holds no line break and no control character: put a space in its place",
     LABEL_PATTERN: "a label holds no line break, no control character and none that nobody sees: leave them out",
+    STATEMENT_PATTERN: "it is blank: say what there is to say",
     STREAM_PATTERN: f"a stream is FAMILY/ID; an id is one line {_SEEN}: choose another",
     ID_PATTERN: f"an id is one line {_SEEN}",
     FILE_ID_PATTERN: f"a handoff's id names its file: one line {_SEEN}, no slash, and no dot at its beginning",

@@ -254,8 +254,8 @@ def ticks_of(
 ) -> list[EventData]:
     """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of every one that is open.
 
-    One ``evidence`` shows all of them, several show one each. What is ticked already gets no second event, so there may
-    be nothing to sign.
+    One ``evidence`` shows all of them, several show one each. What is ticked already gets no second event but for other
+    evidence, so there may be nothing to sign.
     """
     if not (task_numbers or criterion_numbers or all_open):
         raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
@@ -276,14 +276,18 @@ def ticks_of(
         drafts += [
             data(position=at, checked=not undo, evidence=shows.get(at + 1, common))
             for at in (position_of(rows, what, number) for number in wanted)
-            if _is_ticked(rows[at]) == undo and not (all_open and rows[at].get("mark") == "waived")
+            if _says_more(rows[at], shows.get(at + 1, common), all_open=all_open, undo=undo)
         ]
     return drafts
 
 
-def _is_ticked(row: dict[str, Any]) -> bool:
-    """Return whether a task or criterion is ticked here; a waiver is no tick."""
-    return bool(row.get("done") or row.get("mark") == "checked")
+def _says_more(row: dict[str, Any], evidence: str, *, all_open: bool, undo: bool) -> bool:
+    """Return whether a tick, or taking it back, changes a row; a ticked criterion takes other evidence, too."""
+    mark = row.get("mark")
+    if mark == "checked" and not undo:
+        return not all_open and evidence not in ("", row["evidence"])
+    is_ticked = bool(row.get("done") or mark == "checked")  # a waiver is no tick
+    return is_ticked == undo and not (all_open and mark == "waived")
 
 
 def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:

@@ -9,17 +9,22 @@ one named, that of ``BATON_SESSION``, or the only open one of the sender; ``none
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
+from consumers.sdk.git import Git
 from consumers.sdk.text import dead_end_text, on_a_line, shorten
 from ledger.client import Ask
 from ledger.config import present_session
+from ledger.errors import BatonError
 from ledger.events.handoff import ReceiverNotes
 
 derived_max: Final = 12
+later_max: Final = 5
 note_max_chars: Final = 400
 _ASKED: Final = {
     "tested_by": "how it is tested (--tested-by CMD)",
@@ -48,6 +53,16 @@ def notes_of(view: Ask, sender: str, given: Mapping[str, list[str]], session: st
     )
 
 
+def later(shown: Mapping[str, Any]) -> list[str]:
+    """Return what the sender of a handoff (``handoffs.show``) logged since its content stands.
+
+    Once work has begun he cannot amend what he said: so he corrects it here, and the receiver reads it beside it.
+    """
+    senders = (shown["from"], shown["importer"])
+    logged = (one for one in shown["log"] if one["kind"] == "handoff.logged" and one["author"] in senders)
+    return [one["text"] for one in logged if one["event_index"] > shown["skeleton_index"]][-later_max:]
+
+
 def missing(notes: ReceiverNotes, name: str) -> list[str]:
     """Return a warning that names what a handoff leaves its receiver to find out; nothing where it says it all.
 
@@ -55,8 +70,26 @@ def missing(notes: ReceiverNotes, name: str) -> list[str]:
     ['its receiver is not told what was tried (--tried TEXT): you alone know; `baton handoff amend h …` adds it']
     """
     unsaid = ", ".join(words for kind, words in _ASKED.items() if not getattr(notes, kind))
-    told = f"its receiver is not told {unsaid}: you alone know; `baton handoff amend {quote(name)} …` adds it"
-    return [told] if unsaid else []
+    warning = f"its receiver is not told {unsaid}: you alone know; `baton handoff amend {quote(name)} …` adds it"
+    return [warning] if unsaid else []
+
+
+def uncommitted(shown: Mapping[str, Any]) -> list[str]:
+    """Return a warning that names the files which a handoff touches and whose content here stands in no commit.
+
+    Compared as bytes, by commands that read objects alone: `git status` would run filters that a repository names.
+    """
+    named = {text.partition(":")[0] for text in shown["notes"]["touches"]}
+    files = sorted(filter(os.path.isfile, named))  # a note may be no path at all
+    try:
+        git = Git(Path.cwd(), is_own=False)
+        hashed = git.ask("hash-object", "--no-filters", "--", *files).split() if files else []
+        listed = git.ask("ls-tree", "-z", "HEAD", "--", *files).split("\0") if files else []
+    except BatonError:  # no git, no repository, no commit: nobody is told what nobody can know
+        return []
+    committed = {path: head.split(" ")[-1] for head, _, path in (row.partition("\t") for row in listed)}
+    left = [path for blob, path in zip(hashed, files, strict=True) if blob != committed.get(path)]
+    return [f"not committed here: {', '.join(left)}: commit it, or whoever verifies has another"] if left else []
 
 
 def _only_open(view: Ask, sender: str) -> str | None:

@@ -224,18 +224,23 @@ def with_report(
     return postflight | {"handoff_report": report, "warnings": [*postflight["warnings"], *report["warnings"]]}
 
 
-def correction(ask: Ask, ref: str, words: str, *, is_resolved: bool) -> tuple[str, kinds.Correction]:
+def correction(
+    ask: Ask, ref: str, words: str, *, is_resolved: bool, within: str | None = None
+) -> tuple[str, kinds.Correction]:
     """Return the session's stream, and what corrects the event ``ref``: a number, an id, or the beginning of one.
 
     Raises:
-        Refused: ``NOT_FOUND``; ``USAGE`` for an event that cannot be corrected so; ``TRANSITION_NOT_ALLOWED`` where it
-            is corrected already.
+        Refused: ``NOT_FOUND``; ``USAGE`` for an event that cannot be corrected so, or is of another session than
+            ``within``; ``TRANSITION_NOT_ALLOWED`` where it is corrected already.
     """
     if not words.strip():
         raise Refused("USAGE", "say why it is taken back, or what it came to: whoever reads it goes on from that")
     event = ask("catalog.show", {"ref": ref})
     index, stream = event["event_index"], event["stream"]
     family, _, name = stream.partition("/")
+    if within is not None and not name.startswith(within.removeprefix("session/")):
+        message = f"entry {index} is of {stream}, and not of session {within}: leave that out, or give an entry of it"
+        raise Refused("USAGE", message, stream=stream)
     session = ask("sessions.show", {"id": name}) if family == "session" else {}
     logged = ((kind, one) for kind in ("findings", "dead_ends", "unknowns") for one in session.get(kind, ()))
     match = next((pair for pair in logged if pair[1]["event_index"] == index), None)
@@ -257,14 +262,21 @@ def correction(ask: Ask, ref: str, words: str, *, is_resolved: bool) -> tuple[st
 
 
 def correct(
-    author: Author, ask: Ask, settings: Settings, ref: str, words: str, *, is_resolved: bool = False
+    author: Author,
+    ask: Ask,
+    settings: Settings,
+    ref: str,
+    words: str,
+    *,
+    is_resolved: bool = False,
+    within: str | None = None,
 ) -> dict[str, Any]:
     """Correct an event of a session, and return ``{"id", "kind", "event_index", "target", "stored", "warnings"}``.
 
     Raises:
         Refused: as ``correction``; ``NOT_AUTHORIZED`` for who is neither the session's author nor an admin.
     """
-    stream, data = correction(ask, ref, words, is_resolved=is_resolved)
+    stream, data = correction(ask, ref, words, is_resolved=is_resolved, within=within)
     (accepted,) = author.emit(Draft(stream=stream, data=data))
     # If we crash here, the correction stands, and copies of the report lack it until `baton notes sync`.
     name = stream.removeprefix("session/")

@@ -16,12 +16,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from consumers.sdk.quotation import is_plain
 from consumers.sessions.generator import derived, last_ms_of, own_steps
 from consumers.sessions.packer import LEVELS, Source, dead_ends_within, pack, printed
 from consumers.sessions.resumed_text import resumed_text
 from ledger.client import Ask
 from ledger.codec import converted
-from ledger.errors import Refused, or_none
+from ledger.errors import Refused, did_you_mean, near, or_none
 from projections.briefs.tokens import count_tokens, most_tokens, strictest
 from projections.records.marks import Imported
 from projections.reports.compressed import short_ref
@@ -41,6 +42,8 @@ bound_factor: Final = 2
 restored_below_tokens: Final = 160
 _RESUMED_AS: Final = {"recommended_next_steps": "next_steps"}
 _similar_max: Final = 10
+_labels_max: Final = 5
+_sessions_looked_at: Final = 200
 _short_id_chars: Final = (8, 13, 18, 24)
 
 
@@ -76,7 +79,7 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
         "tokenizer": tokens.name, "detail_level": detail_level, "dead_ends": [],
     }  # fmt: skip
     if not rows:
-        answer["message"] = f"No sessions found for ai_id={ai_id}" if ai_id else "No sessions found"
+        answer["message"] = f"No sessions found for ai_id={ai_id}{_known(ask, ai_id)}" if ai_id else "No sessions found"
         return _counted(answer)
     sessions = [ask("sessions.show", {"id": row["session_id"]}) for row in rows]
     scale = 1 if tokens.exact else bound_factor
@@ -103,6 +106,15 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
 
         answer["sessions"] = [*before, pack(source, detail_level, fits)]
     return _counted(answer)
+
+
+def _known(ask: Ask, ai_id: str) -> str:
+    """Return which labels the latest sessions have: those much like the one that none has, else the first of them."""
+    sessions = ask("sessions.list", {"limit": _sessions_looked_at})["sessions"]
+    # A label is its agent's own words, and may be a sentence.
+    labels = [*filter(is_plain, dict.fromkeys(one["ai_id"] or one["author"] for one in sessions))]
+    alike = near(ai_id, labels)
+    return did_you_mean(alike) or (labels and f": there are those of {', '.join(labels[:_labels_max])}") or ""
 
 
 def _cost(answer: Mapping[str, Any]) -> int:

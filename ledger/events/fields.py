@@ -6,7 +6,15 @@ from typing import Annotated
 
 import msgspec
 
-from ledger.forms import ID_PATTERN, LABEL_PATTERN, LINE_PATTERN, NAME_PATTERN, REF_PATTERN, TIME_PATTERN
+from ledger.forms import (
+    ID_PATTERN,
+    LABEL_PATTERN,
+    LINE_PATTERN,
+    NAME_PATTERN,
+    REF_PATTERN,
+    STATEMENT_PATTERN,
+    TIME_PATTERN,
+)
 from ledger.limits import json_integer_max
 
 Ref = Annotated[str, msgspec.Meta(pattern=REF_PATTERN, description="A content reference: algorithm and digest.")]
@@ -25,6 +33,9 @@ Line = Annotated[str, msgspec.Meta(pattern=LINE_PATTERN, min_length=1, max_lengt
 Passage = Annotated[str, msgspec.Meta(min_length=1, max_length=2000, description="A sentence or two, or some lines.")]
 OptionalId = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=400, description="An id; empty: none.")]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="Text of any length an entry holds.")]
+Statement = Annotated[
+    str, msgspec.Meta(pattern=STATEMENT_PATTERN, min_length=1, max_length=40_000, description="Text, and no blank one.")
+]
 OptionalText = Annotated[str, msgspec.Meta(max_length=40_000, description="Text; empty when there is none.")]
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max)]

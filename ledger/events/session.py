@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ledger.events.fields import Count, EventData, Label, Line, OptionalId, OptionalText, Ref, Text, Unit
+from ledger.events.fields import Count, EventData, Label, Line, OptionalId, OptionalText, Ref, Statement, Text, Unit
 
 Phase = Literal["PREFLIGHT", "THINK", "PLAN", "INVESTIGATE", "CHECK", "ACT", "POSTFLIGHT"]
 ReportType = Literal["complete", "investigation", "planning", "preflight_only"]
@@ -58,7 +58,7 @@ class AssessmentRecorded(EventData, frozen=True):
 class FindingLogged(EventData, frozen=True):
     """Something the agent learned."""
 
-    finding: Text
+    finding: Statement
     evidence: list[Line] = []
     impact: Unit | None = None
     subject: str = ""
@@ -67,7 +67,7 @@ class FindingLogged(EventData, frozen=True):
 class UnknownLogged(EventData, frozen=True):
     """Something the agent does not know yet."""
 
-    unknown: Text
+    unknown: Statement
     impact: Unit | None = None
     subject: str = ""
 
@@ -75,8 +75,8 @@ class UnknownLogged(EventData, frozen=True):
 class DeadEndLogged(EventData, frozen=True):
     """An approach that failed, and why: so that nobody tries it again. ``basis``: it was tried, or argued against."""
 
-    approach: Text
-    why_failed: Text
+    approach: Statement
+    why_failed: Statement
     impact: Unit | None = None
     subject: str = ""
     basis: Basis | None = None
@@ -91,19 +91,19 @@ class Correction(EventData, frozen=True):
 class FindingRetracted(Correction, frozen=True):
     """Takes a finding back."""
 
-    reason: Text
+    reason: Statement
 
 
 class DeadEndRetracted(Correction, frozen=True):
     """Takes a dead end back: the approach may be tried again."""
 
-    reason: Text
+    reason: Statement
 
 
 class UnknownResolved(Correction, frozen=True):
     """Says what an unknown came to."""
 
-    answer: Text
+    answer: Statement
 
 
 class ToolUsed(EventData, frozen=True):

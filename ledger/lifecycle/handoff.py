@@ -227,6 +227,8 @@ def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCrite
     if not data.checked and state.criteria[data.position : data.position + 1] == ("waived",):
         message = f"criterion {data.position + 1} of {event.name} was waived by its reviewer, not ticked"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
+    if data.checked and data.evidence and state.criteria[data.position : data.position + 1] == ("checked",):
+        return state  # later evidence of the same: the log keeps both
     return _marked(state, event, data.position, "checked" if data.checked else "open")
 
 

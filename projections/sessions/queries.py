@@ -11,6 +11,8 @@ from projections.query import Answer, ById, Listing, Moment, Page, Where, list_o
 from projections.reports.calibration import VECTOR_NAMES, bias_of, difference, ends_of
 
 LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
+# Which count of a session its correction lowers.
+_CORRECTED: Final = {"finding.retracted": "findings", "dead_end.retracted": "dead_ends", "unknown.resolved": "unknowns"}
 
 
 class SessionList(Page, frozen=True):
@@ -27,9 +29,13 @@ def find_session(moment: Moment, asked: str) -> dict[str, Any]:
 
 
 def list_sessions(moment: Moment, asked: SessionList) -> Answer:
-    """Return ``{"sessions", "total", "next"}``, newest first."""
+    """Return ``{"sessions", "total", "next"}``, newest first; what was taken back or resolved counts no more."""
     where = Where(asked, "author", "ai_id", "status")
-    return list_of(moment, LISTING, where, asked, of="sessions", read=_session)
+    page = list_of(moment, LISTING, where, asked, of="sessions", read=_session)
+    rows = {row["id"]: row for row in page["sessions"]}
+    for one in corrections_of(moment, *rows):
+        rows[one["session_id"]][_CORRECTED[one["kind"]]] -= 1
+    return page
 
 
 def show_session(moment: Moment, asked: ById) -> Answer:

@@ -151,6 +151,22 @@ def test_empty_variables_are_as_good_as_none(tmp_path: Path) -> None:
     assert (found.home, found.server, found.agent) == (tmp_path / ".baton", None, None)
 
 
+def test_in_a_clone_no_ledger_says_how_its_notes_are_read(tmp_path: Path) -> None:
+    def advice() -> str:
+        with pytest.raises(Unavailable) as refused:
+            read_settings(start=tmp_path, environment={})
+        return refused.value.message
+
+    (git := tmp_path / ".git").mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    assert "notes" not in advice()
+    (git / "config").write_text('[remote "origin"]\n')
+    assert "`baton notes fetch` brings" in advice()
+    (git / "packed-refs").write_text(f"{'0' * 40} refs/notes/empirica/handoff/s1\n")
+    assert "`baton notes show`" in advice()
+    assert "`baton init`" in advice()
+
+
 def test_no_ledger_says_where_it_looked_and_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="baton init") as refused:
         read_settings(environment={}, start=tmp_path)

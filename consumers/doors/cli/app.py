@@ -279,10 +279,12 @@ def read_text(text: str | None, what: str) -> str:
     """Return the text of an argument as ``read_argument`` reads it; empty when it was not given."""
     if text is None:
         return ""
+    content = read_argument(text, what)
     try:
-        return read_argument(text, what).decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Refused("INVALID_FORMAT", f"{what} is not UTF-8") from error
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Refused("INVALID_FORMAT", f"{what} is not UTF-8 (in line {line})") from error
 
 
 def unavailable(error: OSError, what: str) -> Unavailable:

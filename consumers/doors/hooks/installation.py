@@ -55,6 +55,8 @@ class Installation:
         """Name the place; ``kept`` is the folder for copies of what was edited (default: beside the record)."""
         self.harness = harness
         self.launcher = launcher
+        self.folder = folder
+        self.scope = scope
         self.parts = parts_of(harness, folder, launcher, scope)
         self.record_path = records.record_path(harness.name, folder)
         self.record = records.read_record(self.record_path)
@@ -76,6 +78,7 @@ class Installation:
             Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed; ``INVALID_FIELD`` where
                 something stands in the way. Unavailable: a file cannot be written; then every file is as before.
         """
+        self._check_folders()
         changes = [self._insertion(path, part, force=force) for path, part in self.parts.items()]
         if all(one.before == one.after for one in changes):
             return [one.outcome for one in changes]
@@ -112,6 +115,14 @@ class Installation:
         if self.record is not None:
             records.remove_record(self.record_path, self.record)
         return outcomes
+
+    def _check_folders(self) -> None:
+        """Refuse to write through a folder of a project that is a link out of it, to what is not its own."""
+        within = self.folder.resolve()
+        for path in self.parts if self.scope != "user" else ():
+            if path.is_relative_to(self.folder) and not path.parent.resolve().is_relative_to(within):
+                message = f"{path.parent} is a link that leads out of the project: put a folder in its place"
+                raise Refused("INVALID_FORMAT", message, path=str(path.parent))
 
     def _state(self, path: Path, part: Part, current: bytes | None) -> State:
         if current is None:

@@ -21,7 +21,7 @@ from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
 from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, Form, ToolVerb, with_commands
 from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
-from consumers.handoffs.receiver import missing
+from consumers.handoffs.receiver import later, missing, uncommitted
 from consumers.reasoning.grounds import Grounds, next_tokens_max
 from consumers.sdk.quotation import is_plain, words_of
 from consumers.sdk.tokens import cut_to_tokens
@@ -123,7 +123,7 @@ class ActDone(answers.Quoting):
         answers.Words, Field(description="`why` it is ready or not, in one sentence, and with show the handoff.")
     ]
     left_out: list[str] | None = None
-    warnings: Annotated[list[str] | None, Field(description="What its receiver is not told: amend it.")] = None
+    warnings: Annotated[list[str] | None, Field(description="What others are not told, or do not have.")] = None
 
 
 class HandoffTools:
@@ -206,6 +206,7 @@ class HandoffTools:
         else:
             shown = ledger.ask(query_for(action), id=id_)
             name, events = shown["id"], events_of(action, shown, given, author)
+            warnings = uncommitted(ledger.ask("handoffs.show", id=name)) if action == "complete" else []
         with of_version(ledger.client, name, given.get("version")):
             place = place_of(action, shown, given.get("version"))
             drafts = [Draft(stream=f"handoff/{name}", data=data) for data in events]
@@ -304,7 +305,8 @@ def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
 def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     """Return a handoff within an answer's tokens: texts cut at words, the newest of its log, and what was left out."""
     left_out: list[str] = []
-    shown = shown | {"notes": [{"of": of, "text": text} for of, texts in shown["notes"].items() for text in texts]}
+    notes = shown["notes"] | {"later": later(shown)}
+    shown = shown | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
     listed = {"why", "log", "skeleton", "tasks", "criteria", "notes"}
     whole = {name: value for name, value in shown.items() if name not in listed and value is not None}
     told = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)

@@ -28,18 +28,19 @@ def judged(author: Author, ledger: ToolLedger, entry: Alone, session: str | None
     view = partial(ask, ledger.client)
     if entry.type in {"retraction", "resolution"}:
         is_resolved = entry.type == "resolution"
-        done = correct(author, view, ledger.settings, entry.ref, entry.context, is_resolved=is_resolved)
+        given = (entry.ref, entry.context)
+        done = correct(author, view, ledger.settings, *given, is_resolved=is_resolved, within=session)
         index = done["event_index"]
-        told = {name: done[name] for name in ("target", "warnings")}
-        return {"session_id": done["id"], "first_index": index, "last_index": index} | told
+        answer = {name: done[name] for name in ("target", "warnings")}
+        return {"session_id": done["id"], "first_index": index, "last_index": index} | answer
     if entry.type == "snapshot":
         taken = take_snapshot(author, view, session=session, reasoning=entry.ref, context=entry.context)
         return {"snapshot_id": taken.snapshot_id, "fidelity": taken.reasoning_fidelity}
     if entry.type == "validation":
         return _validated(author, view, entry.ref)
     decision = act_on(view, entry.ref, author=author, task=task)
-    told = {"action": decision.action, "may_act": decision.may_act}
-    return told | ({"review": decision.review.id, "answer": decision.review.verdict} if decision.review else {})
+    answer = {"action": decision.action, "may_act": decision.may_act}
+    return answer | ({"review": decision.review.id, "answer": decision.review.verdict} if decision.review else {})
 
 
 def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:

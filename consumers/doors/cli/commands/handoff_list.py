@@ -19,7 +19,8 @@ from consumers.doors.cli import output
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import print_grounds
-from consumers.handoffs.acts import with_commands
+from consumers.handoffs.acts import NOTES, with_commands
+from consumers.handoffs.receiver import later
 from consumers.sdk.quotation import gate_seen
 from consumers.sdk.text import clean, one_line, told
 from ledger.forms import REF_PATTERN
@@ -138,7 +139,7 @@ def print_handoff(found: dict[str, Any]) -> None:
         others = (f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
         click.echo(f"depends on {clean(', '.join(others))}")
     _print_relations(found)
-    _print_notes(found["notes"])
+    _print_notes(found["notes"] | {"later": later(found)})
     if found["task"]:
         click.echo(f"\nTask  {told(found['task'], '  ')}")
     _print_lists(found)
@@ -171,7 +172,9 @@ def _print_notes(notes: dict[str, list[str]]) -> None:
     """Print first what a receiver needs before he opens a file."""
     if any(notes.values()):
         click.secho("\nWhat its sender knows", bold=True)
-    for heading, kind in (("tested by", "tested_by"), ("touches", "touches"), ("trap", "traps"), ("tried", "tried")):
+    headings = {"tested_by": "tested by", "traps": "trap"}
+    for kind in (*NOTES, "later"):
+        heading = headings.get(kind, kind)
         for text in notes[kind]:
             file, is_kept, ref = text.rpartition(" kept: ")
             # Its sender wrote it: only what is a reference stands in a command of ours.

@@ -14,7 +14,7 @@ from consumers.doors.cli.output import fields_of, print_command, warn
 from consumers.doors.cli.program import Command, Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs import acts, content
-from consumers.handoffs.receiver import missing
+from consumers.handoffs.receiver import missing, uncommitted
 from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused, did_you_mean
@@ -142,7 +142,8 @@ def act(verb: acts.Verb) -> click.Command:
         with content.of_version(app.client(), found["id"], given.get("version")):
             expect = content.place_of(verb, found, given.get("version"))
             data = content.events_of(verb, found, given, app.author())
-            emit(app, found["id"], *data, expect=expect, tells_left=verb in TELL_LEFT)
+            warnings = uncommitted(app.query("handoffs.show", id=found["id"])) if verb == "complete" else ()
+            emit(app, found["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, warnings=warnings)
 
     taken = [click.Argument(["id_"], metavar="ID"), *parameters(verb)]
     if verb in acts.OF_WHAT_WAS_READ:

@@ -118,13 +118,14 @@ def record(app: App, file: str, given: str | None) -> None:
     answer = {"id": session, "counts": counts, "is_repeat": repeated, "warnings": warnings,
               "accepted": [fields_of(one) for one in accepted]}  # fmt: skip
 
-    def said() -> None:
+    def print_counts() -> None:
         what = ", ".join(f"{number} {kind}" for kind, number in counts.items())
-        click.echo(f"{session}: {what} {'stood already' if repeated else 'recorded'} (entries {accepted[0].index} to "
-                   f"{accepted[-1].index})")  # fmt: skip
+        first, last = accepted[0].index, accepted[-1].index
+        place = f"entry {first}" if first == last else f"entries {first} to {last}"
+        click.echo(f"{session}: {what} {'stood already' if repeated else 'recorded'} ({place})")
         warn(warnings)
 
-    app.show("session", answer, said)
+    app.show("session", answer, print_counts)
 
 
 def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> list[tuple[str, EventData]]:
@@ -138,7 +139,7 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
             numbers[entry.of] = 1
             data = replace(data, session=session)
         elif isinstance(data, graphs.Step):
-            number = numbers[entry.of] = numbers.get(entry.of) or _following(app, entry.of, data, notices)
+            number = numbers[entry.of] = numbers.get(entry.of) or _following(app, entry, data, notices)
             rests_on = {number: list(entry.rests_on)} if entry.rests_on else {}
             data = graphs.ReasoningExtended(steps=[replace(data, step_number=number)], dependencies=rests_on)
             numbers[entry.of] += 1
@@ -150,12 +151,16 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
     return drafts
 
 
-def _following(app: App, reasoning: str, first: graphs.Step, notices: list[str]) -> int:
+def _following(app: App, entry: Entry, first: graphs.Step, notices: list[str]) -> int:
     """Return the number that the first step of a file has: where it stands already, the one that it has there."""
-    found = app.query("reasoning.show", id=reasoning)
-    steps = found["memory"]["steps"]
+    try:
+        reasoning = app.query("reasoning.show", id=entry.of)
+    except Refused as refusal:
+        message = f"nothing was recorded: line {entry.line}: {refusal.message}; with `task: TEXT` below it, it starts"
+        raise Refused(refusal.code, message, **refusal.details) from refusal
+    steps = reasoning["memory"]["steps"]
     same = [one["step_number"] for one in steps if one["content"] == first.content]
-    notices += [] if same else reopened(found)
+    notices += [] if same else reopened(reasoning)
     return same[0] if same else max((one["step_number"] for one in steps), default=0) + 1
 
 
@@ -174,21 +179,29 @@ def read_entries(text: str) -> list[Entry]:
         try:
             entries.append(_entry(line, kind, fields, reasoning))
         except msgspec.ValidationError as error:
-            words = schema_error(error).message
-            for option, field in _SPELLED.items():
-                words = words.replace(field, option)
-            if "enum value" in words:
-                choices = filter(None, get_args(graphs.ReasoningType if "reasoning_type" in words else graphs.StepType))
-                words = f"{words.rpartition('.')[2]} is one of {', '.join(choices)}"
-            faults.append({"line": line, "message": f"{kind}: {words}"})
+            faults.append({"line": line, "message": f"{kind}: {_fault(kind, error)}"})
         except ValueError as error:
             faults.append({"line": line, "message": f"{kind}: {error}"})
     if not faults and all(entry.data is None for entry in entries):
         faults.append({"line": 1, "message": f"there is no entry: begin a line with one of {', '.join(FORMS)}"})
     if faults:
-        said = "; ".join(f"line {one['line']}: {one['message']}" for one in faults)
-        raise Refused("INVALID_FORMAT", f"nothing was recorded: {said}", faults=faults)
+        lines = "; ".join(f"line {one['line']}: {one['message']}" for one in faults)
+        raise Refused("INVALID_FORMAT", f"nothing was recorded: {lines}", faults=faults)
     return entries
+
+
+def _fault(kind: str, error: msgspec.ValidationError) -> str:
+    """Return what is wrong with an entry in the words of the file: its option, or its text."""
+    words, _, field = schema_error(error).message.rpartition(" at $")
+    for option, spelled in (_SPELLED | _CONFIDENCE.get(kind, {})).items():
+        words, field = words.replace(spelled, option), field.replace(spelled, option)
+    if "required field" in words:
+        return f"add a line below it, indented: {words.split('`')[1]}: TEXT"
+    of = "its text" if field[1:] == FORMS[kind][1] else f"its {field[1:]}"
+    if "enum value" in words:
+        choices = filter(None, get_args(graphs.ReasoningType if "reasoning_type" in field else graphs.StepType))
+        return f"{of} is one of {', '.join(choices)}"
+    return f"{of} is empty" if "length >= 1" in words else f"{of}: {words}"
 
 
 def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
@@ -198,8 +211,8 @@ def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str,
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        found = _LINE.match(line)
-        name = found[1].lower().replace("_", "-") if found else ""
+        parts = _LINE.match(line)
+        name = parts[1].lower().replace("_", "-") if parts else ""
         if not line[0].isspace():
             if entry is not None:
                 yield entry
@@ -208,19 +221,19 @@ def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str,
                 what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(FORMS)}"
                 faults.append({"line": number, "message": what})
                 continue
-            assert found is not None  # noqa: S101 - it has a name
-            last = [found[2] or ""]
+            assert parts is not None  # noqa: S101 - it has a name
+            last = [parts[2] or ""]
             entry = number, name, {FORMS[name][1]: last}
         elif entry is not None:
             field = _field(entry[1], name)
             if field is None and (near := get_close_matches(name, _OPTIONS, 1, _as_near)):
                 meant = "" if near == [name] else f": did you mean {near[0]}?"
                 faults.append({"line": number, "message": f"a {entry[1]} takes no {name}{meant}"})
-            elif found is None or field is None:  # the text goes on
+            elif parts is None or field is None:  # the text goes on
                 last[-1] = f"{last[-1]}\n{line.strip()}".strip()
             else:
                 last = entry[2].setdefault(field, [])
-                last.append(found[2] or "")
+                last.append(parts[2] or "")
     if entry is not None:
         yield entry
 

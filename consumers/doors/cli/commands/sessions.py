@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,6 +17,7 @@ from consumers.doors.cli.output import (
     page_options,
     print_table,
     show_page,
+    terminal_cells,
     warn,
     when,
 )  # fmt: skip
@@ -34,6 +36,8 @@ columns_max: Final = 6
 lines_max: Final = 50
 task_cells_max: Final = 110
 _none: Final = "-"
+_uuid_chars_shown: Final = 8
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 LAZY: Final = {
     "record": Lazy("session_record:record", "Record all that a file says: findings, dead ends, tools, steps, at once."),
@@ -43,6 +47,7 @@ LAZY: Final = {
 
 impact_option: Final = click.option("--impact", type=click.FloatRange(0, 1), help="How much it matters, from 0 to 1.")
 subject_option: Final = click.option("--subject", default="", help="What it is about, as a module or a topic.")
+of_session_option: Final = click.option("--session", "within", metavar="ID", help="Only if REF is of this session.")
 
 
 @click.group(cls=Group, lazy=LAZY, aliases={"new": "start", "close": "end", "done": "end"})
@@ -134,27 +139,29 @@ def dead_end(app: App, words: tuple[str, ...], *, why: str, **given: Any) -> Non
 @session.command()
 @click.argument("ref", metavar="REF")
 @click.option("--reason", required=True, metavar="TEXT|@FILE", help="Why it does not hold.")
-def retract(app: App, ref: str, reason: str) -> None:
+@of_session_option
+def retract(app: App, ref: str, reason: str, within: str | None) -> None:
     """Take back a finding or a dead end of a session of yours, also after its end; an admin may take back any.
 
     REF is its entry's number (`baton session show` prints it) or id. It stays in the log and stands struck in reports;
     resumes, and what is found for similar work, do without it.
     """
-    _correct(app, ref, read_text(reason, "--reason"), is_resolved=False)
+    _correct(app, ref, read_text(reason, "--reason"), within, is_resolved=False)
 
 
 @session.command()
 @click.argument("ref", metavar="REF")
 @click.option("--with", "answer", required=True, metavar="TEXT|@FILE", help="What it came to.")
-def resolve(app: App, ref: str, answer: str) -> None:
+@of_session_option
+def resolve(app: App, ref: str, answer: str, within: str | None) -> None:
     """Say what an unknown of a session of yours came to, also after its end; REF as of `retract`."""
-    _correct(app, ref, read_text(answer, "--with"), is_resolved=True)
+    _correct(app, ref, read_text(answer, "--with"), within, is_resolved=True)
 
 
-def _correct(app: App, ref: str, words: str, *, is_resolved: bool) -> None:
+def _correct(app: App, ref: str, words: str, within: str | None, *, is_resolved: bool) -> None:
     from consumers.sessions.report import correct  # noqa: PLC0415 - loads the stores of reports
 
-    done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved)
+    done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved, within=within)
     warn(() if app.as_json else done["warnings"])
     verb = "resolved" if is_resolved else "retracted"
     app.show("session", done, lambda: click.echo(f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})"))
@@ -195,12 +202,17 @@ def list_(app: App, **asked: Any) -> None:
     """List sessions, newest first."""
     answer = app.query("sessions.list", after=asked.pop("cursor"), **asked)
     rows = [
-        (row["id"], row["status"], when(row["happened_ms"]), row["ai_id"] or row["author"], row["findings"],
-         row["unknowns"], shorten(one_line(row["task"]), task_cells_max))
+        (_shown(row["id"]), row["status"], shorten(one_line(row["task"]), task_cells_max), when(row["happened_ms"]),
+         row["ai_id"] or row["author"], row["findings"], row["unknowns"])
         for row in answer["sessions"]
     ]  # fmt: skip
-    header = ("id", "status", "started", "by", "findings", "unknowns", "task")
+    header = ("id", "status", "task", "started", "by", "findings", "unknowns")
     show_page(app, "sessions", answer, lambda: print_table(header, rows))
+
+
+def _shown(name: str) -> str:
+    """Return an id for a row: on a terminal the beginning of a UUID, which every verb takes, and the task has room."""
+    return name[:_uuid_chars_shown] if terminal_cells() is not None and _UUID.fullmatch(name) else name
 
 
 def record(app: App, given: str, data: EventData, what: str) -> None:

@@ -79,3 +79,27 @@ def test_what_cannot_be_corrected_so_is_refused_with_the_way(baton: Baton, fresh
     baton("session", "retract", finding, "--reason", "x", *AS_A)
     error = baton.refuses("TRANSITION_NOT_ALLOWED", "session", "retract", finding, "--reason", "y", *AS_A)
     assert f"entry {finding} was retracted by a" in error["message"]
+
+
+def test_a_correction_may_name_the_session_and_the_list_counts_what_still_holds(baton: Baton, fresh: Any) -> None:
+    name = fresh("counted")
+    entries = recorded(baton, name)
+    of_it, not_of_it = ("--session", name), ("--session", fresh("other"))
+    error = baton.refuses("USAGE", "session", "retract", entries["findings"], "--reason", "no", *not_of_it, *AS_A)
+    assert f"is of session/{name}" in error["message"]
+    baton("session", "retract", entries["findings"], "--reason", "no", *of_it, *AS_A)
+    baton("session", "retract", entries["dead_ends"], "--reason", "no", *AS_A)
+    baton("session", "resolve", entries["unknowns"], "--with", "the pool", *of_it, *AS_A)
+    (row,) = [one for one in baton.data("session", "list")["sessions"] if one["id"] == name]
+    assert (row["findings"], row["unknowns"], row["dead_ends"]) == (1, 0, 0)
+
+
+def test_what_is_blank_is_no_finding(baton: Baton, fresh: Any) -> None:
+    baton("session", "start", name := fresh("blank"), *AS_A)
+    for text in ("   ", "\u00a0\u200b\t", "\u3000\n"):
+        error = baton.refuses("INVALID_FIELD", "session", "finding", name, text, *AS_A)
+        assert error["message"] == "it is blank: say what there is to say at $.data.finding"
+    baton("session", "finding", name, " . ", *AS_A)
+    error = baton.refuses("INVALID_FORMAT", "session", "finding", name, "half \ud800 of it", *AS_A)
+    assert "$.data.finding holds half a character" in error["message"]
+    baton("session", "end", name, *AS_A)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from calling import Baton
 
@@ -93,3 +95,65 @@ def test_an_amendment_adds_to_them_and_prints_what_changed(baton: Baton, fresh: 
     assert (notes["traps"], notes["tried"], notes["touches"]) == (["two configs", "no clock"], [], ["src/auth.py"])
     changed = baton.data("handoff", "amend", name, "--tested-by", "make check", "--as", "a")["changes"]
     assert [(one["field"], one["before"]) for one in changed] == [("tested_by", repr("['make test']"))]
+
+
+def claimed(baton: Baton, name: str, *options: str) -> str:
+    created(baton, name, "--criterion", "it works", *NO_SESSION, *options)
+    baton("handoff", "approve", name, *baton.as_read(name), "--as", "rita")
+    baton("handoff", "claim", name, "--as", "b")
+    return name
+
+
+def test_what_the_sender_adds_later_stands_beside_what_he_knew(baton: Baton, fresh: Fresh) -> None:
+    name = created(baton, fresh("later"), "--trap", "two configs", *NO_SESSION)
+    baton("handoff", "log", name, "before the amendment", *ME)
+    baton("handoff", "amend", name, "--tried", "sleeping", *ME)
+    baton("handoff", "approve", name, *baton.as_read(name), "--as", "rita")
+    baton("handoff", "claim", name, "--as", "b")
+    baton("handoff", "log", name, "the second config is dead", *ME)
+    baton("handoff", "log", name, "I see", "--as", "b")
+    shown = baton("handoff", "show", name)
+    head, _, _ = shown.partition("\nLog")
+    assert "\n  trap: two configs\n  tried: sleeping\n  later: the second config is dead\n" in head
+    assert "I see" not in head
+    assert "before the amendment" not in head
+
+
+def test_who_is_asked_to_waive_is_said(baton: Baton, fresh: Fresh) -> None:
+    name = claimed(baton, fresh("asked"))
+    assert "is asked" not in baton("handoff", "why", name)
+    baton("handoff", "ask-waiver", name, "--criterion", 1, *REASON)
+    assert "left: criterion 1; rita is asked to waive a criterion." in baton("handoff", "why", name)
+
+
+def test_a_ticked_criterion_takes_later_evidence_once(baton: Baton, fresh: Fresh) -> None:
+    check = ("handoff", "check", name := claimed(baton, fresh("shown")), "--criterion", 1, "--as", "b")
+    baton(*check)
+    for evidence in ("9 passed", "10 passed"):
+        assert "(entry " in baton(*check, "--evidence", evidence)
+        assert baton.data("handoff", "show", name)["criteria"][0]["evidence"] == evidence
+        assert "(nothing signed: already so)" in baton(*check, "--evidence", evidence)
+    assert "(nothing signed: already so)" in baton(*check)
+    assert "(nothing signed: already so)" in baton("handoff", "check", name, "--all", "--evidence", "z", "--as", "b")
+
+
+def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
+    baton: Baton, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments], cwd=tmp_path, check=True)
+
+    monkeypatch.chdir(tmp_path)
+    files = [tmp_path / name for name in ("kept.py", "a b.py", "new.py")]
+    git("init", "-q")
+    for file in files[:2]:
+        file.write_text("1\n")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    touches = [word for text in ("kept.py:3", "a b.py", "new.py", "gone.py", "x" * 300) for word in ("--touches", text)]
+    name = claimed(baton, fresh("commit"), *touches)
+    baton("handoff", "check", name, "--all", "--as", "b")
+    for file in files[1:]:
+        file.write_text("2\n")
+    done = baton.data("handoff", "complete", name, "--as", "b")
+    assert done["warnings"] == ["not committed here: a b.py, new.py: commit it, or whoever verifies has another"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +134,19 @@ def test_nothing_stands_when_the_ledger_refuses_one(baton: Baton, session: str, 
 def test_what_is_no_utf_8_is_refused_and_not_mended(baton: Baton, session: str, tmp_path: Path) -> None:
     (file := tmp_path / "e.txt").write_bytes(b"finding: \xff\n")
     told = baton.refuses("INVALID_FORMAT", "session", "record", file, "--session", session, "--as", "a")["message"]
-    assert told == "the file of entries is not UTF-8"
+    assert told == "the file of entries is not UTF-8 (in line 1)"
+
+
+def test_a_step_of_no_reasoning_is_named_by_its_line_and_one_entry_is_no_range(
+    baton: Baton, session: str, tmp_path: Path
+) -> None:
+    of = ("--session", session, "--as", "a")
+    (file := tmp_path / "e.txt").write_text("reasoning: nobodys-at-all\nstep: s\n")
+    error = baton.refuses("NOT_FOUND", "session", "record", file, *of)
+    assert error["message"].startswith("nothing was recorded: line 2: there is no reasoning nobodys-at-all")
+    assert "`task: TEXT`" in error["message"]
+    file.write_text("finding: one\n")
+    assert re.search(r"1 finding recorded \(entry [0-9]+\)\n", baton("session", "record", file, *of))
 
 
 def test_each_fault_is_named_by_its_line() -> None:
@@ -144,7 +157,10 @@ def test_each_fault_is_named_by_its_line() -> None:
     assert found[2] == "a finding takes no why"
     assert faults("finding: x\n  evidense: a.py:1\n")[2] == "a finding takes no evidense: did you mean evidence?"
     assert "'findin: y' begins no entry" in found[3]
-    assert "required field `why`" in found[4]
+    assert found[4] == "dead-end: add a line below it, indented: why: TEXT"
+    assert found[5] == "tool: its text is empty"
+    assert faults("finding: x\n  impact: 3\n")[1] == "finding: its impact: Expected `float` <= 1.0"
+    assert faults("reasoning: r\nconclude: x\n  confidence: 3\n")[2].startswith("conclude: its confidence: ")
     assert "write `reasoning: ID` above it" in found[6]
     assert faults("")[1].startswith("there is no entry")
     assert faults("reasoning: r\n")[1].startswith("there is no entry")
@@ -152,8 +168,8 @@ def test_each_fault_is_named_by_its_line() -> None:
 
 def test_a_word_that_is_none_of_a_few_is_answered_with_them() -> None:
     step = "reasoning: r\n  task: t\nstep: a\n"
-    assert faults(f"{step}  type: fact\n")[3].startswith("step: type is one of observation, inference, ")
-    assert faults(f"{step}  reasoning-type: fun\n")[3].startswith("step: reasoning_type is one of deductive, ")
+    assert faults(f"{step}  type: fact\n")[3].startswith("step: its type is one of observation, inference, ")
+    assert faults(f"{step}  reasoning-type: fun\n")[3].startswith("step: its reasoning_type is one of deductive, ")
 
 
 def test_steps_are_named_with_commas_or_blanks() -> None:

@@ -252,6 +252,24 @@ def test_a_link_is_refused_and_nothing_is_written(harness: str, project: Path, t
     assert page.is_symlink()
 
 
+def test_a_folder_that_leads_out_of_the_project_is_not_written_into(
+    harness: str, project: Path, tmp_path: Path
+) -> None:
+    (outside := tmp_path / "outside").mkdir()
+    settings = HARNESSES[harness].files(project, "team").settings
+    settings.parent.symlink_to(outside)
+    for scope in ("local", "team"):
+        with pytest.raises(Refused, match="leads out of the project") as refusal:
+            installation(harness, project, scope=scope).install()
+        assert refusal.value.code == "INVALID_FORMAT"
+        assert list(outside.iterdir()) == []
+    settings.parent.unlink()
+    (project / "within").mkdir()
+    settings.parent.symlink_to("within")
+    installation(harness, project, scope="team").install()
+    assert (project / "within" / settings.name).is_file()
+
+
 def test_a_mark_without_its_other_is_left_for_hands(harness: str, project: Path, tmp_path: Path) -> None:
     page = HARNESSES[harness].files(project, "local").page
     installation(harness, project).install()

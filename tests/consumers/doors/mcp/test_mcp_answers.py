@@ -138,7 +138,9 @@ def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Pat
             await call("handoff_act", action="log", id="long", text=f"line {number} {WORDS * 20}")
         shown = (await call("handoff_act", action="show", id="long")).data
         assert shown["words"]["text"]["handoff"]["notes"][0] == {"of": "traps", "text": "two configs"}
-        assert len(shown["words"]["text"]["handoff"]["notes"]) == 6
+        *known, last = shown["words"]["text"]["handoff"]["notes"]
+        assert len(known) == 6 + 5 - 1, "its own, and the newest that its sender logged"
+        assert (last["of"], last["text"][:7]) == ("later", "line 11")
         assert shown["words"]["text"]["handoff"]["criteria"][0]["text"].startswith("criterion 0")
         assert "the rest of task" in shown["left_out"]
         assert any(one.endswith("of 30 tasks") for one in shown["left_out"])
