@@ -43,10 +43,8 @@ def fsck(
 ) -> AuditReport:
     """Return what is wrong with the ledger in ``home``, by index, or by range for an unreadable page.
 
-    ``root`` and ``trusted_checkpoint`` as in ``verify_log``; ``progress`` is called with entries done and to do.
-
-    Raises:
-        Unavailable: ``NO_LEDGER``; ``STORE_IN_USE`` when the ledger is written too fast to be compared.
+    ``root`` and ``trusted_checkpoint`` as in ``verify_log``; ``progress`` is called with entries done and to do. Raises
+    Unavailable: ``NO_LEDGER``; ``STORE_IN_USE`` when the ledger is written too fast to be compared.
     """
     reader = PageReader(home)
     for _ in range(attempts_max):

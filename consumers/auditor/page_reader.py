@@ -52,8 +52,7 @@ class PageReader:
     ) -> Generator[Record, None, None]:
         """Yield the records of a table from the key ``start`` on; at most ``limit`` unless it is 0.
 
-        Raises:
-            UnreadableError: after the last record that could be read.
+        Raises UnreadableError: after the last record that could be read.
         """
         # -P: a folder called `ledger` in the working directory is not what is imported.
         command = [sys.executable, "-P", "-m", "consumers.auditor.pages"]

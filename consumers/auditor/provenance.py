@@ -21,10 +21,8 @@ from ledger.files import write_whole
 def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: str, humans: Collection[str]) -> int:
     """Write PROV-N to a file whose name ends in ``.provn``, else PROV-JSON; return how many events it tells of.
 
-    ``events`` are rows of ``catalog.why``; whoever is not in ``humans`` is a program.
-
-    Raises:
-        Unavailable: ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written.
+    ``events`` are rows of ``catalog.why``; whoever is not in ``humans`` is a program. Raises Unavailable:
+    ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written.
     """
     try:
         from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - an extra

@@ -46,9 +46,8 @@ class Repaired(msgspec.Struct, frozen=True):
 def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | None = None) -> Repaired:
     """Put the derived tables of the ledger in ``home`` right; ``progress`` is called with entries done and to do.
 
-    Raises:
-        Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``STORE_FULL``: nothing was changed.
-        Corrupted: the log itself is damaged, and nothing was changed.
+    Raises Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``STORE_FULL``: nothing was changed. Corrupted: the log
+    itself is damaged, and nothing was changed.
     """
     findings = Findings()
     with Log(home, map_size=map_size) as log, log.writing() as (txn, snapshot):

@@ -158,8 +158,7 @@ class Findings:
 def fingerprint_in(given: str) -> str:
     """Return the digits of what names a root key: its fingerprint, 32 digits of it or more, or the key itself.
 
-    Raises:
-        Refused: ``USAGE``: what is no such thing can be no key's, so that comparing it would tell of no ledger.
+    Raises Refused: ``USAGE``: what is no such thing can be no key's, so that comparing it would tell of no ledger.
     """
     wanted = given.strip().lower().removeprefix("blake3:")
     if not _FINGERPRINT.fullmatch(wanted):
@@ -197,8 +196,7 @@ class Anchor:
     def __init__(self, findings: Findings, root: str | None, trusted_checkpoint: str | None) -> None:
         """Expect this root key and the log of this checkpoint, each if given.
 
-        Raises:
-            Refused: ``USAGE`` when no root key is named so; ``INVALID_FORMAT`` when the trusted checkpoint is none.
+        Raises Refused: ``USAGE`` when no root key is named so; ``INVALID_FORMAT`` when the trusted checkpoint is none.
         """
         self._findings = findings
         self._root = None if root is None else fingerprint_in(root)

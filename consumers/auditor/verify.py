@@ -36,11 +36,8 @@ def verify_log(
 
     ``root`` is the fingerprint of the root key, ``trusted_checkpoint`` a note kept from earlier; with settings in
     ``views``, the views are rebuilt and compared. ``progress`` is called with entries done and to do: with views each
-    counts twice, as it is replayed and compared.
-
-    Raises:
-        Refused: ``INVALID_FORMAT`` when the trusted checkpoint is no checkpoint.
-        Unavailable: the ledger could not be read.
+    counts twice, as it is replayed and compared. Raises Refused: ``INVALID_FORMAT`` when the trusted checkpoint is no
+    checkpoint. Unavailable: the ledger could not be read.
     """
     findings = Findings()
     head = client.head()
@@ -78,8 +75,7 @@ def verify_bundle(
 ) -> AuditReport:
     """Return the audit of an exported bundle; of one stream, with what it lacks.
 
-    Raises:
-        Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: the file is no bundle.
+    Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: the file is no bundle.
     """
     findings = Findings()
     anchor = Anchor(findings, root, trusted_checkpoint)

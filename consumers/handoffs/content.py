@@ -42,11 +42,9 @@ def creation(
 ) -> tuple[str, kinds.HandoffCreated]:
     """Return the id and the event of a new handoff, with today's date and the configured reviewer if none is named.
 
-    ``given`` are the arguments of the act ``create``; of ``depends_on`` each may be several ids with commas.
-
-    Raises:
-        Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file
-            could hold; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
+    ``given`` are the arguments of the act ``create``; of ``depends_on`` each may be several ids with commas. Raises
+    Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file could
+    hold; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
     """
     from consumers.handoffs.files.mapping import new_file  # noqa: PLC0415 - a markdown parser that ticks need not
 
@@ -70,8 +68,7 @@ def query_for(verb: Verb) -> str:
 def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
     """Say of a refusal, because the version that was read is not the present one, what changed since.
 
-    Raises:
-        Refused: ``VERSION_MISMATCH``, with ``details["changed"]``.
+    Raises Refused: ``VERSION_MISMATCH``, with ``details["changed"]``.
     """
     try:
         yield
@@ -85,9 +82,7 @@ def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | 
     """Return the version of the stream that an act is of, where nothing else that it signs names what was read.
 
     An act that does not sign the version it was given signs how many entries there were when it was the present one.
-
-    Raises:
-        Refused: ``VERSION_MISMATCH``: the handoff is of another version.
+    Raises Refused: ``VERSION_MISMATCH``: the handoff is of another version.
     """
     if version is None or verb in OF_WHAT_WAS_READ:
         return None
@@ -137,8 +132,7 @@ def changes_between(before: kinds.HandoffContent, after: kinds.HandoffContent) -
 def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author: Author) -> list[EventData]:
     """Return the events that an act on a handoff signs, by its arguments; ``handoff`` is what ``query_for`` answers.
 
-    Raises:
-        Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for what the handoff does not have or cannot hold.
+    Raises Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for what the handoff does not have or cannot hold.
     """
     view = partial(ask, author.client)
     if verb == "amend":
@@ -315,8 +309,7 @@ def content_from(handoff: dict[str, Any]) -> kinds.HandoffContent:
 def amended(content: kinds.HandoffContent, changes: dict[str, Any], reason: str) -> kinds.HandoffAmended:
     """Return the amendment that sets ``changes`` and leaves everything else.
 
-    Raises:
-        Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD``.
+    Raises Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD``.
     """
     fields = asdict(content)
     if all(fields[name] == value for name, value in changes.items()):

@@ -40,8 +40,7 @@ _TEST: Final = re.compile(rf"test|check|{_KEPT}", re.IGNORECASE)
 def notes_of(view: Ask, sender: str, given: Mapping[str, list[str]], session: str | None) -> ReceiverNotes:
     """Return what the sender says, and behind it what his session recorded.
 
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a session that is named.
+    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a session that is named.
     """
     name = session or present_session() or _only_open(view, sender)
     recorded = {} if name in (None, "none") else _recorded(view("sessions.show", {"id": name.removeprefix("session/")}))

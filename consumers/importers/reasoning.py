@@ -86,9 +86,8 @@ class _Item(NamedTuple):
 def read_reasoning_file(content: bytes) -> list[ReadGraph]:
     """Return the graphs of a file in order, at least one.
 
-    Raises:
-        Refused: ``TOO_LARGE``, the strict JSON codes, or as ``memory_from_dict``; the message and ``details`` name the
-            line, or the position in an array, and ``problems`` lists every graph that was refused.
+    Raises Refused: ``TOO_LARGE``, the strict JSON codes, or as ``memory_from_dict``; the message and ``details`` name
+    the line, or the position in an array, and ``problems`` lists every graph that was refused.
     """
     if len(content) > file_size_max_bytes:
         message = f"the file has {len(content)} bytes; at most {file_size_max_bytes} are read"
@@ -195,9 +194,8 @@ def _all_refused(problems: list[tuple[_Item, Refused]], count: int) -> Refused:
 def extensions_of(memory: ReasoningMemory, *, domain: str = "", session: str = "") -> list[EventData]:
     """Return the events that record a graph, in order; ``submissions_of`` groups them for the ledger.
 
-    Raises:
-        Refused: ``STEP_CONFLICT`` as ``check_graph``; ``TOO_LARGE`` naming the ``step`` or ``field`` that fits no
-            entry; ``INVALID_FIELD`` naming what an event cannot hold (as a step without content).
+    Raises Refused: ``STEP_CONFLICT`` as ``check_graph``; ``TOO_LARGE`` naming the ``step`` or ``field`` that fits no
+    entry; ``INVALID_FIELD`` naming what an event cannot hold (as a step without content).
     """
     check_graph(memory)
     if not memory.steps:

@@ -154,10 +154,8 @@ def import_records(
 ) -> Counts:
     """Append records, keeping aside what is refused as what it was read as; ``step(done, total)`` tells of progress.
 
-    ``unchanged`` counts what was read and stands in the ledger just so: it is mapped, and nothing is added.
-
-    Raises:
-        Refused: the author may not import at all. Unavailable: see ``Client.submit``.
+    ``unchanged`` counts what was read and stands in the ledger just so: it is mapped, and nothing is added. Raises
+    Refused: the author may not import at all. Unavailable: see ``Client.submit``.
     """
     outcomes: list[Outcome] = []
     for batch in _batches(records):

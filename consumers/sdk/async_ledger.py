@@ -59,9 +59,8 @@ class AsyncLedger(LedgerBase):
     async def open(self) -> None:
         """Open the ledger.
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
-            Refused: ``USAGE`` for a server without an agent, or when it is open; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
+        Raises Unavailable: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``. Refused: ``USAGE`` for a server without an
+        agent, or when it is open; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
         """
         if self._threads is not None:
             raise Refused("USAGE", "this ledger is open already")

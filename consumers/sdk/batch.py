@@ -27,8 +27,7 @@ class Batch:
     def add(self, drafts: Sequence[Draft]) -> None:
         """Add events to the batch.
 
-        Raises:
-            Refused: ``USAGE`` when the batch is over, as for a task that was started inside and outlives it.
+        Raises Refused: ``USAGE`` when the batch is over, as for a task that was started inside and outlives it.
         """
         if self._drafts is None:
             raise Refused("USAGE", "the batch that this was published in is over: publish it outside")
@@ -55,8 +54,7 @@ _batch: ContextVar[Batch | None] = ContextVar("baton_batch", default=None)
 def collected(ledger: object) -> Iterator[Batch]:
     """Collect what is published to ``ledger`` inside: in this thread or task, and in the tasks it starts.
 
-    Raises:
-        Refused: ``USAGE`` inside another batch of the same ledger.
+    Raises Refused: ``USAGE`` inside another batch of the same ledger.
     """
     outer = _batch.get()
     if outer is not None and outer.of(ledger) is not None:
@@ -90,8 +88,7 @@ def drafts_of(
 ) -> list[Draft]:
     """Return the drafts of one call of ``publish``.
 
-    Raises:
-        Refused: ``USAGE`` without data, or for plain values without their kind; ``UNKNOWN_KIND``.
+    Raises Refused: ``USAGE`` without data, or for plain values without their kind; ``UNKNOWN_KIND``.
     """
     if not data:
         raise Refused("USAGE", "nothing to publish: give the data of at least one event")

@@ -31,8 +31,7 @@ class Clients:
     def open(self, settings: Settings) -> Client:
         """Return what ``settings`` name: a connection, or the folder's client, opened if nobody has.
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` in a fork of a process that had the folder open; as ``open_client``.
+        Raises Unavailable: ``STORE_UNAVAILABLE`` in a fork of a process that had the folder open; as ``open_client``.
         """
         if settings.server is not None:
             return open_client(settings)

@@ -26,9 +26,8 @@ _new_file_mode: Final = 0o644
 def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes | None:
     """Return a file's bytes; None when there is none.
 
-    Raises:
-        Refused: ``TOO_LARGE``, or ``INVALID_FORMAT`` for what is no regular file or has an impossible name.
-        Unavailable: it cannot be read.
+    Raises Refused: ``TOO_LARGE``, or ``INVALID_FORMAT`` for what is no regular file or has an impossible name.
+    Unavailable: it cannot be read.
     """
     try:
         status = path.lstat()
@@ -64,9 +63,8 @@ def remove_file(path: Path) -> None:
 def write_file(path: Path, content: bytes, *, expected: bytes | None = None) -> bool:
     """Put ``content`` in a file's place and return True; leave it when somebody just saved another than ``expected``.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` for an impossible name. Unavailable: ``STORE_FULL`` or ``STORE_UNAVAILABLE``; then
-            the file is what it was.
+    Raises Refused: ``INVALID_FORMAT`` for an impossible name. Unavailable: ``STORE_FULL`` or ``STORE_UNAVAILABLE``;
+    then the file is what it was.
     """
 
     def check() -> None:  # hardly anybody can save between this look and the renaming

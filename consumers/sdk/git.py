@@ -87,8 +87,7 @@ class Git:
     def __init__(self, folder: Path, *, is_own: bool = True) -> None:
         """Look for the program; with ``is_own=False`` the repository is a stranger's.
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` when there is none.
+        Raises Unavailable: ``STORE_UNAVAILABLE`` when there is none.
         """
         program = shutil.which("git")
         if program is None:
@@ -132,9 +131,8 @@ class Git:
     ) -> str:
         """Return the text that git answers with, without the newline at its end.
 
-        Raises:
-            Refused: ``NOT_FOUND`` in no repository. Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``,
-                ``STORE_IN_USE`` when another process holds what it needs.
+        Raises Refused: ``NOT_FOUND`` in no repository. Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``,
+        ``STORE_IN_USE`` when another process holds what it needs.
         """
         answer = self.call(*arguments, data=data, variables=variables, time_max_s=time_max_s)
         if answer.code:
@@ -150,8 +148,7 @@ class Git:
     ) -> subprocess.Popen[bytes]:
         """Start git in a session of its own: it has no terminal to ask at, and can be ended with all that it started.
 
-        Raises:
-            Unavailable: it cannot be run.
+        Raises Unavailable: it cannot be run.
         """
         try:
             return subprocess.Popen(  # noqa: S603 - a fixed program without a shell; what varies was checked
@@ -200,10 +197,8 @@ class Objects:
     def get(self, name: str, size_max: int) -> Found | None:
         """Return an object by its id (or ``ID^{tree}``), without its content if it is larger than ``size_max``.
 
-        None: there is no such object, or it is damaged.
-
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` when git is silent, or ends again and again.
+        None: there is no such object, or it is damaged. Raises Unavailable: ``STORE_UNAVAILABLE`` when git is silent,
+        or ends again and again.
         """
         process = self._running()
         try:

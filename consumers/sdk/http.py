@@ -75,10 +75,8 @@ def request(
     """Return what a server answers to ``body``; statuses of ``passing`` and lost connections are tried again.
 
     The bodies of the statuses in ``read`` are read, up to ``answer_max_bytes`` where that is given; None reads all, of
-    failures only the first ``failure_max_bytes``.
-
-    Raises:
-        NoAnswer: the last attempt had none. TimeoutError: ``limit_s`` passed.
+    failures only the first ``failure_max_bytes``. Raises NoAnswer: the last attempt had none. TimeoutError: ``limit_s``
+    passed.
     """
     import httpx  # noqa: PLC0415 - slow to load, and most commands send nothing
 

@@ -14,8 +14,7 @@ slug_max_chars = 80
 def default_id(title: str) -> str:
     """Return ``YYYY-MM-DD-`` and the title in lower-case words; letters of other scripts stay.
 
-    Raises:
-        Refused: ``USAGE`` for a title without a word.
+    Raises Refused: ``USAGE`` for a title without a word.
     """
     plain = unicodedata.normalize("NFKC", title).lower()
     slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:slug_max_chars].strip("-_")

@@ -164,9 +164,8 @@ class Reactor:
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """React until ``stop`` is set, or until everything before index ``until`` was handled.
 
-        Raises:
-            Unavailable: ``STORE_IN_USE`` when this subscription is running already; the ledger or the subscription's
-                store cannot be used: call again to go on.
+        Raises Unavailable: ``STORE_IN_USE`` when this subscription is running already; the ledger or the subscription's
+        store cannot be used: call again to go on.
         """
         with self._subscriptions.held(self._name):
             position = self._subscriptions.start_at(self._name, self._client.head().size)
@@ -190,9 +189,8 @@ class Reactor:
     def retry(self, index: int) -> None:
         """Try the effect of a dead letter again; when it succeeds, it is forgotten in the same transaction.
 
-        Raises:
-            Refused: ``NOT_FOUND``; ``USAGE`` when this subscription does not ask for its kind.
-            Exception: whatever the effect raises.
+        Raises Refused: ``NOT_FOUND``; ``USAGE`` when this subscription does not ask for its kind. Exception: whatever
+        the effect raises.
         """
         event = read_event(index, self._client.entry(index))
         with self._subscriptions.transaction() as db:

@@ -111,11 +111,8 @@ def check(receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known:
     """Return what a receipt proves, from its bytes and what is known beforehand; nothing else is read.
 
     ``fail_open`` lets a receipt pass that the policy's witnesses have not cosigned, or not enough of them; ``known`` is
-    a checkpoint key (vkey) that the receipt's own evidence may not leave out.
-
-    Raises:
-        Refused: ``USAGE`` when the entry or a key is missing; the receipt has no such form.
-        Corrupted: ``VERIFICATION_FAILED``, ``NOT_WITNESSED``.
+    a checkpoint key (vkey) that the receipt's own evidence may not leave out. Raises Refused: ``USAGE`` when the entry
+    or a key is missing; the receipt has no such form. Corrupted: ``VERIFICATION_FAILED``, ``NOT_WITNESSED``.
     """
     evidence = evidence_in(receipt)
     data, batch = _entry(receipt, evidence, anchors.event)
@@ -135,8 +132,7 @@ def check(receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known:
 def hold(checkpoint: Checkpoint, client: Client) -> None:
     """Demand that a ledger begins with a checkpoint's tree, and goes on from what is remembered of it.
 
-    Raises:
-        Corrupted: ``HISTORY_CHANGED``.
+    Raises Corrupted: ``HISTORY_CHANGED``.
     """
     remembered = client.memory.load()
     if remembered is None:
@@ -153,8 +149,7 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
 def hold_in(checkpoint: Checkpoint, growth_since: GrowthSince) -> Trusted:
     """Return the head of a log that was proven to begin with a checkpoint's tree.
 
-    Raises:
-        Corrupted: ``HISTORY_CHANGED``.
+    Raises Corrupted: ``HISTORY_CHANGED``.
     """
     growth = growth_since(checkpoint.size)
     held = Trusted(checkpoint.size, checkpoint.root.hex())

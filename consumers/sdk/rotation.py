@@ -41,11 +41,9 @@ def rotate_agent(
 ) -> tuple[KeyRotated, Accepted]:
     """Replace the identity key and the bus key of ``name``, signed by ``author``; the new key is sealed if asked.
 
-    The bus keys of root and node are no agent's: they stay. ``reopen`` connects anew as the agent.
-
-    Raises:
-        Refused: the ledger does not admit it, or a new key that lies there cannot be opened with ``passphrase``.
-        Unavailable: the answer is unknown; the same call again finds out.
+    The bus keys of root and node are no agent's: they stay. ``reopen`` connects anew as the agent. Raises Refused: the
+    ledger does not admit it, or a new key that lies there cannot be opened with ``passphrase``. Unavailable: the answer
+    is unknown; the same call again finds out.
     """
     with _alone(home):
         settle(author.client, home, name)
@@ -76,9 +74,7 @@ def rotate_checkpoint(
     """Replace the key that signs checkpoints, signed by ``author``, who is root.
 
     Until the new file took the place of the old one, ``LocalClient`` takes of both the one that the ledger names.
-
-    Raises:
-        Refused: the ledger does not admit it.
+    Raises Refused: the ledger does not admit it.
     """
     path = home.key_file(CHECKPOINT)
     with _alone(home):

@@ -24,9 +24,8 @@ def register_agent(
 ) -> tuple[AgentRegistered, Accepted]:
     """Register an agent, signed by ``author``, with the keys in the ledger's folder; those that are missing are made.
 
-    Raises:
-        Refused: the key there cannot be opened with ``passphrase``; the ledger does not admit the agent, or its author
-            cannot sign. Then the keys that were made for it are gone again.
+    Raises Refused: the key there cannot be opened with ``passphrase``; the ledger does not admit the agent, or its
+    author cannot sign. Then the keys that were made for it are gone again.
     """
     ledger = author.client.ledger
     bus_key = home.nkey_file(name)
@@ -48,10 +47,8 @@ def register_agent(
 def service_author(client: LocalClient, name: str) -> Author:
     """Return the author for a service agent, making its keys and registering it if it is new.
 
-    What happens if we crash here: keys that are not registered yet are found and registered by the next start.
-
-    Raises:
-        Refused: the name belongs to an agent with another key.
+    What happens if we crash here: keys that are not registered yet are found and registered by the next start. Raises
+    Refused: the name belongs to an agent with another key.
     """
     home = Home(client.settings.home)
     trust.demand(home.path, client)

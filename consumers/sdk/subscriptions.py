@@ -79,9 +79,7 @@ class Subscriptions:
         The lock is the kernel's, so it ends with its process, however that ends.
 
         Whoever gets past it nevertheless (somebody removed the file of the lock) is refused by ``check_is_next``.
-
-        Raises:
-            Unavailable: ``STORE_IN_USE``; ``STORE_UNAVAILABLE`` where files cannot be locked.
+        Raises Unavailable: ``STORE_IN_USE``; ``STORE_UNAVAILABLE`` where files cannot be locked.
         """
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
         path = self.path.with_name(f"{self.path.name}.{digest}.lock")
@@ -100,8 +98,7 @@ class Subscriptions:
     def check_is_next(self, name: str, index: int) -> None:
         """Refuse to handle again, or to go back to, what is behind the position. Called in a transaction.
 
-        Raises:
-            Unavailable: ``STORE_IN_USE``: somebody else runs this subscription, too.
+        Raises Unavailable: ``STORE_IN_USE``: somebody else runs this subscription, too.
         """
         position = self.position(name)
         if position is not None and position > index:
@@ -187,8 +184,7 @@ class Subscriptions:
     def bury(self, name: str, letter: DeadLetter) -> None:
         """Give an event up as a dead letter and go on after it.
 
-        Raises:
-            Unavailable: ``STORE_IN_USE``, as from ``check_is_next``.
+        Raises Unavailable: ``STORE_IN_USE``, as from ``check_is_next``.
         """
         with self.transaction():
             self.check_is_next(name, letter.event_index)
@@ -218,8 +214,7 @@ class Subscriptions:
     def translated(self) -> Iterator[None]:
         """Translate what SQLite raises inside, also for those who keep tables of their own in this file.
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``.
+        Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``.
         """
         try:
             yield

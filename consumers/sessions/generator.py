@@ -73,8 +73,7 @@ def inputs_of(*given: str | list[str] | None) -> ReportInputs:
 def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
     """Return the report of a session, an answer of ``sessions.show``.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` for a task or findings given empty, or where there is nothing to derive them from.
+    Raises Refused: ``INVALID_FIELD`` for a task or findings given empty, or where there is nothing to derive them from.
     """
     report = derived(session, given, accomplished)
     if not report.task_summary:

@@ -131,12 +131,10 @@ class Notes:
     def write(self, ref: str, content: str, report: Report, known: Collection[str] | None = None) -> Written:
         """Make ``content`` the note of ``ref`` unless it is already.
 
-        ``known`` are the ids of all versions that the log has: with it, a note that claims to be of another version
-        (a remote can claim anything) counts no more than another tool's, and is taken off the ref's tree.
-
-        Raises:
-            Refused: ``INVALID_FORMAT`` when another tool's ref stands in the way.
-            Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``; ``STORE_IN_USE`` when others held the ref all the time.
+        ``known`` are the ids of all versions that the log has: with it, a note that claims to be of another version (a
+        remote can claim anything) counts no more than another tool's, and is taken off the ref's tree. Raises Refused:
+        ``INVALID_FORMAT`` when another tool's ref stands in the way. Unavailable: ``STORE_UNAVAILABLE``,
+        ``STORE_FULL``; ``STORE_IN_USE`` when others held the ref all the time.
         """
         blob = self._blob_of(encoded(content))
         return until_free(lambda: self._write_once(ref, content, blob, report, known))
@@ -236,8 +234,7 @@ class Notes:
 def until_free(action: Callable[[], T]) -> T:
     """Return what ``action`` does, called again while another process holds or just changed what it needs.
 
-    Raises:
-        Unavailable: ``STORE_IN_USE`` when others held it all the time; whatever else ``action`` raises.
+    Raises Unavailable: ``STORE_IN_USE`` when others held it all the time; whatever else ``action`` raises.
     """
     wait_s = retry_wait_first_s
     for _ in range(attempts_max - 1):

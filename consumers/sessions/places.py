@@ -89,9 +89,7 @@ def project_of(settings: Settings) -> Project:
     """Return where the reports of a ledger go.
 
     Also where the table says nothing the folder must be trusted: git runs programs that a repository's files name.
-
-    Raises:
-        Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when the table ``[reports]`` is wrong.
+    Raises Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when the table ``[reports]`` is wrong.
     """
     file = settings.home / CONFIG_FILE
     try:

@@ -38,10 +38,7 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
 
     ``epistemic_growth`` is the change of overall confidence: 0.0 where nothing was assessed on both sides, and then
     ``is_assessed`` is false. ``imported`` of a report is None, or says where another tool's came from. ``next`` is None
-    on the last page.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a date or limit that is none; ``PATTERN_NOT_SUPPORTED``.
+    on the last page. Raises Refused: ``INVALID_FIELD`` for a date or limit that is none; ``PATTERN_NOT_SUPPORTED``.
     """
     since_ms = None if since is None else parse_since(since, now)
     arguments = {"ai_id": ai_id, "since_ms": since_ms, "task_pattern": task_pattern, "limit": limit, "cursor": cursor}
@@ -76,8 +73,7 @@ def _row(report: dict[str, Any]) -> dict[str, Any]:
 def parse_since(text: str, now: datetime) -> int:
     """Return the Unix milliseconds that ``text`` stands for.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` when it is neither a date nor a time counted back from ``now``.
+    Raises Refused: ``INVALID_FIELD`` when it is neither a date nor a time counted back from ``now``.
     """
     given = converted(text, str, "since").strip()
     if (

@@ -82,8 +82,7 @@ def choose_remote(notes: Notes, asked: str | None) -> str:
 def check_runs_nothing(notes: Notes) -> None:
     """Refuse a repository whose own configuration lets a transfer run programs, as one out of an archive may.
 
-    Raises:
-        Refused: ``NOT_TRUSTED``.
+    Raises Refused: ``NOT_TRUSTED``.
     """
     asked = notes.git.call("config", "--show-scope", "--includes", "--name-only", "--get-regexp", _RUNS)
     lines = (line.partition("\t") for line in asked.out.decode("utf-8", "replace").splitlines())
@@ -115,8 +114,7 @@ def configure(notes: Notes, remote: str) -> str:
 def fetch(notes: Notes, asked: str | None = None) -> Transfer:
     """Fetch a remote's notes and merge them.
 
-    Raises:
-        Refused: ``NOT_FOUND`` for the remote or repository. Unavailable: offline, no login, git's own errors.
+    Raises Refused: ``NOT_FOUND`` for the remote or repository. Unavailable: offline, no login, git's own errors.
     """
     remote = choose_remote(notes, asked)
     refspec = configure(notes, remote)
@@ -141,11 +139,9 @@ def fetch(notes: Notes, asked: str | None = None) -> Transfer:
 def push(notes: Notes, asked: str | None = None, *, is_trusted: bool = True) -> Transfer:
     """Push all notes; where the remote has notes that are not here, fetch and merge them first.
 
-    A remote that is a folder runs its hooks only where the repository is trusted: one archive may bring both.
-
-    Raises:
-        Refused: ``NOT_FOUND`` for the remote or repository. Unavailable: offline, no login, the remote refuses;
-            ``STORE_IN_USE`` when others pushed all the time.
+    A remote that is a folder runs its hooks only where the repository is trusted: one archive may bring both. Raises
+    Refused: ``NOT_FOUND`` for the remote or repository. Unavailable: offline, no login, the remote refuses;
+    ``STORE_IN_USE`` when others pushed all the time.
     """
     remote = choose_remote(notes, asked)
     refspec = f"{NOTES}*:{NOTES}*"

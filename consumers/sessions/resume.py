@@ -64,11 +64,8 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     ``token_estimate`` counts this answer as it is printed, by ``tokenizer``; ``tokens_exact`` is false where none is
     installed and a bound counts. Without ``ai_id`` the sessions of ``agent``, who asks, come before those of others.
     ``less`` is what its caller will add in tokens. ``count`` above five is five. Without any session there is a
-    ``message``.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a mode, level or count that is none; for a session by id ``NOT_FOUND`` or
-            ``REF_AMBIGUOUS``.
+    ``message``. Raises Refused: ``INVALID_FIELD`` for a mode, level or count that is none; for a session by id
+    ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     if detail_level not in LEVELS:
         raise _no_choice("detail_level", tuple(LEVELS))

@@ -54,9 +54,7 @@ class App:
     def settings(self) -> Settings:
         """Return the settings of this run, read once; says on standard error which of them do not count here.
 
-        Raises:
-            Unavailable: ``NO_LEDGER``.
-            Refused: as ``config.read_settings``.
+        Raises Unavailable: ``NO_LEDGER``. Refused: as ``config.read_settings``.
         """
         asked = self.home, self.server, self.agent, self.only_looks
         if self._settings is None or self._settings[0] != asked:
@@ -163,9 +161,7 @@ class App:
         """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
 
         From the descriptor each passphrase is one line; the last line serves for all that are asked for after it.
-
-        Raises:
-            Refused: ``USAGE`` when the descriptor cannot be read.
+        Raises Refused: ``USAGE`` when the descriptor cannot be read.
         """
         if self.passphrase_fd is not None:
             self._line = read_line(self.passphrase_fd) or self._line
@@ -203,8 +199,7 @@ class App:
 def read_line(descriptor: int) -> str:
     """Return the next line of a descriptor, byte by byte, so that what follows is left for the next reader.
 
-    Raises:
-        Refused: ``USAGE`` when it cannot be read, is too long or is not UTF-8.
+    Raises Refused: ``USAGE`` when it cannot be read, is too long or is not UTF-8.
     """
     line = bytearray()
     try:
@@ -222,8 +217,7 @@ def read_line(descriptor: int) -> str:
 def parse_json(text: str, what: str) -> dict[str, Any]:
     """Return the JSON object given on the command line: the text itself, ``@FILE`` or ``-`` for standard input.
 
-    Raises:
-        Refused: the strict JSON codes, ``INVALID_FIELD`` when it is no object; ``NOT_FOUND`` for the file.
+    Raises Refused: the strict JSON codes, ``INVALID_FIELD`` when it is no object; ``NOT_FOUND`` for the file.
     """
     from ledger.codec import check_strict  # noqa: PLC0415 - only verbs that take JSON need it
 
@@ -236,8 +230,7 @@ def parse_json(text: str, what: str) -> dict[str, Any]:
 def read_argument(text: str, what: str) -> bytes:
     """Return the bytes of an argument: the text itself, ``@FILE`` or ``-`` for standard input.
 
-    Raises:
-        Refused: ``NOT_FOUND`` when the file cannot be read, ``TOO_LARGE`` when nothing here takes as much.
+    Raises Refused: ``NOT_FOUND`` when the file cannot be read, ``TOO_LARGE`` when nothing here takes as much.
     """
     if text == "-":
         return read_up_to(sys.stdin.buffer, argument_max_bytes, what)

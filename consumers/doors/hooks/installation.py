@@ -65,18 +65,16 @@ class Installation:
     def check(self) -> list[Outcome]:
         """Return what stands in each file.
 
-        Raises:
-            Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` or ``NESTING_TOO_DEEP`` for a file that cannot be read as what
-                it should be. Unavailable: it cannot be read at all.
+        Raises Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` or ``NESTING_TOO_DEEP`` for a file that cannot be read as what
+        it should be. Unavailable: it cannot be read at all.
         """
         return [Outcome(path, self._state(path, part, _read(path))) for path, part in self.parts.items()]
 
     def install(self, *, force: bool = False) -> list[Outcome]:
         """Write our parts where they are missing or outdated, and say what was done.
 
-        Raises:
-            Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed; ``INVALID_FIELD`` where
-                something stands in the way. Unavailable: a file cannot be written; then every file is as before.
+        Raises Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed; ``INVALID_FIELD`` where
+        something stands in the way. Unavailable: a file cannot be written; then every file is as before.
         """
         self._check_folders()
         changes = [self._insertion(path, part, force=force) for path, part in self.parts.items()]
@@ -105,8 +103,7 @@ class Installation:
     def remove(self, *, force: bool = False) -> list[Outcome]:
         """Take our parts out, and say what was done.
 
-        Raises:
-            Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed. Unavailable: as ``install``.
+        Raises Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed. Unavailable: as ``install``.
         """
         changes = [self._removal(path, part, force=force) for path, part in self.parts.items()]
         outcomes = self._keep(changes)

@@ -55,9 +55,7 @@ def scan(text: str, opened: Collection[str] | None = None) -> Node:
     """Return the value that a text holds; of an object's members only those that are ``opened`` know their own members.
 
     Settings may hold megabytes of somebody's history, which the parser of the standard library reads many times faster.
-
-    Raises:
-        Refused: ``INVALID_FORMAT``, naming the line, or ``NESTING_TOO_DEEP``.
+    Raises Refused: ``INVALID_FORMAT``, naming the line, or ``NESTING_TOO_DEEP``.
     """
     scanner = _Scanner(text, opened)
     node = scanner.value(scanner.skip(0), 0)

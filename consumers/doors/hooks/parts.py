@@ -177,8 +177,7 @@ class Block(NamedTuple):
     def insert(self, text: str) -> str:
         """Return the text with the block at its end.
 
-        Raises:
-            Refused: ``INVALID_FORMAT`` for TOML in which the block would not mean what it says.
+        Raises Refused: ``INVALID_FORMAT`` for TOML in which the block would not mean what it says.
         """
         newline = _newline(text)
         between = newline if text.strip("\ufeff") else ""

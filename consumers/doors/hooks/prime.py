@@ -92,10 +92,8 @@ def prime(
 ) -> Primed:
     """Return what an agent should know at the start; ``session`` is the one that is open for it, if known.
 
-    ``origin`` is where the words of others in it come from, ``folder`` where a harness reads its page.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
+    ``origin`` is where the words of others in it come from, ``folder`` where a harness reads its page. Raises Refused:
+    ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
     """
     if budget < budget_min_tokens:
         message = f"a budget under {budget_min_tokens} tokens would not hold what must be said"

@@ -62,9 +62,8 @@ class OneToken:
 def read_token(path: Path) -> str:
     """Return the token in a file that only its owner can read, made now if there is none.
 
-    Raises:
-        Refused: ``KEY_FILE_MODE`` when others can read it, ``INVALID_FORMAT`` when it is too short to be one.
-        Unavailable: ``STORE_UNAVAILABLE``.
+    Raises Refused: ``KEY_FILE_MODE`` when others can read it, ``INVALID_FORMAT`` when it is too short to be one.
+    Unavailable: ``STORE_UNAVAILABLE``.
     """
     try:
         write_private(path, secrets.token_urlsafe(_token_bytes).encode() + b"\n")

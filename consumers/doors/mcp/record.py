@@ -293,9 +293,8 @@ def place_of(  # noqa: PLR0917 - what a call gives
 ) -> Place:
     """Return where entries go.
 
-    Raises:
-        Refused: ``REF_AMBIGUOUS`` when no session is named and several are open, or a beginning of an id fits several;
-            ``USAGE`` for a reasoning without id and task.
+    Raises Refused: ``REF_AMBIGUOUS`` when no session is named and several are open, or a beginning of an id fits
+    several; ``USAGE`` for a reasoning without id and task.
     """
     of_reasoning = [entry for entry in entries if isinstance(entry, Step)]
     session: tuple[str | None, SessionStarted | None] = (None, None)

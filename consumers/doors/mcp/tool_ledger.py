@@ -50,8 +50,7 @@ class ToolLedger(Ledger):
     def client(self) -> Client:
         """The client underneath.
 
-        Raises:
-            Refused: ``NOT_TRUSTED``, in words that hold nothing of the folder; as ``Ledger.client``.
+        Raises Refused: ``NOT_TRUSTED``, in words that hold nothing of the folder; as ``Ledger.client``.
         """
         with self._opening:
             if self._client is None and not self._stop.is_set():
@@ -107,8 +106,7 @@ def roles_of(client: Client, name: str) -> frozenset[str] | None:
 def check_may_sign(name: str, roles: frozenset[str] | None, before: str = "") -> None:
     """Refuse an agent that no tool may sign as, or that is not registered; ``before`` says what it would do.
 
-    Raises:
-        Refused: ``AGENT_UNKNOWN``, ``NOT_AUTHORIZED``.
+    Raises Refused: ``AGENT_UNKNOWN``, ``NOT_AUTHORIZED``.
     """
     before = before and f"{before}, but "
     if roles is None:

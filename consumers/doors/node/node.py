@@ -81,11 +81,8 @@ class Node(AsyncResource):
     """One running node; use it in an ``async with`` block, which starts everything.
 
     Inside it ``url`` is where agents connect, ``client`` the local client, ``published`` how much the stream holds.
-
-    Raises:
-        Corrupted: ``HISTORY_CHANGED``: the stream holds acknowledged entries that the log lacks.
-        Unavailable: ``NO_LEDGER``, ``SERVER_MISSING``; ``STORE_IN_USE`` when another node serves this ledger;
-            ``BUS_UNAVAILABLE``.
+    Raises Corrupted: ``HISTORY_CHANGED``: the stream holds acknowledged entries that the log lacks. Unavailable:
+    ``NO_LEDGER``, ``SERVER_MISSING``; ``STORE_IN_USE`` when another node serves this ledger; ``BUS_UNAVAILABLE``.
     """
 
     client: LocalClient
@@ -315,8 +312,7 @@ def _drop_blobs(entries: Log, stop: threading.Event) -> None:
 def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
     """Return what the node runs, by name: the compressor and the router, and what is configured.
 
-    Raises:
-        Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` for a table of ``config.toml`` that is wrong.
+    Raises Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` for a table of ``config.toml`` that is wrong.
     """
     settings, path = client.settings, client.settings.home
     actions = actions_of(settings, client)
@@ -350,10 +346,8 @@ def current_users(client: LocalClient, home: Home) -> BusUsers:
     """Return the users that the log and the ledger's folder name now: agents with a valid identity key and a bus key.
 
     Not: whose identity key was revoked or called compromised and not yet replaced, and who was removed; nor whose bus
-    key is no key or somebody else's: a nats-server refuses its whole configuration for one that it cannot use.
-
-    Raises:
-        Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE`` for the node's own key.
+    key is no key or somebody else's: a nats-server refuses its whole configuration for one that it cannot use. Raises
+    Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE`` for the node's own key.
     """
     node = public_bus_key(home.bus_seed(NODE))
     taken, agents = {node}, dict[str, str]()

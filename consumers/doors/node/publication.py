@@ -41,8 +41,7 @@ class Publishing:
     def __init__(self, ledger: str, outbox: Outbox, news: News, record: Path) -> None:
         """Publish ``outbox``; ``record`` is the file that remembers the incarnation.
 
-        Raises:
-            Unavailable: ``STORE_UNAVAILABLE`` when the record cannot be read.
+        Raises Unavailable: ``STORE_UNAVAILABLE`` when the record cannot be read.
         """
         self._ledger = ledger
         self._outbox = outbox
@@ -63,9 +62,8 @@ class Publishing:
     async def start(self, nats: NatsClient) -> None:
         """Open the stream over ``nats`` and compare it with the log; a damaged one is retired and built anew.
 
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``: the stream proves that the log lacks acknowledged entries.
-            Unavailable: ``BUS_UNAVAILABLE``, ``STORE_UNAVAILABLE``.
+        Raises Corrupted: ``HISTORY_CHANGED``: the stream proves that the log lacks acknowledged entries. Unavailable:
+        ``BUS_UNAVAILABLE``, ``STORE_UNAVAILABLE``.
         """
         async with self._lock:
             self._nats = nats
@@ -92,8 +90,7 @@ class Publishing:
     async def finish(self) -> None:
         """Publish what is left, before the bus is closed.
 
-        Raises:
-            Unavailable: it could not be; the next start publishes it.
+        Raises Unavailable: it could not be; the next start publishes it.
         """
         while await self._started().publish_next():
             pass

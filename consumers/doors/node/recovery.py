@@ -61,11 +61,8 @@ class Recovery(AsyncResource):
     """The log of a folder beside its log stream; use it in an ``async with`` block, while nothing serves the ledger.
 
     That opens the log, made anew if it is lost, and starts the server on the bus folder. ``strangers`` are streams in
-    the bus folder that are not of this ledger.
-
-    Raises:
-        Unavailable: ``STORE_IN_USE`` while the ledger is served, ``SERVER_MISSING``, ``BUS_UNAVAILABLE``;
-            ``NO_LEDGER`` when there is neither a log nor a stream.
+    the bus folder that are not of this ledger. Raises Unavailable: ``STORE_IN_USE`` while the ledger is served,
+    ``SERVER_MISSING``, ``BUS_UNAVAILABLE``; ``NO_LEDGER`` when there is neither a log nor a stream.
     """
 
     def __init__(self, settings: Settings, *, is_dry: bool = False) -> None:
@@ -146,9 +143,7 @@ class Recovery(AsyncResource):
         """Return what readers on this machine remember of this ledger and the log does not continue, the largest first.
 
         Another folder may hold a copy that is further on: that one contradicts the log only where both have entries.
-
-        Raises:
-            Corrupted: a memory is no memory.
+        Raises Corrupted: a memory is no memory.
         """
         with self.log.snapshot() as snapshot:
             if snapshot.head is None:

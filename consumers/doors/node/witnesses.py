@@ -61,8 +61,7 @@ class WitnessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 def configured_witnesses(table: dict[str, str]) -> tuple[Policy, bool] | None:
     """Return the policy of ``[witness]``, and whether it fails closed; None when there is no such table.
 
-    Raises:
-        Refused: ``INVALID_FIELD``, ``UNKNOWN_FIELD``, or the policy's.
+    Raises Refused: ``INVALID_FIELD``, ``UNKNOWN_FIELD``, or the policy's.
     """
     if not table:
         return None
@@ -81,8 +80,7 @@ def configured_witnesses(table: dict[str, str]) -> tuple[Policy, bool] | None:
 def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Witnessed | None:
     """Return what the witnesses that this user trusts say of the log whose head is shown; None: there are none.
 
-    Raises:
-        Corrupted: ``HISTORY_CHANGED``: what they cosigned and this head are of two histories; as ``Policy.judge``.
+    Raises Corrupted: ``HISTORY_CHANGED``: what they cosigned and this head are of two histories; as ``Policy.judge``.
     """
     try:
         configured = configured_witnesses(trust.actions_of(settings, client).witness)
@@ -131,8 +129,7 @@ class Witnessing:
     def run(self, stop: threading.Event) -> None:
         """Submit the log's head to whoever has not cosigned it, at most once a second, until ``stop`` is set.
 
-        Raises:
-            Corrupted: ``HISTORY_CHANGED``: it is not the log that was served.
+        Raises Corrupted: ``HISTORY_CHANGED``: it is not the log that was served.
         """
         with ThreadPoolExecutor(threads_max, thread_name_prefix="baton-witness") as threads:
             while not stop.is_set():
@@ -218,8 +215,7 @@ class Witnessing:
 def _line_of(witness: Witness, note: str, lines: str) -> tuple[str, int]:
     """Return the first of these lines that is the witness' word on a note, and its time; empty if none is.
 
-    Raises:
-        Corrupted: a line claims to be, and does not fit. Refused: there is a line that is none.
+    Raises Corrupted: a line claims to be, and does not fit. Refused: there is a line that is none.
     """
     text, _, _ = note.rpartition("\n\n")
     for line in filter(None, lines.rpartition("\n\n")[2].split("\n")):

@@ -44,9 +44,8 @@ _WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
 def bind(where: str) -> socket.socket:
     """Return a socket that listens at ``[HOST:]PORT``, by default of the loopback interface; port 0 takes a free one.
 
-    Raises:
-        Refused: ``USAGE`` for what is no such place.
-        Unavailable: ``STORE_IN_USE`` when the port is taken, ``STORE_UNAVAILABLE`` when the host is not this machine.
+    Raises Refused: ``USAGE`` for what is no such place. Unavailable: ``STORE_IN_USE`` when the port is taken,
+    ``STORE_UNAVAILABLE`` when the host is not this machine.
     """
     match = _WHERE.fullmatch(where)
     if match is None or int(match[2]) >= 2**16:
@@ -63,8 +62,7 @@ def bind(where: str) -> socket.socket:
 async def publishing(client: LocalClient, listening: socket.socket) -> AsyncIterator[str]:
     """Publish a ledger's log on a bound socket within the block; yields the address.
 
-    Raises:
-        Unavailable: ``STORE_UNAVAILABLE`` when the server does not start.
+    Raises Unavailable: ``STORE_UNAVAILABLE`` when the server does not start.
     """
     host, port = listening.getsockname()[:2]
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts(client, host), www_redirect=False)

@@ -75,10 +75,8 @@ def read_records(
 ) -> Found:
     """Return what a file, or all files of a folder become; ``step(done, total)`` tells of progress.
 
-    Two files of one name in different folders would be one handoff: the second is kept aside.
-
-    Raises:
-        Refused: ``NOT_FOUND``. Unavailable: a file cannot be read, or a blob not be stored.
+    Two files of one name in different folders would be one handoff: the second is kept aside. Raises Refused:
+    ``NOT_FOUND``. Unavailable: a file cannot be read, or a blob not be stored.
     """
     records: list[Record] = []
     warnings: list[Warned] = []
@@ -107,8 +105,7 @@ def read_records(
 def records_of(source: Source, put_blob: Callable[[bytes], str], *, reviewer: str | None) -> Found:
     """Return what a file becomes; ``reviewer`` is who reviews where the file names nobody.
 
-    Raises:
-        Refused: ``TOO_LARGE`` or ``SECRET_DETECTED`` by ``put_blob``. Unavailable: the blob cannot be stored.
+    Raises Refused: ``TOO_LARGE`` or ``SECRET_DETECTED`` by ``put_blob``. Unavailable: the blob cannot be stored.
     """
     original = put_blob(source.content)
     try:

@@ -44,9 +44,8 @@ _DAY: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(?![
 def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | None) -> HandoffContent:
     """Return the content that a file describes; ``reviewer`` is who reviews where the file names nobody.
 
-    Raises:
-        Refused: ``TOO_LARGE`` when its lists alone do not fit into an event; ``INVALID_FIELD`` for a dependency that no
-            handoff can be called.
+    Raises Refused: ``TOO_LARGE`` when its lists alone do not fit into an event; ``INVALID_FIELD`` for a dependency that
+    no handoff can be called.
     """
     sender, to = name_of(file.sender), name_of(file.to)
     named = name_of(file.reviewer)
@@ -131,8 +130,7 @@ def file_name(id_: str) -> str:
 def file_now(handoff: dict[str, Any], skeleton: bytes | None) -> bytes:
     """Return the file's bytes; ``handoff`` is the answer of ``handoffs.show``, ``skeleton`` the blob it names.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` or ``INVALID_FORMAT`` when the content cannot stand in a markdown file.
+    Raises Refused: ``INVALID_FIELD`` or ``INVALID_FORMAT`` when the content cannot stand in a markdown file.
     """
     return rendered(handoff, None if skeleton is None else fitting(handoff, parse(skeleton)))
 

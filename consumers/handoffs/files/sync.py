@@ -122,9 +122,8 @@ def sign_plan(
 ) -> Notice:
     """Sign a plan on the handoff as it was shown.
 
-    Raises:
-        Refused: ``STREAM_CONFLICT`` when it went on meanwhile, or whatever the ledger refuses.
-        Unavailable: the ledger cannot be used.
+    Raises Refused: ``STREAM_CONFLICT`` when it went on meanwhile, or whatever the ledger refuses. Unavailable: the
+    ledger cannot be used.
     """
     steps = list(plan.steps)
     if plan.amends:

@@ -86,9 +86,8 @@ def read_channels(
 ) -> tuple[Channel, ...]:
     """Return the channels that ``config.toml`` names, in its order; with ``must_be_ready`` those that lack no secret.
 
-    Raises:
-        Refused: ``NOT_TRUSTED``, before any variable is read; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file and
-            the path of the field, as for a secret whose variable the environment lacks.
+    Raises Refused: ``NOT_TRUSTED``, before any variable is read; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file
+    and the path of the field, as for a secret whose variable the environment lacks.
     """
     tables = actions_of(settings, client).notify
     channels: list[Channel] = []

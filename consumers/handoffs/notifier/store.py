@@ -123,10 +123,8 @@ class NotifierStore(Subscriptions):
     def retry(self, episode_id: str | None, now_ms: int) -> int:
         """Make dead letters due again, of one episode or all, with all of their attempts; return how many.
 
-        A channel that was stopped is tried again too.
-
-        Raises:
-            Refused: ``NOT_FOUND`` when an episode is named that has none.
+        A channel that was stopped is tried again too. Raises Refused: ``NOT_FOUND`` when an episode is named that has
+        none.
         """
         where = "next_ms IS NULL" if episode_id is None else "next_ms IS NULL AND episode_id = ?"
         values = () if episode_id is None else (episode_id,)

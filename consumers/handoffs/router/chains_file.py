@@ -73,9 +73,8 @@ class _File(_Table, frozen=True):
 def read_chains(content: bytes, file: str = CHAINS_FILE) -> tuple[Chain, ...]:
     """Return the chains in a TOML file's bytes; an empty file has none.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` (not TOML), ``UNKNOWN_FIELD``, ``INVALID_FIELD`` or ``TOO_LARGE``, each with the
-            ``file`` and, for a field, its ``path``.
+    Raises Refused: ``INVALID_FORMAT`` (not TOML), ``UNKNOWN_FIELD``, ``INVALID_FIELD`` or ``TOO_LARGE``, each with the
+    ``file`` and, for a field, its ``path``.
     """
     if len(content) > config_size_max_bytes:
         raise Refused("TOO_LARGE", f"{file} has more than {config_size_max_bytes} bytes", file=file)
@@ -141,9 +140,8 @@ class ChainsFile:
     def read(self) -> tuple[Chain, ...]:
         """Return the chains, or say what is wrong with the file.
 
-        Raises:
-            Refused: as ``read_chains``; ``INVALID_FORMAT`` when it is no regular file; ``NOT_TRUSTED``.
-            Unavailable: ``STORE_UNAVAILABLE`` when it is there and cannot be read.
+        Raises Refused: as ``read_chains``; ``INVALID_FORMAT`` when it is no regular file; ``NOT_TRUSTED``. Unavailable:
+        ``STORE_UNAVAILABLE`` when it is there and cannot be read.
         """
         content = self._read()
         self._permit(content)

@@ -115,8 +115,7 @@ def stopped(chain: Chain, facts: Facts) -> str | None:
 def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | None) -> Planned:
     """Return the handoff that step ``number`` (from 1) of ``chain`` makes of an event.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` when a template gives what its field cannot hold, as a name that is none.
+    Raises Refused: ``INVALID_FIELD`` when a template gives what its field cannot hold, as a name that is none.
     """
     step = chain.steps[number - 1]
     root = facts.lineage.root or facts.event_id.partition(":")[2][:_ROOT_DIGITS]
@@ -205,11 +204,9 @@ def rehearse(
 ) -> dict[str, Any]:
     """Return ``{"index", "id", "kind", "handoff", "hop", "chains"}`` with what each chain would make of ``event``.
 
-    A chain that is about other kinds is only named with ``every_chain``. ``why_not`` says why a chain makes nothing;
-    a step has its handoff, or ``refused``; ``is_there`` says that it was made, or that its id is taken.
-
-    Raises:
-        Refused: ``USAGE`` when the event is none of a handoff.
+    A chain that is about other kinds is only named with ``every_chain``. ``why_not`` says why a chain makes nothing; a
+    step has its handoff, or ``refused``; ``is_there`` says that it was made, or that its id is taken. Raises Refused:
+    ``USAGE`` when the event is none of a handoff.
     """
     if not event.stream.startswith("handoff/"):
         raise Refused("USAGE", f"entry {event.index} is {event.kind} on {event.stream}: chains are about handoffs")

@@ -185,9 +185,8 @@ class RouterWorker:
     def retry(self, index: int) -> None:
         """Handle the event of a dead letter again; what is refused again is a dead letter again.
 
-        Raises:
-            Refused: ``NOT_FOUND`` when it is none, and what is wrong with the chains file.
-            Unavailable: the ledger or the store cannot be used.
+        Raises Refused: ``NOT_FOUND`` when it is none, and what is wrong with the chains file. Unavailable: the ledger
+        or the store cannot be used.
         """
         if self._chains.current() is None:
             self._chains.read()  # Says why; without chains nothing would come of the event, and it would be forgotten.

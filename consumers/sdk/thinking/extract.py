@@ -148,9 +148,7 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
     """Return the reasoning graph of a response in any form that ``consumers.sdk.thinking.response`` lists.
 
     ``response`` is bytes, text or decoded JSON. ``task`` and ``ai_id`` win over what the response says of itself.
-
-    Raises:
-        Refused: as ``read_response``; ``TOO_LARGE`` for more than ``steps_max`` steps.
+    Raises Refused: as ``read_response``; ``TOO_LARGE`` for more than ``steps_max`` steps.
     """
     read = read_response(response)
     spans = dict(enumerate(_spans(read), start=1))

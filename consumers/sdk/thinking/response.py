@@ -62,9 +62,8 @@ class Response(msgspec.Struct, frozen=True):
 def read_response(given: Any) -> Response:
     """Return the thinking and answer of a response: bytes or text (JSON or plain), or decoded JSON.
 
-    Raises:
-        Refused: ``TOO_LARGE``, the strict JSON codes, ``INVALID_FORMAT`` when it has no recognised form or no thinking
-            that can be read (``redacted`` names the blocks that cannot), ``INVALID_FIELD`` with the field's path.
+    Raises Refused: ``TOO_LARGE``, the strict JSON codes, ``INVALID_FORMAT`` when it has no recognised form or no
+    thinking that can be read (``redacted`` names the blocks that cannot), ``INVALID_FIELD`` with the field's path.
     """
     if isinstance(given, bytes):
         given = _decode(given)

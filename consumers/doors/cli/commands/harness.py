@@ -72,8 +72,7 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
 def _scope_of(app: App, harness: Harness, folder: Path, given: Scope | None, action: str | None) -> Scope:
     """Return whose setup is meant; of the team's and this user's own settings in a project one calls our hooks.
 
-    Raises:
-        Refused: ``USAGE`` for what would change the team's files, or have both call them.
+    Raises Refused: ``USAGE`` for what would change the team's files, or have both call them.
     """
     found = Installation(harness, folder, Launcher(None, None)) if given != "user" else None
     has_own = found is not None and harness.is_apart("local") and found.check()[0].state is not State.MISSING

@@ -167,8 +167,7 @@ def _following(app: App, entry: Entry, first: graphs.Step, notices: list[str]) -
 def read_entries(text: str) -> list[Entry]:
     """Return the entries of a file in order; all that is wrong is named by its line before anything is signed.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` with ``details["faults"]``: a line and what is wrong there, each.
+    Raises Refused: ``INVALID_FORMAT`` with ``details["faults"]``: a line and what is wrong there, each.
     """
     faults: list[dict[str, Any]] = []
     entries: list[Entry] = []

@@ -96,8 +96,7 @@ def is_active_table(content: bytes) -> bool:
 def parse_table(content: bytes) -> ActiveTable:
     """Return the rows of a file, with every byte of it kept.
 
-    Raises:
-        Refused: ``TOO_LARGE``, or ``INVALID_FORMAT`` for a file without such a table, with ``line``.
+    Raises Refused: ``TOO_LARGE``, or ``INVALID_FORMAT`` for a file without such a table, with ``line``.
     """
     has_mark, lines = read_lines(content)
     blocks = read_blocks(lines)

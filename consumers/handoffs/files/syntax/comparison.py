@@ -196,8 +196,7 @@ def is_one_tick(base: HandoffFile, edited: HandoffFile) -> bool:
 def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> bytes:
     """Return the edited file with the ledger's progress since ``base``, or the ledger's text with the edited progress.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` when a log line would fall into a block that the file leaves open.
+    Raises Refused: ``INVALID_FORMAT`` when a log line would fall into a block that the file leaves open.
     """
     ours, theirs = differences(base, edited), differences(base, ledger)
     is_ledgers = is_text_changed(base, ledger)
@@ -248,9 +247,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
 def revise(file: HandoffFile, changes: Revision) -> bytes:
     """Return the file with these elements replaced.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` naming the ``field`` that the file cannot hold; ``INVALID_FORMAT`` when a section
-            would have to be added behind a block that the file leaves open.
+    Raises Refused: ``INVALID_FIELD`` naming the ``field`` that the file cannot hold; ``INVALID_FORMAT`` when a section
+    would have to be added behind a block that the file leaves open.
     """
     given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     edits: list[Edit] = []

@@ -56,8 +56,7 @@ class _Title(NamedTuple):
 def parse(content: bytes) -> document.HandoffFile:
     """Return what a file says, with every byte of it kept.
 
-    Raises:
-        Refused: ``TOO_LARGE`` or ``INVALID_FORMAT``, with ``line`` and what to do; such a file is to be left alone.
+    Raises Refused: ``TOO_LARGE`` or ``INVALID_FORMAT``, with ``line`` and what to do; such a file is to be left alone.
     """
     has_mark, lines = read_lines(content)
     blocks = read_blocks(lines)

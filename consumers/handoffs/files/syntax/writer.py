@@ -47,9 +47,8 @@ class Progress(msgspec.Struct, frozen=True):
 def render(file: HandoffFile, progress: Progress) -> bytes:
     """Return the file with this progress in it; everything else keeps its bytes.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` for a position, status or log line that cannot be; ``INVALID_FORMAT`` when a log
-            line would fall into a block that the file leaves open.
+    Raises Refused: ``INVALID_FIELD`` for a position, status or log line that cannot be; ``INVALID_FORMAT`` when a log
+    line would fall into a block that the file leaves open.
     """
     edits = [*_status_edits(file, progress.status)]
     edits += _tick_edits(file, file.tasks, progress.tasks, "task")
