@@ -58,11 +58,9 @@ def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInput
     """Generate, sign and append the report of a session, and say what was made.
 
     ``{"session_id", "report_id" (the event's id), "markdown", "storage_location", "token_count" (of the compressed
-    JSON), "exact", "status": "success", "report_type", "event_index", "is_repeat", "warnings"}``.
-
-    Raises:
-        Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``NOT_AUTHORIZED`` for another agent's session; ``INVALID_FIELD``
-            (see ``generator.generate``); ``TOO_LARGE``; what admission refuses. Unavailable: see ``Client.submit``.
+    JSON), "exact", "status": "success", "report_type", "event_index", "is_repeat", "warnings"}``. Raises Refused:
+    ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``NOT_AUTHORIZED`` for another agent's session; ``INVALID_FIELD`` (see
+    ``generator.generate``); ``TOO_LARGE``; what admission refuses. Unavailable: see ``Client.submit``.
     """
     given = given or ReportInputs()
     session = ask("sessions.show", {"id": session_id})
@@ -164,8 +162,7 @@ def start_session(
 ) -> str:
     """Start a session and return its id.
 
-    Raises:
-        Refused: ``TRANSITION_NOT_ALLOWED`` when a session of this id was started already.
+    Raises Refused: ``TRANSITION_NOT_ALLOWED`` when a session of this id was started already.
     """
     name = session_id or secrets.token_hex(_id_bytes)
     author.emit(Draft(stream=f"session/{name}", data=SessionStarted(task=task, ai_id=ai_id, resumes=resumes)))
@@ -175,9 +172,8 @@ def start_session(
 def execute_phase(author: Author, ask: Ask, session_id: str, phase: Phase, words: str) -> dict[str, Any]:
     """Record the words that open a phase, and return which vectors are to be assessed.
 
-    Raises:
-        Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``INVALID_FIELD`` without a word; ``TRANSITION_NOT_ALLOWED`` after
-            the session's end, ``NOT_AUTHORIZED`` in another agent's.
+    Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``INVALID_FIELD`` without a word; ``TRANSITION_NOT_ALLOWED`` after
+    the session's end, ``NOT_AUTHORIZED`` in another agent's.
     """
     if not words.strip():
         raise Refused("INVALID_FIELD", f"{phase} begins with what it is about: give a sentence", field="task_summary")
@@ -198,9 +194,8 @@ def assess(  # noqa: PLR0917 - in the order that the API gives them
 ) -> dict[str, Any]:
     """Record an assessment; vectors are named in any case, and those left out were not assessed.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` for a vector that is none, or no number from 0 to 1, and without any vector; as
-            ``execute_phase`` for the session.
+    Raises Refused: ``INVALID_FIELD`` for a vector that is none, or no number from 0 to 1, and without any vector; as
+    ``execute_phase`` for the session.
     """
     read = read_vectors(converted(vectors, dict[str, Any], "vectors"))
     if read == Vectors():
@@ -229,9 +224,8 @@ def correction(
 ) -> tuple[str, kinds.Correction]:
     """Return the session's stream, and what corrects the event ``ref``: a number, an id, or the beginning of one.
 
-    Raises:
-        Refused: ``NOT_FOUND``; ``USAGE`` for an event that cannot be corrected so, or is of another session than
-            ``within``; ``TRANSITION_NOT_ALLOWED`` where it is corrected already.
+    Raises Refused: ``NOT_FOUND``; ``USAGE`` for an event that cannot be corrected so, or is of another session than
+    ``within``; ``TRANSITION_NOT_ALLOWED`` where it is corrected already.
     """
     if not words.strip():
         raise Refused("USAGE", "say why it is taken back, or what it came to: whoever reads it goes on from that")
@@ -273,8 +267,7 @@ def correct(
 ) -> dict[str, Any]:
     """Correct an event of a session, and return ``{"id", "kind", "event_index", "target", "stored", "warnings"}``.
 
-    Raises:
-        Refused: as ``correction``; ``NOT_AUTHORIZED`` for who is neither the session's author nor an admin.
+    Raises Refused: as ``correction``; ``NOT_AUTHORIZED`` for who is neither the session's author nor an admin.
     """
     stream, data = correction(ask, ref, words, is_resolved=is_resolved, within=within)
     (accepted,) = author.emit(Draft(stream=stream, data=data))
