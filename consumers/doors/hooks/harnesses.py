@@ -13,6 +13,9 @@ Read from their documentation, November 2026:
   are milliseconds. Standard output is one JSON object or nothing; where it is empty, standard error is read in its
   place, so a hook is silent on both. Its settings may hold comments. A resumed session brings its history along.
 
+The command `/tot` is Markdown for Claude Code (.claude/commands) and TOML for Gemini CLI (.gemini/commands); Codex, which
+reads no prompts of users since 0.117 (April 2026), has a skill (.agents/skills, called by `$tot`).
+
 All three call the same command with one JSON object on standard input: ``session_id``, ``cwd``, ``hook_event_name``,
 and ``source`` at SessionStart. All three take ``hookSpecificOutput.additionalContext`` there, and nothing from us else.
 """
@@ -42,11 +45,12 @@ brief_sources: Final = frozenset({"startup", "clear", "compact"})
 
 
 class Files(NamedTuple):
-    """The three places of a harness in one scope; settings and MCP servers may be one file."""
+    """The places of a harness in one scope; settings and MCP servers may be one file."""
 
     settings: Path
     servers: Path
     page: Path
+    command: Path
 
 
 _FOUR_EVENTS: Final[Mapping[str, Does]] = MappingProxyType(
@@ -99,20 +103,27 @@ class Harness(NamedTuple):
         return self.timeout_units_per_s * (session_end_timeout_s if event == "SessionEnd" else timeout_s)
 
 
+_TOT: Final = Path("commands/tot.md")
+_TOT_TOML: Final = Path("commands/tot.toml")
+_TOT_SKILL: Final = Path(".agents/skills/tot/SKILL.md")
+
+
 def _claude_user(home: Path) -> Files:
     given = environment_variable("CLAUDE_CONFIG_DIR")
     folder = Path(given) if given else home / ".claude"
-    return Files(folder / "settings.json", (folder if given else home) / ".claude.json", folder / "CLAUDE.md")
+    return Files(
+        folder / "settings.json", (folder if given else home) / ".claude.json", folder / "CLAUDE.md", folder / _TOT
+    )
 
 
 def _codex_user(home: Path) -> Files:
     folder = Path(environment_variable("CODEX_HOME") or home / ".codex")
-    return Files(folder / "hooks.json", folder / "config.toml", folder / "AGENTS.md")
+    return Files(folder / "hooks.json", folder / "config.toml", folder / "AGENTS.md", home / _TOT_SKILL)
 
 
 def _gemini_user(home: Path) -> Files:
     folder = home / ".gemini"
-    return Files(folder / "settings.json", folder / "settings.json", folder / "GEMINI.md")
+    return Files(folder / "settings.json", folder / "settings.json", folder / "GEMINI.md", folder / _TOT_TOML)
 
 
 _USER: Final = {"claude-code": _claude_user, "codex": _codex_user, "gemini": _gemini_user}
@@ -123,7 +134,7 @@ HARNESSES: Final = {
         Harness(
             name="claude-code",
             title="Claude Code",
-            project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md")),
+            project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md"), ".claude" / _TOT),
             server_fields={"type": "stdio"},
             has_env_file=True,
             advice="What was written here is this machine's: keep .claude/settings.local.json out of git.",
@@ -131,7 +142,7 @@ HARNESSES: Final = {
         Harness(
             name="codex",
             title="Codex CLI",
-            project=Files(Path(".codex/hooks.json"), Path(".codex/config.toml"), Path("AGENTS.md")),
+            project=Files(Path(".codex/hooks.json"), Path(".codex/config.toml"), Path("AGENTS.md"), _TOT_SKILL),
             servers_format="toml",
             advice="Codex runs new hooks once you have trusted them with /hooks, and a project's once it is trusted.",
         ),
@@ -140,7 +151,9 @@ HARNESSES: Final = {
             title="Gemini CLI",
             events={"SessionStart": "start", "PreCompress": "save", "AfterAgent": "save", "SessionEnd": "end"},
             timeout_units_per_s=1000,
-            project=Files(Path(".gemini/settings.json"), Path(".gemini/settings.json"), Path("GEMINI.md")),
+            project=Files(
+                Path(".gemini/settings.json"), Path(".gemini/settings.json"), Path("GEMINI.md"), ".gemini" / _TOT_TOML
+            ),
             advice="Gemini CLI warns once of the new hooks.",
         ),
     )

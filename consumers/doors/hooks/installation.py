@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from consumers.doors.hooks import record as records
 from consumers.doors.hooks.harnesses import Harness, Scope
-from consumers.doors.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State
+from consumers.doors.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State, Whole
 from consumers.doors.hooks.prime import agents_page
 from consumers.sdk.files import read_file, remove_file, write_file
 from ledger.errors import BatonError, Refused
@@ -232,6 +232,8 @@ def _before(part: Part, known: records.FileRecord | None) -> str:
 
 def _rest(part: Part, known: records.FileRecord | None, text: str) -> bytes | None:
     """Return what a file holds without our part; None where there was no file before it, and nothing came since."""
+    if isinstance(part, Whole):
+        return None
     is_ours_alone = known is not None and known.before is None and "".join(text.split()) == part.new_file.strip()
     return None if is_ours_alone else text.encode()
 
@@ -308,7 +310,22 @@ def parts_of(harness: Harness, folder: Path, launcher: Launcher, scope: Scope) -
         parts |= {files.settings: Settings(hooks), files.servers: Block(TOML, "\n".join(lines) + "\n", note)}
     if not (harness.is_apart(scope) and harness.is_shared(folder)):  # else the page is the team's
         parts[files.page] = Block(MARKDOWN, agents_page(), note)
+        parts[files.command] = Whole(tot_command(files.command))
     return parts
+
+
+def tot_command(path: Path) -> str:
+    """Return the command `/tot` as the file at ``path`` holds it: TOML, a skill, or a command in Markdown."""
+    about, _, text = Path(__file__).with_name("tot_command.md").read_text("utf-8").partition("\n\n")
+    match path.name:
+        case "tot.toml":
+            text = text.replace("$ARGUMENTS", "{{args}}")
+            return f"description = {_toml_value(about)}\nprompt = '''\n{text}'''\n"
+        case "SKILL.md":
+            head, text = f"name: tot\ndescription: {about}", text.replace("$ARGUMENTS", "what the user wrote with $tot")
+        case _:  # the name that Claude Code's has
+            head = f"description: {about}\nargument-hint: [problem]"
+    return f"---\n{head}\n---\n\n{text}"
 
 
 def _hook(harness: Harness, event: str, launcher: Launcher) -> Setting:

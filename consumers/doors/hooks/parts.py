@@ -249,5 +249,33 @@ def _digest(body: str) -> str:
     return sha256(body.encode()).hexdigest()[:_digest_digits]
 
 
-Part = Settings | Block
+class Whole(NamedTuple):
+    """A file that is ours alone."""
+
+    text: str
+    new_file: str = ""
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The digest of the text: what the record keeps, to tell later whether somebody changed it."""
+        return {"digest": _digest(self.text)}
+
+    def state(self, text: str, written: Mapping[str, Any] | None) -> State:
+        """Return what became of the file: it is ours as it is now, as it was written, or somebody's."""
+        if text == self.text:
+            return State.INSTALLED
+        return State.OUTDATED if written == {"digest": _digest(text)} else State.EDITED
+
+    def insert(self, text: str) -> str:
+        """Return the file."""
+        return self.text
+
+    update = insert
+
+    def remove(self, text: str, before: str) -> str:
+        """Return nothing: the file goes."""
+        return ""
+
+
+Part = Settings | Block | Whole
 """Our part of one file."""

@@ -85,7 +85,7 @@ def test_each_harness_gets_the_page_and_the_server_where_it_reads_them(ready: Ba
         assert server["command"] == sys.executable
         assert server["args"] == ["-P", "-m", "consumers.doors.cli", "mcp", "--as", harness]
     assert not (project / ".mcp.json").exists()  # a team's file, as the settings are
-    assert [path.name for path in (project / ".claude").iterdir()] == ["settings.local.json"]
+    assert sorted(path.name for path in (project / ".claude").iterdir()) == ["commands", "settings.local.json"]
 
 
 @each_harness

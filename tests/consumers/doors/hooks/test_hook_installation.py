@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,14 +15,14 @@ from harness_place import tree
 from consumers.doors.hooks.harnesses import HARNESSES
 from consumers.doors.hooks.installation import Installation, Launcher
 from consumers.doors.hooks.json_text import scan
-from consumers.doors.hooks.parts import State
+from consumers.doors.hooks.parts import State, Whole
 from consumers.doors.hooks.record import record_path
 from ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from consumers.doors.hooks.harnesses import Scope
+    from consumers.doors.hooks.harnesses import Files, Scope
 
 pytestmark = pytest.mark.parametrize("harness", list(HARNESSES))
 
@@ -86,8 +87,8 @@ def before_of(path: Path, name: str) -> bytes | None:
     return {".json": JSON_BEFORE, ".toml": TOML_BEFORE, ".md": TEXT_BEFORE}[path.suffix][name]
 
 
-def put(files: set[Path], name: str) -> None:
-    for path in files:
+def put(files: Files, name: str) -> None:
+    for path in set(files) - {files.command}:  # it is ours alone: one of somebody else's is refused
         content = before_of(path, name)
         if content is not None:
             path.parent.mkdir(exist_ok=True)
@@ -100,7 +101,7 @@ def test_removal_leaves_every_file_and_folder_as_before(
     harness: str, name: str, project: Path, tmp_path: Path, *, scope: Scope
 ) -> None:
     folder = tmp_path / "home" if scope == "user" else project
-    put(set(HARNESSES[harness].files(folder, scope)), name)
+    put(HARNESSES[harness].files(folder, scope), name)
     before = tree(tmp_path)
     assert states(installation(harness, folder, scope=scope)) == {State.MISSING}
     installation(harness, folder, scope=scope).install()
@@ -115,7 +116,7 @@ def test_removal_leaves_every_file_and_folder_as_before(
 
 def test_settings_keep_what_they_had_and_get_what_the_harness_takes(harness: str, project: Path) -> None:
     files = HARNESSES[harness].files(project, "local")
-    put(set(files), "theirs beside ours")
+    put(files, "theirs beside ours")
     was = scan(files.settings.read_text()).value
     installation(harness, project).install()
     found = scan(files.settings.read_text()).value
@@ -153,7 +154,7 @@ def test_another_agent_or_interpreter_is_outdated_and_brought_up_to_date(
 @pytest.mark.parametrize("has_record", [True, False], ids=["recorded", "no record"])
 def test_edits_around_our_part_stay_when_it_goes(harness: str, project: Path, *, has_record: bool) -> None:
     files = HARNESSES[harness].files(project, "local")
-    put(set(files), "with comments")
+    put(files, "with comments")
     installation(harness, project).install()
     files.page.write_bytes(b"above\n" + files.page.read_bytes() + b"below\n")
     text = files.settings.read_text().replace('"theme": "dark"', '"theme": "light", "new": 1')
@@ -202,6 +203,42 @@ def test_an_edit_of_our_hook_is_refused_and_kept_when_forced(harness: str, proje
     told = installation(harness, project, kept=tmp_path / "kept").remove(force=True)
     assert [one.kept.read_text() for one in told if one.kept is not None] == [edited]
     assert not settings.exists()
+
+
+def test_the_command_tot_is_in_the_form_that_the_harness_reads(harness: str, project: Path) -> None:
+    installation(harness, project).install()
+    path = HARNESSES[harness].files(project, "local").command
+    text = path.read_text("utf-8")
+    places = {"tot.md": "$ARGUMENTS", "tot.toml": "{{args}}", "SKILL.md": "$tot"}
+    assert text.count(places[path.name]) == 1
+    assert all(text.count(place) == 0 for name, place in places.items() if name != path.name)
+    if path.name == "tot.toml":
+        command = tomllib.loads(text)
+        assert sorted(command) == ["description", "prompt"]
+        assert '"type": "thoughts"' in command["prompt"]
+    else:
+        _, head, body = text.split("---\n", 2)
+        assert ("name: tot\n" in head) == (path.name == "SKILL.md")
+        assert "description: Search" in head
+        assert '"type": "thoughts"' in body
+
+
+def test_command_of_an_earlier_version_is_updated_and_somebodys_own_is_left_alone(harness: str, project: Path) -> None:
+    path = HARNESSES[harness].files(project, "local").command
+    found = installation(harness, project)
+    found.parts[path] = Whole("an earlier version\n")
+    found.install()
+    assert {one.done for one in installation(harness, project).install()} == {"unchanged", "updated"}
+    ours = path.read_text("utf-8")
+    path.write_text("my own /tot\n", "utf-8")
+    for act in (installation(harness, project).install, installation(harness, project).remove):
+        with pytest.raises(Refused) as refusal:
+            act()
+        assert refusal.value.code == "EDITED_BY_HAND"
+    (kept,) = [one.kept for one in installation(harness, project).install(force=True) if one.kept]
+    assert (kept.read_text("utf-8"), path.read_text("utf-8")) == ("my own /tot\n", ours)
+    installation(harness, project).remove()
+    assert not path.parent.exists()
 
 
 def test_a_hook_that_somebody_added_beside_ours_stays(harness: str, project: Path) -> None:
@@ -285,7 +322,7 @@ def test_a_mark_without_its_other_is_left_for_hands(harness: str, project: Path,
 def test_where_the_last_file_cannot_be_written_the_first_are_put_back(
     harness: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(set(HARNESSES[harness].files(project, "local")), "with comments")
+    put(HARNESSES[harness].files(project, "local"), "with comments")
     before = tree(tmp_path)
     page = HARNESSES[harness].files(project, "local").page
     _refuse_replacing(page, monkeypatch)
