@@ -29,15 +29,6 @@ from consumers.importers import records
 from consumers.importers.empirica.kinds import ASIDE, READ_BY, About, Meaning
 from consumers.importers.empirica.notes import Note, Repository, Unread
 from consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
-from consumers.importers.records import (
-    Aside,
-    Counts,
-    Record,
-    claimed_time,
-    existing_records,
-    import_records,
-    kept_aside,
-)
 from consumers.sessions.places import text_of
 from ledger.author import Author
 from ledger.client import Ask
@@ -71,7 +62,7 @@ class Read(NamedTuple):
 class Done(NamedTuple):
     """What an import came to: the counts, what was read, and how many dirty values there are in each kind of note."""
 
-    counts: Counts
+    counts: records.Counts
     found: Read
     dirty: Counter[str]
 
@@ -116,7 +107,7 @@ def read_notes(
     for page in _pages(repository.notes(refs, step), unread):
         theirs = [note for note in page if not is_own(note, answer)]
         own += len(page) - len(theirs)
-        rows = existing_records(answer, ((note.original, note.source) for note in theirs))
+        rows = records.existing_records(answer, ((note.original, note.source) for note in theirs))
         there = {(row["source"], row["original"]): row for row in rows}
         for note in theirs:
             place = (note.source, note.original)
@@ -133,7 +124,7 @@ def read_notes(
 
 def import_notes(author: Author, found: Read, step: Step = lambda _done, _total: None) -> Done:
     """Append what was found and does not stand yet; ``step(done, total)`` tells of progress."""
-    return counted(import_records(author, [mapped.record for mapped in found.records], step), found)
+    return counted(records.import_records(author, [mapped.record for mapped in found.records], step), found)
 
 
 def rehearsed(found: Read) -> Done:
@@ -141,7 +132,7 @@ def rehearsed(found: Read) -> Done:
     return counted(replace(records.rehearsed([mapped.record for mapped in found.records]), added=0), found)
 
 
-def counted(counts: Counts, found: Read) -> Done:
+def counted(counts: records.Counts, found: Read) -> Done:
     """Return the counts with what stood already: ``read`` is what was read from git, whatever became of it."""
     outcomes: dict[Place, tuple[str | None, int]] = {
         place: (None if row["mapped_kind"] else row["reason"], row["dirty"]) for place, row in found.standing.items()
@@ -150,11 +141,13 @@ def counted(counts: Counts, found: Read) -> Done:
         outcomes[data.source, data.original] = (None, len(data.claims.get("dirty", [])))
     outcomes |= {(aside.source, aside.original): (aside.reason, 0) for aside in counts.aside}
     known = [(place, outcomes[place][0]) for _, place in found.notes if place in outcomes]  # the others are lost
-    asides = tuple(Aside(source, reason, original) for (source, original), reason in known if reason is not None)
+    asides = tuple(
+        records.Aside(source, reason, original) for (source, original), reason in known if reason is not None
+    )
     dirty: Counter[str] = Counter()
     for place, kind in {place: kind for kind, place in found.notes}.items():
         dirty[kind] += outcomes.get(place, (None, 0))[1]
-    return Done(Counts(len(found.notes), len(known) - len(asides), counts.added, asides), found, dirty)
+    return Done(records.Counts(len(found.notes), len(known) - len(asides), counts.added, asides), found, dirty)
 
 
 def _pages(notes: Iterator[Note | Unread], unread: list[Unread]) -> Iterator[list[Note]]:
@@ -234,7 +227,7 @@ _claims_max_chars: Final = 40
 class Mapped(NamedTuple):
     """The record of a note, and the time that it claims (Unix microseconds; None: it claims none that can be read)."""
 
-    record: Record
+    record: records.Record
     at_us: int | None
 
 
@@ -253,7 +246,7 @@ def map_note(note: Note) -> Mapped:
 
 def aside(note: Note, reason: str) -> Mapped:
     """Return the record of a note that is only kept."""
-    return Mapped(kept_aside(note.original, note.source, format_of(note), reason), None)
+    return Mapped(records.kept_aside(note.original, note.source, format_of(note), reason), None)
 
 
 def format_of(note: Note) -> str:
@@ -281,7 +274,7 @@ def _mapped(note: Note) -> Mapped:
     if data is None:
         raise Refused("TOO_LARGE", "not even the beginnings of its texts fit an event: the original has them")
     read_mapped(data)
-    return Mapped(Record(stream, data), at_us)
+    return Mapped(records.Record(stream, data), at_us)
 
 
 def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading: Reading) -> RecordImported:
@@ -320,7 +313,7 @@ def _claimed_at(reading: Reading) -> tuple[str | None, int | None]:
         value = reading.fields.get(name)
         if value is None or value == "":
             continue
-        claimed = claimed_time(reading.take(name))
+        claimed = records.claimed_time(reading.take(name))
         if claimed is None or claimed.at_us is None:
             reading.complain(name, value, "this is no time" if claimed is None else "this time cannot be read")
             unread = unread or (None if claimed is None else reading.fitted(name, claimed.text, label_max_chars))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from consumers.doors.cli.app import App
+from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import progress
 from consumers.doors.cli.program import Command
 from consumers.sdk.text import clean
@@ -53,7 +53,7 @@ def verify(
         raise Refused("USAGE", "--partial goes with --bundle: a ledger is always verified whole")
     if bundle is not None and bundle.is_dir():
         raise Refused("USAGE", f"{bundle} is a folder: run `python verify.py` in it, or export to a file")
-    trusted = None if note is None else _read_note(note)
+    trusted = None if note is None else read_text(f"@{note}", "--checkpoint")
     witnessed = _judge(app, bundle, **given)
     if witnessed is not None and trusted is None and witnessed[1].time_s is not None:
         trusted = witnessed[0]
@@ -206,11 +206,3 @@ def _line(problem: Problem) -> str:
     is_range = problem.end is not None and problem.end > problem.index + 1
     last = f" to {problem.end - 1}" if is_range and problem.end is not None else ""
     return f"entry {problem.index}{last}: {problem.code}: {problem.message}"
-
-
-def _read_note(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise Refused("NOT_FOUND", f"{path} cannot be read: {reason}", path=str(path)) from error

@@ -10,19 +10,8 @@ from typing import Any, Final
 import click
 import msgspec
 
+from consumers.doors.cli import output
 from consumers.doors.cli.app import App, parse_json, read_argument, read_up_to
-from consumers.doors.cli.output import (
-    corrected,
-    fields_of,
-    print_accepted,
-    print_fields,
-    print_lines,
-    print_table,
-    show_page,
-    since_option,
-    suspect_cell,
-    when,
-)
 from consumers.doors.cli.program import Command, ListOption
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.text import clean
@@ -64,7 +53,9 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
         if any(value not in (None, ()) for value in given.values()):
             raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
         batch = app.author().emit(*read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
-        app.show("accepted", {"accepted": [fields_of(one) for one in batch]}, lambda: print_accepted(batch))
+        app.show(
+            "accepted", {"accepted": [output.fields_of(one) for one in batch]}, lambda: output.print_accepted(batch)
+        )
         return
     if given["stream"] is None or given["data"] is None:
         raise Refused("USAGE", "--stream and --data say where the event belongs and what it holds")
@@ -80,7 +71,7 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
         except BatonError as error:  # the event is in the log, and stays there: only the file is missing
             error.message += f" (the event was accepted as entry {accepted.index}: `baton receipt {accepted.index}`)"
             raise
-    app.show("accepted", fields_of(accepted), lambda: print_accepted([accepted]))
+    app.show("accepted", output.fields_of(accepted), lambda: output.print_accepted([accepted]))
 
 
 class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,7 +115,9 @@ def submit(app: App, submission: str) -> None:
     """Append events that were signed elsewhere: a DSSE JSON envelope, an array of those, or a msgpack submission."""
     given = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
     accepted = app.client().submit(decode_submission(given))
-    app.show("accepted", {"accepted": [fields_of(one) for one in accepted]}, lambda: print_accepted(accepted))
+    app.show(
+        "accepted", {"accepted": [output.fields_of(one) for one in accepted]}, lambda: output.print_accepted(accepted)
+    )
 
 
 @click.command("log", cls=Command, only_looks=True)
@@ -153,13 +146,15 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None
     bad = {one["index"]: one["code"] for one in app.query("catalog.quarantined")["entries"]}
     marked = [(one | {"quarantined": bad.get(one["event_index"])}) for one in answer["events"]]
     rows = [
-        (one["event_index"], when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], _marks(one))
+        (one["event_index"], output.when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], _marks(one))
         for one in marked
     ]
     if app.as_json:
         answer["events"] = [_document(app, one) for one in marked]
     header = ("index", "accepted", "author", "kind", "stream", "note")
-    show_page(app, "events", answer, lambda: print_table(header, rows), cursor="before" if is_newest else "after")
+    output.show_page(
+        app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"
+    )
 
 
 def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +166,7 @@ def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
 
 def _marks(event: dict[str, Any]) -> str:
     quarantined = f"[quarantined: {event['quarantined']}]" if event["quarantined"] else ""
-    return " ".join(filter(None, (suspect_cell(event), quarantined)))
+    return " ".join(filter(None, (output.suspect_cell(event), quarantined)))
 
 
 @click.command(cls=Command, only_looks=True)
@@ -193,7 +188,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
     batch = {"index": entry.batch_index, "size": entry.batch_size}
     data = describe(event) | Suspects(app).mark(event) | versions
     data |= {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
-    app.show("event", data, lambda: print_fields(data))
+    app.show("event", data, lambda: output.print_fields(data))
 
 
 @click.command(cls=Command)
@@ -227,18 +222,18 @@ def why(
         return
     answer = app.query("catalog.why", **asked, limit=limit, after=cursor)
     answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
-    show_page(app, "causes", answer, lambda: _print_walk(answer))
+    output.show_page(app, "causes", answer, lambda: _print_walk(answer))
 
 
 def _print_walk(answer: dict[str, Any]) -> None:
-    print_lines(_step_line(answer["event"]))
+    output.print_lines(_step_line(answer["event"]))
     for name, heading, flag in (("causes", "rests on", "--back"), ("effects", "led to", "--forward")):
         if answer[name]:
             total = answer[f"{name}_total"]
             more = f", of which these are {len(answer[name])}; {flag} goes on" if total > len(answer[name]) else ""
             click.echo(f"{heading} ({total}{more}):")
         for step in answer[name]:
-            print_lines(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
+            output.print_lines(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
     for step in answer["unresolved"]:
         what = "not in this ledger" if step["blob_bytes"] is None else f"a blob of {step['blob_bytes']} bytes"
         click.echo(f"{clean(step['ref'])}: {what}  [{step['via']} of {step['of']}]")
@@ -249,7 +244,14 @@ def _print_walk(answer: dict[str, Any]) -> None:
 def _step_line(event: dict[str, Any]) -> str:
     if event["event_index"] is None:
         return clean(event["ref"])
-    words = (event["event_index"], event["kind"], clean(event["stream"]), "by", event["author"], suspect_cell(event))
+    words = (
+        event["event_index"],
+        event["kind"],
+        clean(event["stream"]),
+        "by",
+        event["author"],
+        output.suspect_cell(event),
+    )
     return "  ".join(map(str, words)).rstrip()
 
 
@@ -308,13 +310,13 @@ def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | 
         if app.as_json:
             app.line(describe(item) | mark)
         else:
-            print_event(item, suspect_cell(mark))
+            print_event(item, output.suspect_cell(mark))
 
 
 def print_event(event: Event, mark: str = "") -> None:
     """Print one event on a line, as it comes."""
-    words = (event.index, when(event.accepted_ms), event.author, event.kind, clean(event.stream), mark)
-    print_lines("  ".join(map(str, words)).rstrip())
+    words = (event.index, output.when(event.accepted_ms), event.author, event.kind, clean(event.stream), mark)
+    output.print_lines("  ".join(map(str, words)).rstrip())
 
 
 @click.command(cls=Command)
@@ -322,7 +324,7 @@ def print_event(event: Event, mark: str = "") -> None:
 @click.option("--sort", cls=ListOption, type=click.Choice(SORTS), help="Only these; may be repeated.")
 @click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, as finding.logged.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
-@since_option("Only what was written since")
+@output.since_option("Only what was written since")
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")
 def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **given: Any) -> None:
@@ -345,19 +347,19 @@ def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **g
         if not answer["hits"]:
             click.echo("(none)")
 
-    show_page(app, "hits", answer, show)
+    output.show_page(app, "hits", answer, show)
 
 
 def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
     place = (
-        hit["event_index"], when(hit["accepted_ms"]), hit["author"], clean(hit["stream"]), hit["kind"],
-        suspect_cell(hit), f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
+        hit["event_index"], output.when(hit["accepted_ms"]), hit["author"], clean(hit["stream"]), hit["kind"],
+        output.suspect_cell(hit), f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
     )  # fmt: skip
-    print_lines("  ".join(str(part) for part in place if part != ""))
+    output.print_lines("  ".join(str(part) for part in place if part != ""))
     excerpt, shown, position = clean(hit["excerpt"]), "", 0
     for start, end in matches_in(excerpt, terms):
         shown += excerpt[position:start] + click.style(excerpt[start:end], bold=True)
         position = end
     shown += excerpt[position:]
     done = hit.get("correction")
-    click.echo(f"    {shown}" if done is None else f"    ~~{shown}~~\n      {corrected(done)}")
+    click.echo(f"    {shown}" if done is None else f"    ~~{shown}~~\n      {output.corrected(done)}")

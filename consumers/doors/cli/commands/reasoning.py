@@ -28,14 +28,7 @@ from ledger.client import read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Refused
 from ledger.events import EventData
-from ledger.events.reasoning import (
-    ReasoningConcluded,
-    ReasoningExtended,
-    ReasoningStarted,
-    ReasoningType,
-    Step,
-    StepType,
-)
+from ledger.events import reasoning as kinds
 from projections.briefs.tokens import tokenizer
 from projections.reasoning.memory import compute_reasoning_ref
 
@@ -65,16 +58,16 @@ def reasoning() -> None:
 @click.option("--session", default="", help="The session it belongs to.")
 def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
     """Start a reasoning; the acting agent owns it."""
-    emit(app, id_ or default_id(task), ReasoningStarted(task=task, **given))
+    emit(app, id_ or default_id(task), kinds.ReasoningStarted(task=task, **given))
 
 
 @reasoning.command()
 @click.argument("id_", metavar="ID")
 @click.option("--content", required=True, help="The step in words.")
 @click.option(
-    "--type", type=click.Choice(get_args(StepType)), default="inference", show_default=True, help="What it is."
+    "--type", type=click.Choice(get_args(kinds.StepType)), default="inference", show_default=True, help="What it is."
 )
-@click.option("--reasoning-type", type=click.Choice(get_args(ReasoningType)[1:]), help="How an inference infers.")
+@click.option("--reasoning-type", type=click.Choice(get_args(kinds.ReasoningType)[1:]), help="How an inference infers.")
 @click.option("--evidence", multiple=True, metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
               help="What it rests on, as src/auth.py:5-9; may be given more than once.")  # fmt: skip
 @click.option("--rests-on", cls=ListOption, type=click.IntRange(1), metavar="N", help="A step this one follows from.")
@@ -89,8 +82,8 @@ def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, *
     name, following, notices = next_number(app, id_)
     number = number or following
     fields = {option: list(value) if isinstance(value, tuple) else value for option, value in given.items()}
-    one = Step(step_number=number, **fields | {"reasoning_type": given["reasoning_type"] or ""})
-    data = ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {})
+    one = kinds.Step(step_number=number, **fields | {"reasoning_type": given["reasoning_type"] or ""})
+    data = kinds.ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {})
     (data,), warnings = cite([data], app.query_with)
     emit(app, name, data, [*notices, *warnings])
 
@@ -115,12 +108,12 @@ def assume(
         ):
             remedy = f"see `baton reasoning show {quote(name)}` for those that are"
             raise Refused("USAGE", f"step {number} of {name} is no assumption and states none: {remedy}", step=number)
-        emit(app, name, ReasoningExtended(assumptions_updated={number: settled}))
+        emit(app, name, kinds.ReasoningExtended(assumptions_updated={number: settled}))
         return
-    assumed = Step(
+    assumed = kinds.Step(
         step_number=following, type="assumption", content=content or "", needs_validation=True, validation_method=method
     )
-    emit(app, name, ReasoningExtended(steps=[assumed]), notices)
+    emit(app, name, kinds.ReasoningExtended(steps=[assumed]), notices)
 
 
 @reasoning.command()
@@ -130,7 +123,7 @@ def assume(
 @click.option("--limitation", "limitations", multiple=True, help="Where it may be wrong; may be given more than once.")
 def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations: tuple[str, ...]) -> None:
     """Say what the reasoning comes to; the compressor then publishes briefs of it."""
-    concluded = ReasoningConcluded(
+    concluded = kinds.ReasoningConcluded(
         conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
     )
     emit(app, find(app, id_)["id"], concluded)

@@ -9,18 +9,8 @@ from typing import Any, Final
 
 import click
 
+from consumers.doors.cli import output
 from consumers.doors.cli.app import App, read_text
-from consumers.doors.cli.output import (
-    corrected,
-    fields_of,
-    imported_by,
-    page_options,
-    print_table,
-    show_page,
-    terminal_cells,
-    warn,
-    when,
-)  # fmt: skip
 from consumers.doors.cli.program import Group, Lazy
 from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and
 from consumers.sdk.text import clean, dead_end_text, one_line, shorten, told
@@ -84,14 +74,14 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
         if refusal.code != "TRANSITION_NOT_ALLOWED":
             raise
         raise Refused(refusal.code, f"{refusal.message}: use it, or take another id", **refusal.details) from refusal
-    answer = {"id": name, "ai_id": data.ai_id, "dead_ends": dead_ends, "accepted": fields_of(accepted)}
+    answer = {"id": name, "ai_id": data.ai_id, "dead_ends": dead_ends, "accepted": output.fields_of(accepted)}
 
     def text() -> None:
         click.echo(name)
         if dead_ends:
             click.secho("\nDead ends of similar tasks", bold=True)
         for event in dead_ends:
-            line, whose = one_line(dead_end_text(event)), imported_by(event["imported"])
+            line, whose = one_line(dead_end_text(event)), output.imported_by(event["imported"])
             click.echo(f"  - {line}  [{event['session_id']}]{whose}")
 
     app.show("session", answer, text)
@@ -110,7 +100,7 @@ def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], **gi
     if evidence and not app.as_json:
         from consumers.reasoning.validator.evidence import cite  # noqa: PLC0415 - loads the validator
 
-        warn(cite([data], app.query_with)[1])
+        output.warn(cite([data], app.query_with)[1])
 
 
 @session.command()
@@ -162,7 +152,7 @@ def _correct(app: App, ref: str, words: str, within: str | None, *, is_resolved:
     from consumers.sessions.report import correct  # noqa: PLC0415 - loads the stores of reports
 
     done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved, within=within)
-    warn(() if app.as_json else done["warnings"])
+    output.warn(() if app.as_json else done["warnings"])
     verb = "resolved" if is_resolved else "retracted"
     app.show("session", done, lambda: click.echo(f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})"))
 
@@ -197,28 +187,28 @@ def show(app: App, id_: str | None) -> None:
 @click.option("--agent", "author", metavar="NAME", help="Only those of this agent.")
 @click.option("--ai-id", help="Only those with this label.")
 @click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only those in this state.")
-@page_options()
+@output.page_options()
 def list_(app: App, **asked: Any) -> None:
     """List sessions, newest first."""
     answer = app.query("sessions.list", after=asked.pop("cursor"), **asked)
     rows = [
-        (_shown(row["id"]), row["status"], shorten(one_line(row["task"]), task_cells_max), when(row["happened_ms"]),
-         row["ai_id"] or row["author"], row["findings"], row["unknowns"])
+        (_shown(row["id"]), row["status"], shorten(one_line(row["task"]), task_cells_max),
+         output.when(row["happened_ms"]), row["ai_id"] or row["author"], row["findings"], row["unknowns"])
         for row in answer["sessions"]
     ]  # fmt: skip
     header = ("id", "status", "task", "started", "by", "findings", "unknowns")
-    show_page(app, "sessions", answer, lambda: print_table(header, rows))
+    output.show_page(app, "sessions", answer, lambda: output.print_table(header, rows))
 
 
 def _shown(name: str) -> str:
     """Return an id for a row: on a terminal the beginning of a UUID, which every verb takes, and the task has room."""
-    return name[:_uuid_chars_shown] if terminal_cells() is not None and _UUID.fullmatch(name) else name
+    return name[:_uuid_chars_shown] if output.terminal_cells() is not None and _UUID.fullmatch(name) else name
 
 
 def record(app: App, given: str, data: EventData, what: str) -> None:
     """Append one event of a session and say so."""
     name, accepted = append(app, given, data)
-    answer = {"id": name, "accepted": fields_of(accepted[0])}
+    answer = {"id": name, "accepted": output.fields_of(accepted[0])}
     app.show("session", answer, lambda: click.echo(f"{name}: {what} recorded (entry {accepted[0].index})"))
 
 
@@ -228,7 +218,7 @@ def print_session(session: dict[str, Any]) -> None:
     if session["assessments"]:
         click.secho("\nVectors", bold=True)
         header, rows, left_out = trajectory(session["assessments"])
-        print_table(header, rows)
+        output.print_table(header, rows)
         if left_out:
             click.echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
     findings = [
@@ -245,8 +235,8 @@ def print_session(session: dict[str, Any]) -> None:
 def _print_head(session: dict[str, Any]) -> None:
     click.secho(told(session["task"]) or "(no task was said)", bold=True)
     who = session["author"] if session["imported"] is None else clean(session["ai_id"])
-    until = "" if session["ended_ms"] is None else f" to {when(session['ended_ms'])}"
-    click.echo(f"{clean(session['id'])}  [{session['status']}]  by {who}  {when(session['happened_ms'])}{until}")
+    until = "" if session["ended_ms"] is None else f" to {output.when(session['ended_ms'])}"
+    click.echo(f"{clean(session['id'])}  [{session['status']}]  by {who}  {output.when(session['happened_ms'])}{until}")
     if (mark := session["imported"]) is not None:
         source = f"{clean(mark['importer'])} from {clean(mark['source'])} and others"
         click.echo(f"  imported by {source}: it says this of itself")
@@ -300,7 +290,7 @@ def _marked(event: dict[str, Any], text: str) -> str:
     place, done = f"{text}{_weight(event)}  #{event['event_index']}", event["correction"]
     if done is None:
         return place
-    return f"~~{place}~~\n      {corrected(done)}"
+    return f"~~{place}~~\n      {output.corrected(done)}"
 
 
 def _weight(event: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from consumers.handoffs.files.syntax import document
+from consumers.handoffs.files.syntax import sections as parts
 from consumers.handoffs.files.syntax.lines import (
     Blocks,
     Heading,
@@ -26,20 +27,6 @@ from consumers.handoffs.files.syntax.lines import (
     settled,
     text_of,
     text_problems,
-)
-from consumers.handoffs.files.syntax.sections import (
-    STATUS_WORDS,
-    checkbox_problems,
-    entry_problems,
-    first_of,
-    read_checkboxes,
-    read_dependencies,
-    read_entries,
-    read_log,
-    read_notes,
-    read_refs,
-    read_status,
-    text_in,
 )
 from ledger.errors import Refused
 
@@ -67,23 +54,23 @@ def parse(content: bytes) -> document.HandoffFile:
     meta = _read_meta(lines, title, sections, blocks.code)
     entries = {entry.name: entry for entry in reversed(meta)}
     _refuse_unfinished(lines, title, sections, meta)
-    depends_on, problems = read_dependencies(entries.get("Depends-on"))
-    reasoning_refs, problems_of_refs = read_refs(entries.get("Reasoning"))
+    depends_on, problems = parts.read_dependencies(entries.get("Depends-on"))
+    reasoning_refs, problems_of_refs = parts.read_refs(entries.get("Reasoning"))
     problems += problems_of_refs
-    log, log_problems = read_log(lines, by_name.get("Log"), blocks.code)
+    log, log_problems = parts.read_log(lines, by_name.get("Log"), blocks.code)
     status, status_problems = _pick_status(_statuses(lines, entries.get("Status"), blocks))
-    tasks = read_checkboxes(lines, by_name.get("Tasks"), blocks)
-    criteria = read_checkboxes(lines, by_name.get("Acceptance Criteria"), blocks)
-    notes, note_problems = read_notes(lines, by_name.get("Receiver Notes"), blocks.code)
+    tasks = parts.read_checkboxes(lines, by_name.get("Tasks"), blocks)
+    criteria = parts.read_checkboxes(lines, by_name.get("Acceptance Criteria"), blocks)
+    notes, note_problems = parts.read_notes(lines, by_name.get("Receiver Notes"), blocks.code)
     problems += [
         *log_problems, *note_problems, *status_problems, *text_problems(lines, has_mark=has_mark),
-        *entry_problems(meta),
+        *parts.entry_problems(meta),
     ]  # fmt: skip
-    problems += checkbox_problems(lines, by_name.get("Tasks"), tasks, blocks)
-    problems += checkbox_problems(lines, by_name.get("Acceptance Criteria"), criteria, blocks)
+    problems += parts.checkbox_problems(lines, by_name.get("Tasks"), tasks, blocks)
+    problems += parts.checkbox_problems(lines, by_name.get("Acceptance Criteria"), criteria, blocks)
     problems += _form_problems(title, sections, entries, blocks)
     values = {
-        field: document.value_or_none(first_of(entries.get(key)))
+        field: document.value_or_none(parts.first_of(entries.get(key)))
         for field, key in zip(_VALUES, ("From", "To", "Reviewer", "Created", "Proposal"), strict=True)
     }
     is_second = "Tasks" in by_name or "Reviewer" in entries or "Depends-on" in entries
@@ -91,8 +78,8 @@ def parse(content: bytes) -> document.HandoffFile:
         format="proposal" if title.kind == "proposal" else "handoff/v2" if is_second else "handoff/v1",
         title=title.text, title_line=title.heading.start + 1, title_stop=title.heading.stop, meta=tuple(meta),
         status=status, **values, depends_on=depends_on, reasoning_refs=reasoning_refs,
-        task=text_in(lines, by_name.get("Task"), blocks.code), tasks=tasks, criteria=criteria, notes=notes,
-        context=text_in(lines, by_name.get("Context"), blocks.code), log=log, sections=sections,
+        task=parts.text_in(lines, by_name.get("Task"), blocks.code), tasks=tasks, criteria=criteria, notes=notes,
+        context=parts.text_in(lines, by_name.get("Context"), blocks.code), log=log, sections=sections,
         problems=settled(problems), has_mark=has_mark, lines=lines,
         open_line=None if blocks.open_start is None else blocks.open_start + 1,
     )  # fmt: skip
@@ -144,9 +131,9 @@ def _read_meta(
     """Return the entries of the Meta section or, without one, the known keys between title and first section."""
     meta = next((section for section in sections if section.name == "Meta"), None)
     if meta:
-        return read_entries(lines, meta.body, meta.stop, code=code, is_wanted=bool)
+        return parts.read_entries(lines, meta.body, meta.stop, code=code, is_wanted=bool)
     stop = min((one.start for one in sections if one.start > title.heading.start), default=len(lines))
-    return read_entries(lines, title.heading.stop, stop, code=code, is_wanted=document.META_KEYS.__contains__)
+    return parts.read_entries(lines, title.heading.stop, stop, code=code, is_wanted=document.META_KEYS.__contains__)
 
 
 def _refuse_unfinished(
@@ -174,13 +161,13 @@ def _refuse_unfinished(
 
 def _statuses(lines: Sequence[str], entry: document.MetaEntry | None, blocks: Blocks) -> Iterator[document.StatusText]:
     """Yield the status of the Meta block, and those that stand in headings."""
-    if entry and (found := read_status(entry.value.split("\n")[0], entry.line, entry.column)):
+    if entry and (found := parts.read_status(entry.value.split("\n")[0], entry.line, entry.column)):
         yield found
     for heading in blocks.headings:
         start = document.status_heading(heading.text) if heading.level == 2 and heading.is_hashed else None
         if start is not None:
             column = lines[heading.start].index(heading.text) + start
-            if found := read_status(heading.text[start:], heading.start + 1, column):
+            if found := parts.read_status(heading.text[start:], heading.start + 1, column):
                 yield found
 
 
@@ -193,7 +180,7 @@ def _pick_status(statuses: Iterator[document.StatusText]) -> tuple[document.Stat
         Problem(other.line, f"Status stands on line {first.line} and again on line {other.line}: the first counts")
         for other in found[1:]
     ]
-    if first.word not in STATUS_WORDS:
+    if first.word not in parts.STATUS_WORDS:
         problems.append(Problem(first.line, f"{quoted(first.written)} is no status of the protocol"))
     return first, problems
 
@@ -206,7 +193,7 @@ def _form_problems(
     if title.kind is None:
         yield Problem(line, "the title has no 'Handoff:' or 'Proposal:' in front")
     for key in ("From", "To") if title.kind != "proposal" else ():
-        if document.value_or_none(first_of(entries.get(key))) is None:
+        if document.value_or_none(parts.first_of(entries.get(key))) is None:
             yield Problem(entries[key].line if key in entries else line, f"the Meta block does not say {key}")
     first = {section.name: section for section in reversed(sections) if section.name}
     for section in sections:

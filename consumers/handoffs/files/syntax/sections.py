@@ -20,16 +20,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from consumers.handoffs.files.syntax.document import (
-    META_KEYS,
-    Checkbox,
-    LogLine,
-    MetaEntry,
-    Section,
-    StatusText,
-    is_none,
-    key_name,
-)
+from consumers.handoffs.files.syntax import document
 from consumers.handoffs.files.syntax.lines import Blocks, Problem, is_blank, quoted, read_blocks, text_of, trim_blank
 from ledger.events.handoff import HandoffId, ReceiverNotes, reasoning_refs_max
 from ledger.forms import DAY_PATTERN, REF_PATTERN
@@ -40,7 +31,7 @@ _HASHES: Final = re.compile(r"^( {0,3})(\\*#{1,2}(?:\s|$))")
 _ESCAPED: Final = re.compile(r"^( {0,3})\\(\\*#{1,2}(?:\s|$))")
 
 
-def text_in(lines: Sequence[str], section: Section | None, code: frozenset[int]) -> str:
+def text_in(lines: Sequence[str], section: document.Section | None, code: frozenset[int]) -> str:
     """Return the text of a section without the blank lines around it, its lines joined with newlines."""
     if section is None:
         return ""
@@ -77,9 +68,11 @@ _LOG_LINE: Final = re.compile(
 )
 
 
-def read_checkboxes(lines: Sequence[str], section: Section | None, blocks: Blocks) -> tuple[Checkbox, ...]:
+def read_checkboxes(
+    lines: Sequence[str], section: document.Section | None, blocks: Blocks
+) -> tuple[document.Checkbox, ...]:
     """Return the check boxes of a section in order."""
-    boxes: list[Checkbox] = []
+    boxes: list[document.Checkbox] = []
     for item in blocks.items:
         if section is None or not section.body <= item.start < section.stop:
             continue
@@ -91,12 +84,14 @@ def read_checkboxes(lines: Sequence[str], section: Section | None, blocks: Block
         if text:
             _, end = trim_blank(lines, item.start, item.end)
             column = markers.end() + 1
-            boxes.append(Checkbox(text, found[1] != " ", item.start + 1, item.stop, max(item.stop, end), column))
+            boxes.append(
+                document.Checkbox(text, found[1] != " ", item.start + 1, item.stop, max(item.stop, end), column)
+            )
     return tuple(boxes)
 
 
 def checkbox_problems(
-    lines: Sequence[str], section: Section | None, boxes: Sequence[Checkbox], blocks: Blocks
+    lines: Sequence[str], section: document.Section | None, boxes: Sequence[document.Checkbox], blocks: Blocks
 ) -> Iterator[Problem]:
     """Yield the lines of a section that look like check boxes and do not count."""
     if section is None:
@@ -115,10 +110,10 @@ def checkbox_problems(
 
 
 def read_log(
-    lines: Sequence[str], section: Section | None, code: frozenset[int]
-) -> tuple[tuple[LogLine, ...], list[Problem]]:
+    lines: Sequence[str], section: document.Section | None, code: frozenset[int]
+) -> tuple[tuple[document.LogLine, ...], list[Problem]]:
     """Return the entries of the Log section, and the list items in it that lack the form ``- DATE [author] text``."""
-    entries: list[LogLine] = []
+    entries: list[document.LogLine] = []
     problems: list[Problem] = []
     for index in range(section.body, section.stop) if section else ():
         text = text_of(lines[index])
@@ -127,12 +122,12 @@ def read_log(
         found = None if index in code else _LOG_LINE.match(text)
         if found:
             author = found[4].strip() or None
-            entries.append(LogLine((found[5] or "").strip(), index + 1, index + 1, found[1], author))
+            entries.append(document.LogLine((found[5] or "").strip(), index + 1, index + 1, found[1], author))
         elif entries and entries[-1].last_line == index and text.startswith((" ", "\t")) and index not in code:
             last = entries[-1]
-            entries[-1] = LogLine(f"{last.text} {text.strip()}", last.line, index + 1, last.day, last.author)
+            entries[-1] = document.LogLine(f"{last.text} {text.strip()}", last.line, index + 1, last.day, last.author)
         else:
-            entries.append(LogLine(text.strip(), index + 1, index + 1))
+            entries.append(document.LogLine(text.strip(), index + 1, index + 1))
             if index not in code:
                 problems.append(Problem(index + 1, "this line of the Log is not '- DATE [author] text'; it is kept"))
     return tuple(entries), problems
@@ -148,7 +143,7 @@ def notes_text(notes: ReceiverNotes) -> str:
 
 
 def read_notes(
-    lines: Sequence[str], section: Section | None, code: frozenset[int]
+    lines: Sequence[str], section: document.Section | None, code: frozenset[int]
 ) -> tuple[ReceiverNotes, list[Problem]]:
     """Return what the section tells a receiver, and its lines that stand for nothing; what is indented goes on."""
     notes: dict[str, list[str]] = {name: [] for name in NOTE_LABELS}
@@ -190,9 +185,9 @@ _ID_FILE: Final = re.compile(r"(.+?)\.md(?=$|[\s(（`])", re.IGNORECASE)
 
 def read_entries(
     lines: Sequence[str], start: int, stop: int, *, code: frozenset[int], is_wanted: Callable[[str], bool]
-) -> list[MetaEntry]:
+) -> list[document.MetaEntry]:
     """Return the entries on lines ``start`` to ``stop`` whose key's name is wanted."""
-    entries: list[MetaEntry] = []
+    entries: list[document.MetaEntry] = []
     first: re.Match[str] | None = None
     is_open = False
     for index in range(start, stop):
@@ -201,10 +196,14 @@ def read_entries(
             is_open = is_open and text.startswith((" ", "\t"))
             continue
         found = _ENTRY.match(text)
-        if found and _is_entry(found, first) and is_wanted(name := key_name(found["marked"] or found["plain"])):
+        if (
+            found
+            and _is_entry(found, first)
+            and is_wanted(name := document.key_name(found["marked"] or found["plain"]))
+        ):
             first = first or found
             key, value = (found["marked"] or found["plain"]).strip(), found["value"].rstrip()
-            entries.append(MetaEntry(key, name, value, index + 1, index + 1, found.start("value")))
+            entries.append(document.MetaEntry(key, name, value, index + 1, index + 1, found.start("value")))
             is_open = True
         elif entries and (is_open or text.startswith((" ", "\t"))):
             more = re.sub(rf"^\s*(?:{_BULLET})?", "", text).rstrip()
@@ -225,12 +224,12 @@ def _is_entry(found: re.Match[str], first: re.Match[str] | None) -> bool:
     return indent <= len(first["indent"].expandtabs(4)) + (1 if found["bullet"] else 0)
 
 
-def first_of(entry: MetaEntry | None) -> str:
+def first_of(entry: document.MetaEntry | None) -> str:
     """Return the value that counts for a key of one line."""
     return entry.value.strip().split("\n")[0].strip() if entry else ""
 
 
-def entry_problems(entries: Sequence[MetaEntry]) -> Iterator[Problem]:
+def entry_problems(entries: Sequence[document.MetaEntry]) -> Iterator[Problem]:
     """Yield the keys given twice, and values that go on where only the first line counts."""
     lines: dict[str, int] = {}
     for entry in entries:
@@ -238,17 +237,19 @@ def entry_problems(entries: Sequence[MetaEntry]) -> Iterator[Problem]:
             both = f"{entry.key} stands on line {lines[entry.name]} and again on line {entry.line}"
             yield Problem(entry.line, f"{both}: the first counts; remove the other")
         lines.setdefault(entry.name, entry.line)
-        if entry.last_line > entry.line and entry.name in META_KEYS and entry.name not in _OF_LINES:
+        if entry.last_line > entry.line and entry.name in document.META_KEYS and entry.name not in _OF_LINES:
             yield Problem(entry.line, f"{entry.key} goes on to line {entry.last_line}: only its first line counts")
 
 
-def read_status(text: str, line: int, column: int) -> StatusText | None:
+def read_status(text: str, line: int, column: int) -> document.StatusText | None:
     """Return the status in a text that stands at ``column`` of ``line``, or None if there is no word in it."""
-    found = None if is_none(text) else _STATUS.match(text)
+    found = None if document.is_none(text) else _STATUS.match(text)
     if not found:
         return None
     written = found[1]
-    return StatusText(status_word(written), written, text[found.end(1) :].rstrip(), line, column + found.start(1))
+    return document.StatusText(
+        status_word(written), written, text[found.end(1) :].rstrip(), line, column + found.start(1)
+    )
 
 
 def status_word(written: str) -> str:
@@ -257,7 +258,7 @@ def status_word(written: str) -> str:
     return "cancelled" if word == "canceled" else word
 
 
-def read_dependencies(entry: MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
+def read_dependencies(entry: document.MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
     """Return the ids that ``Depends-on`` names, without ``.md``, and what is wrong with them.
 
     An id that cannot be one stays in the answer: to leave it out would open the gate that it is meant to keep shut, and
@@ -267,7 +268,7 @@ def read_dependencies(entry: MetaEntry | None) -> tuple[tuple[str, ...], list[Pr
     problems: list[Problem] = []
     for part in _ID_PARTS.split(entry.value) if entry else ():
         text = _ID_LINK.sub(r"\1", part.split("←")[0]).strip().strip("`<>*").strip()
-        if is_none(text):
+        if document.is_none(text):
             continue
         found = _ID_FILE.match(text)
         named = found[1] if found else text
@@ -280,13 +281,13 @@ def read_dependencies(entry: MetaEntry | None) -> tuple[tuple[str, ...], list[Pr
     return tuple(ids), problems
 
 
-def read_refs(entry: MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
+def read_refs(entry: document.MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
     """Return the whole refs that ``Reasoning`` names, and what is wrong with the others: they stand for nothing.
 
     A reasoning's id is none: it means another version each time that the reasoning grows.
     """
     names = [part.strip().strip("`<>").strip() for part in _ID_PARTS.split(entry.value)] if entry else []
-    named = {name: re.match(REF_PATTERN, name) is not None for name in names if not is_none(name)}
+    named = {name: re.match(REF_PATTERN, name) is not None for name in names if not document.is_none(name)}
     refs = [name for name, is_ref in named.items() if is_ref]
     strange = [quoted(name) for name, is_ref in named.items() if not is_ref]
     said = [f"Reasoning names {name}, which is no whole ref (sha256:…): it counts for nothing" for name in strange]
