@@ -13,8 +13,8 @@ Read from their documentation, November 2026:
   are milliseconds. Standard output is one JSON object or nothing; where it is empty, standard error is read in its
   place, so a hook is silent on both. Its settings may hold comments. A resumed session brings its history along.
 
-The command `/tot` is Markdown in .claude/commands for Claude Code, TOML in .gemini/commands for Gemini CLI; Codex, which
-reads no prompts of users since 0.117 (April 2026), has a skill (.agents/skills, called by `$tot`).
+The command `/tot` is Markdown in .claude/commands for Claude Code, TOML in .gemini/commands for Gemini CLI. Codex reads
+no prompts of users since 0.117 (April 2026): there it is a skill in .agents/skills, called by `$tot`.
 
 All three call the same command with one JSON object on standard input: ``session_id``, ``cwd``, ``hook_event_name``,
 and ``source`` at SessionStart. All three take ``hookSpecificOutput.additionalContext`` there, and nothing from us else.
