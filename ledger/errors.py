@@ -124,6 +124,7 @@ CODES: dict[str, Code] = {
     "GENERATION_FAILED": Code(Exit.UNAVAILABLE, True, "The thinker gave no usable candidates."),
     "EVALUATION_TIMEOUT": Code(Exit.UNAVAILABLE, True, "The evaluation took longer than it may."),
     "SEARCH_EXHAUSTED": Code(Exit.NOT_FOUND, False, "The search ended within its limits without a solution."),
+    "SEARCH_STOPPED": Code(Exit.NOT_FOUND, False, "The search was ended for good by its user."),
     # Verification.
     "VERIFICATION_FAILED": Code(Exit.UNVERIFIED, False, "What was verified is not what it claims to be."),
     "HISTORY_CHANGED": Code(Exit.UNVERIFIED, False, "The log is not the one that was read before, or a shorter one."),

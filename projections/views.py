@@ -31,7 +31,7 @@ VIEW_VERSIONS: Final = {
     "snapshots": 2,
     "reviews": 3,
     "reports": 6,
-    "thoughts": 4,
+    "thoughts": 5,
     "records": 2,
     "search": 3,
 }

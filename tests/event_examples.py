@@ -139,6 +139,9 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "tot.synthesize_solution": published("tot.synthesize_solution"),
     "tot.final_solution": published("tot.final_solution"),
     "tot.search_complete": published("tot.search_complete"),
+    "tot.model_answered": published("tot.model_answered"),
+    "tot.paused": published("tot.paused"),
+    "tot.resumed": published("tot.resumed"),
     "tot.error": published("tot.error"),
     "tot.log_written": published("tot.log_written"),
     "handoff.created": {

@@ -15,7 +15,7 @@ from ledger.author import Draft
 from ledger.events import KIND_OF, EventData
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.tot import node_states, tree_digest
+from ledger.lifecycle.thought_tree import node_states, tree_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,9 +88,14 @@ SCORES: Final = {
 }
 
 
+USAGE: Final = kinds.Usage(requests=1, tokens_in=100, tokens_out=10)
+
+
 def generate(parent: kinds.ThoughtNode, task: str = TASK) -> kinds.GenerateThoughts:
     """Return the explorer's request for two thoughts from a node."""
-    context = kinds.GenerationContext(problem=PROBLEM, goal=GOAL, constraints=SHAPE.constraints)
+    context = kinds.GenerationContext(
+        problem=PROBLEM, current_depth=parent.depth + 1, max_depth=3, goal=GOAL, constraints=SHAPE.constraints
+    )
     payload = kinds.GeneratePayload(
         parent_node=parent, generation_strategy="sequential_proposal", num_candidates=2, context=context
     )
@@ -110,7 +115,7 @@ def generated(nodes: Sequence[kinds.ThoughtNode], task: str = TASK, **fields: An
         kinds.Candidate(temp_id=temp_id, content=one.content, action_type=one.action_type)
         for temp_id, one in zip(temp_ids(nodes), nodes, strict=True)
     ]
-    made: dict[str, Any] = {"payload": kinds.GeneratedPayload(candidates=candidates, llm_calls=1)} | fields
+    made: dict[str, Any] = {"payload": kinds.GeneratedPayload(candidates=candidates), "usage": USAGE} | fields
     return kinds.GeneratedThoughts(sender="generator", to="explorer", type="generated_thoughts", task_id=task, **made)
 
 
@@ -141,8 +146,8 @@ def evaluated(nodes: Sequence[kinds.ThoughtNode], task: str = TASK, **fields: An
     ]
     ranking = sorted((one.id for one in nodes), key=lambda id_: -SCORES[id_].score)
     pruned = [id_ for id_ in ranking if SCORES[id_].score < CONFIG.pruning_threshold]
-    payload = kinds.ResultsPayload(evaluations=evaluations, ranking=ranking, pruning_suggestions=pruned, llm_calls=1)
-    made: dict[str, Any] = {"payload": payload} | fields
+    payload = kinds.ResultsPayload(evaluations=evaluations, ranking=ranking, pruning_suggestions=pruned)
+    made: dict[str, Any] = {"payload": payload, "usage": USAGE} | fields
     return kinds.EvaluationResults(sender="evaluator", to="explorer", type="evaluation_results", task_id=task, **made)
 
 
@@ -172,7 +177,15 @@ NODES: Final = {
 BEST: Final = ["root", "node_1_1", "node_2_2", "node_3_2"]
 DIGEST: Final = tree_digest(node_states(NODES.values()))
 STATS: Final = kinds.SearchStats(
-    total_nodes=7, total_backtracks=1, llm_calls=8, nodes_pruned=2, max_depth_reached=3, rounds=4, best_score=9.5
+    total_nodes=7,
+    total_backtracks=1,
+    llm_calls=8,
+    tokens_in=800,
+    tokens_out=80,
+    nodes_pruned=2,
+    max_depth_reached=3,
+    rounds=4,
+    best_score=9.5,
 )
 
 
@@ -278,7 +291,7 @@ def story(task: str = TASK) -> list[Said]:
         answer="(10 - (13 - 9)) × 4 = 24",
         reasoning_trace=["13 - 9 = 4", "10 - 4 = 6", "4 × 6 = 24"],
         confidence=0.99,
-        verification=kinds.Verification(is_valid=True),
+        verification=kinds.Verification(is_valid=True, by="program"),
     )
     said.append(
         Said(

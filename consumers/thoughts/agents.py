@@ -22,10 +22,10 @@ from typing import Final, assert_never
 
 import msgspec
 
-from consumers.thoughts import search
-from consumers.thoughts.search import next_step
+from consumers.thoughts import answers
+from consumers.thoughts.search import next_step, search_complete
 from consumers.thoughts.settings import read_overrides, search_config
-from consumers.thoughts.task import Asked, Say, Task, TreeState, attempts_max, drafts, line
+from consumers.thoughts.task import PAUSING, Asked, Say, Task, TreeState, attempts_max, drafts, line
 from consumers.thoughts.thinkers import Thinker
 from ledger.author import Author
 from ledger.client import read_event
@@ -98,7 +98,7 @@ class Agent:
             if refusal is not None and not has_news:
                 raise refusal
             refusal = self._say(self._next())
-            if self._task.is_over:
+            if self._task.is_over or self._task.paused:
                 self._end()
                 return True
             wait, has_news = wait_s, False
@@ -151,14 +151,18 @@ def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
     if task.started is None:
         # Without a key: a task of this id that is there already must be refused, even if it was opened in these words.
         return [] if opening is None else [Say("", opening)]
-    if task.is_over or task.tree is not None or task.waiting:
+    if task.is_over or task.tree is not None or task.waiting or task.paused:
         return []
     last = task.decompositions[-1] if task.decompositions else None
     if last is None:
         return [_decompose(task, task.started)]
     failure, shape = last.data.error, last.data.payload
     if shape is None:
-        if failure.recoverable and len(task.decompositions) < attempts_max:
+        if failure.code in PAUSING and last.id not in task.paused_for:
+            paused = kinds.TotPaused(sender="orchestrator", task_id=task.id, error=failure)
+            return [Say(f"paused:{last.id}", paused, [last.id])]
+        counted = [event for event in task.decompositions if event.data.error.code not in PAUSING]
+        if failure.code in PAUSING or (failure.recoverable and len(counted) < attempts_max):
             return [_decompose(task, task.started)]
         return [_error(task, failure, last.id)]
     try:
@@ -167,7 +171,7 @@ def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
         return not_begun(task, refusal.message)
     about = {"problem": task.started.problem, "task_type": task.started.task_type}
     payload = kinds.InitializePayload(**about, search_config=config, decomposition_result=shape)
-    request = search.message(kinds.InitializeSearch, task.id, payload)
+    request = answers.message(kinds.InitializeSearch, task.id, payload)
     return [Say(f"ask:initialize_search:{last.id}", request, [last.id])]
 
 
@@ -185,9 +189,11 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
     """
     if task.is_over or task.tree is None:
         return []
-    step = next_step(task.tree, thinker.is_solution, task.elapsed_s())
+    step = next_step(task.tree, thinker, task.now_ms)
     if step is None:
         return []
+    if isinstance(step.data, kinds.TotPaused):
+        return [Say(f"paused:{step.causes[0]}", step.data, step.causes)]
     if isinstance(step.data, kinds.SearchComplete):
         return [Say(f"answer:{task.tree.request}", _fitted(step.data, store), step.causes)]
     return [Say(f"step:{task.steps + 1}", step.data, step.causes)]
@@ -198,7 +204,7 @@ def given_up(task: Task, message: str, store: Callable[[bytes], str]) -> list[Sa
     if task.is_over or task.tree is None:
         return []
     failure = kinds.Failure(code="INVALID_FORMAT", message=message[:message_max_chars], recoverable=False)
-    data = search.search_complete(task.tree, failure)
+    data = search_complete(task.tree, failure)
     data = msgspec.structs.replace(data, payload=msgspec.structs.replace(data.payload, best_path=[]))
     return [Say(f"answer:{task.tree.request}", _fitted(data, store), [task.tree.request])]
 
@@ -217,10 +223,10 @@ def answer(role: kinds.Role, task: Task, thinker: Thinker) -> list[Say]:
         return [line(role, task, id_, _BEGIN[role], [id_])]
     request = asked.event.data
     if isinstance(request, kinds.DecomposeTask):
-        reply = search.decompose(request, thinker)
+        reply = answers.decompose(request, thinker)
     else:
         assert asked.tree is not None  # noqa: S101 - the gate lets nobody ask these before there is a search
-        reply = search.respond(asked.tree, request, thinker)
+        reply = answers.respond(asked.tree, request, thinker)
     return [Say(f"answer:{id_}", reply, [id_])]
 
 
@@ -231,14 +237,14 @@ def refused(role: kinds.Role, task: Task, message: str) -> list[Say]:
         return []
     code = "GENERATION_FAILED" if role == "generator" else "INVALID_FORMAT"
     failure = kinds.Failure(code=code, message=message[:message_max_chars], recoverable=True)
-    reply = search.message(_ANSWERS[role], asked.event.data.task_id, None, failure)
+    reply = answers.message(_ANSWERS[role], asked.event.data.task_id, None, failure)
     return [Say(f"answer:{asked.event.id}", reply, [asked.event.id])]
 
 
 def _decompose(task: Task, started: kinds.TotStarted) -> Say:
     payload = kinds.DecomposePayload(problem=started.problem, task_type=started.task_type)
     cause = task.decompositions[-1].id if task.decompositions else task.started_id
-    return Say(f"ask:decompose_task:{cause}", search.message(kinds.DecomposeTask, task.id, payload), [cause])
+    return Say(f"ask:decompose_task:{cause}", answers.message(kinds.DecomposeTask, task.id, payload), [cause])
 
 
 def _error(task: Task, failure: kinds.Failure, cause: str) -> Say:

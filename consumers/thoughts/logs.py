@@ -21,7 +21,7 @@ import msgspec
 
 from consumers.sdk.files import read_file, remove_file, write_file
 from consumers.sdk.text import one_line
-from consumers.thoughts.task import advance, stats
+from consumers.thoughts.task import Task, stats
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.events.body import Event
@@ -199,10 +199,11 @@ def _stats(events: Sequence[Event]) -> dict[str, Any]:
     """Return the three counts of a search: as the explorer closed them, else as far as the events go."""
     counts = next((event.data.payload.stats for event in events if isinstance(event.data, kinds.SearchComplete)), None)
     if counts is None:
-        tree = None
+        task = Task(events[0].name)
         for event in events:
-            tree = advance(tree, event)
-        counts = kinds.SearchStats(total_nodes=0, total_backtracks=0, llm_calls=0) if tree is None else stats(tree)
+            task.apply(event)
+        none = kinds.SearchStats(total_nodes=0, total_backtracks=0, llm_calls=task.costs.total.requests)
+        counts = none if task.tree is None else stats(task.tree)
     best = None if counts.best_score is None else float(counts.best_score)
     return {"total_nodes": counts.total_nodes, "llm_calls": counts.llm_calls, "best_score": best}
 

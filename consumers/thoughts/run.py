@@ -192,7 +192,8 @@ def outcome(task: Task) -> dict[str, Any]:
     """Return what a task came to; ``error`` is None when it was solved, and ``stats`` when no search began."""
     solution: kinds.Solution | None = task.solution.data.payload if task.solution is not None else None
     complete: kinds.SearchComplete | None = task.complete.data if task.complete is not None else None
-    failure = task.failure or (None if complete is None else complete.error)
+    paused: kinds.TotPaused | None = task.paused.data if task.paused is not None else None
+    failure = task.failure or (None if complete is None else complete.error) or (paused and paused.error)
     return {
         "task_id": task.id,
         "answer": None if solution is None else solution.answer,

@@ -1,68 +1,92 @@
 """What an explorer says next, as a pure function of the tree that the log tells.
 
-    step = next_step(state, thinker.is_solution, elapsed_s)
+    step = next_step(state, thinker, now_ms)
 
 Whoever takes the step appends it and folds it into the state; whoever was killed folds the log again and is told the
 same step: nothing about a search lives in an explorer's memory.
 
-Breadth first: a level is generated from and judged whole; solutions of it end the search; of the others those below the
-threshold and those beyond the beam are pruned. Depth first: the best child is entered until a solution, the depth limit
-or a dead end; then the search turns back to the deepest node that has a child left, and says so.
+Breadth first: a level is generated from and judged whole, its requests waiting side by side, and nodes are added in the
+order of their parents, so that the tree does not depend on who answered first; solutions of it end the search; of the
+others those below the threshold and those beyond the beam are pruned. Depth first: the best child is entered until a
+solution, the depth limit or a dead end; then the search turns back to the deepest node that has a child left.
 
-A request that failed is asked again, ``attempts_max`` times at most, and of the solutions that were found the best
-``ends_tried_max`` are synthesized. A budget never cuts off what was found already. A search of which no thought was
-ever judged has exhausted nothing: it ends with what went wrong.
+Where the thinker proves answers (``checks``), only a solution ends well. Where it does not, the best node at the depth
+limit is an end too, and so is the best that is left when a budget is spent or nothing is left to try: its answer says
+that nobody checked it. A budget costs one call more, and never what was found.
 
-``respond`` and ``decompose`` answer requests: what a thinker returns is cut to what was asked for (10,000 candidates:
-the first k) and checked against the protocol's own types (a score of 11 is INVALID_FORMAT), so that nothing a thinker
-does makes an agent send a message that the ledger refuses.
+An endpoint that cannot be asked pauses the search, and counts against no node. Any other request that failed is asked
+again, ``attempts_max`` times at most, for the nodes that got no answer, and of the ends that were found the best
+``ends_tried_max`` are synthesized. A search of which no thought was ever judged has exhausted nothing: it ends with
+what went wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, assert_never, get_args
 
 import msgspec
 
 from consumers.thoughts import task
+from consumers.thoughts.answers import message
 from consumers.thoughts.task import TreeState, attempts_max, in_order, path_to
 from consumers.thoughts.thinkers import Thinker
-from ledger.events import KIND_OF
 from ledger.events import tot as kinds
 from ledger.events.fields import EventData
 from ledger.events.tot import Failure, ThoughtNode
-from ledger.lifecycle.tot import parties_of
-
-SolutionTest: TypeAlias = Callable[[Sequence[ThoughtNode]], bool]
+from ledger.lifecycle.authority import to_ms
+from projections.thoughts.tree import cut_off
 
 batch_nodes_max: Final = 64
 batch_size_max_bytes: Final = 24 * 1024
 ends_tried_max: Final = 3
 
 
-def next_step(state: TreeState, is_solution: SolutionTest, elapsed_s: float = 0.0) -> Outgoing | None:
-    """Return what to say next; ``elapsed_s`` are the seconds since the search was asked for.
+def next_step(state: TreeState, thinker: Thinker, now_ms: int = 0) -> Outgoing | None:
+    """Return what to say next; ``now_ms`` is the ledger's clock, against which a deadline stands.
 
-    None: the search has ended, or waits for answers.
+    None: the search has ended, is paused, or waits for answers.
     """
-    if state.is_complete or state.requests:
+    if state.is_complete or state.is_paused:
         return None
+    if state.trouble is not None:
+        cause, failure = state.trouble
+        return Outgoing(kinds.TotPaused(sender="explorer", task_id=state.task_id, error=failure), [cause])
     if not state.nodes:
         # The root, of the request to search, has no temporary id.
         root = ThoughtNode(id="root", depth=0, content=state.problem, action_type="root")
         return Outgoing(kinds.TotNodesAdded(nodes=[root]), [state.request])
     if state.solution is not None:
-        return _finish(state)
+        left = [node.id for node in _pending(state)]
+        return _mark(state, left, "pruned", "the search has its answer without it") if left else _finish(state)
+    more = _alongside(state, now_ms)
+    if more is not None or state.requests:
+        return more
     return (
         _add(state)
         or _give_up(state)
-        or _evaluate(state, is_solution, elapsed_s)
-        or _mark_solutions(state, is_solution, _level(state))
+        or _evaluate(state, thinker, now_ms)
+        or _mark_solutions(state, thinker, _level(state))
         or _synthesize(state)
-        or _prune(state)
-        or _expand(state, is_solution, elapsed_s)
+        or _prune(state, thinker)
+        or _expand(state, thinker, now_ms)
     )
+
+
+def _alongside(state: TreeState, now_ms: int) -> Outgoing | None:
+    """Return what a breadth-first search asks beside what waits, or before it adds: the rest of a level."""
+    if state.config.strategy == "DFS":
+        return None
+    waiting = list(state.requests.values())
+    if any(isinstance(request, kinds.EvaluateThoughts) for request in waiting):
+        batch = _unasked(state)
+        return None if batch is None else _ask(state, kinds.EvaluateThoughts, batch, now_ms)
+    asked = [request.payload.parent_node for request in waiting if isinstance(request, kinds.GenerateThoughts)]
+    parents = {node.id: node for node in (*asked, *(state.nodes[drawn.parent] for drawn in state.drawn))}
+    node_id = _next_node(state)
+    if not parents or node_id is None or state.nodes[node_id].depth != max(node.depth for node in parents.values()):
+        return None
+    return _generate(state, node_id, now_ms, len(parents) * state.config.branching_factor)
 
 
 def _finish(state: TreeState, failure: Failure | None = None) -> Outgoing:
@@ -75,7 +99,8 @@ def _mark(state: TreeState, ids: list[str], status: Literal["pruned", "terminal"
 
 
 def _add(state: TreeState) -> Outgoing | None:
-    for drawn in state.drawn:
+    parents = in_order(state, [drawn.parent for drawn in state.drawn])
+    for drawn in sorted(state.drawn, key=lambda drawn: parents.index(drawn.parent)):
         depth = state.nodes[drawn.parent].depth + 1
         present = {node.content for node in state.nodes.values() if node.parent_id == drawn.parent}
         number = sum(node.depth == depth for node in state.nodes.values())
@@ -102,27 +127,31 @@ def _give_up(state: TreeState) -> Outgoing | None:
     return _mark(state, lost, "pruned", "it could not be evaluated") if lost else None
 
 
-def _evaluate(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> Outgoing | None:
+def _evaluate(state: TreeState, thinker: Thinker, now_ms: int) -> Outgoing | None:
+    asked = _unasked(state)
+    if asked is None:
+        return None
+    return _ask(state, kinds.EvaluateThoughts, asked, now_ms) or _out_of_budget(state, thinker)
+
+
+def _unasked(state: TreeState) -> kinds.EvaluatePayload | None:
+    """Return the next request to say what nodes are worth that nobody was asked about."""
     unjudged = _unjudged(state)
     if not unjudged:
         return None
     first = unjudged[0]
-    compares = state.config.evaluation_strategy == "comparative_voting"
-    if compares and state.config.strategy == "BFS":
+    if state.config.evaluation_strategy == "comparative_voting" and state.config.strategy == "BFS":
         # A vote compares a whole level, so the level above has to be expanded first.
         if any(node.depth < first.depth for node in _pending(state)):
             return None
         group = [node for node in unjudged if node.depth == first.depth]
     else:
         group = [node for node in unjudged if node.parent_id == first.parent_id]
-    batch = _batch(group)
-    if _is_spent(state, 1 if compares else len(batch), elapsed_s):
-        return _out_of_budget(state, is_solution)
-    return Outgoing(message(kinds.EvaluateThoughts, state.task_id, evaluation(state, batch)), [state.request])
+    return evaluation(state, _batch(group))
 
 
-def _mark_solutions(state: TreeState, is_solution: SolutionTest, nodes: Iterable[ThoughtNode]) -> Outgoing | None:
-    solutions = [node.id for node in nodes if is_solution(path_to(state, node.id))]
+def _mark_solutions(state: TreeState, thinker: Thinker, nodes: Iterable[ThoughtNode]) -> Outgoing | None:
+    solutions = [node.id for node in nodes if thinker.is_solution(path_to(state, node.id))]
     return _mark(state, solutions, "terminal", "it is a solution") if solutions else None
 
 
@@ -138,7 +167,7 @@ def _synthesize(state: TreeState) -> Outgoing | None:
     return Outgoing(message(kinds.SynthesizeSolution, state.task_id, asked), [state.request])
 
 
-def _prune(state: TreeState) -> Outgoing | None:
+def _prune(state: TreeState, thinker: Thinker) -> Outgoing | None:
     level = [node for node in _level(state) if node.depth > 0]
     config = state.config
     suggested = [node.id for node in level if node.id in state.suggested]
@@ -146,6 +175,9 @@ def _prune(state: TreeState) -> Outgoing | None:
     width = config.beam_width or (config.branching_factor if config.strategy == "BFS" else batch_nodes_max)
     beyond = in_order(state, [node.id for node in level])[width:]
     deep = [node.id for node in level if node.depth >= config.max_depth]
+    if deep and not thinker.checks and not suggested and not low:
+        reason = f"it is the best at the depth limit of {config.max_depth}: nothing proves it"
+        return _mark(state, in_order(state, deep)[:1], "terminal", reason)
     for ids, reason in (
         (suggested, "the evaluator suggests it"),
         (low, f"its score is below {config.pruning_threshold:g}"),
@@ -157,49 +189,106 @@ def _prune(state: TreeState) -> Outgoing | None:
     return None
 
 
-def _expand(state: TreeState, is_solution: SolutionTest, elapsed_s: float) -> Outgoing:
+def _expand(state: TreeState, thinker: Thinker, now_ms: int) -> Outgoing:
     node_id = _next_node(state)
     if node_id is None:
-        return _nothing_left(state)
-    config = state.config
-    k = min(config.branching_factor, config.nodes_max - len(state.nodes))
-    cost = k if config.generation_strategy == "independent_sampling" else 1
-    if k < 1 or _is_spent(state, cost, elapsed_s):
-        return _out_of_budget(state, is_solution)
+        return _nothing_left(state, thinker)
+    asked = _generate(state, node_id, now_ms)
+    if asked is None:
+        return _out_of_budget(state, thinker)
     last, parent = state.last_expanded, state.nodes[node_id].parent_id
-    if config.strategy == "DFS" and last not in (None, node_id, parent, state.turned_from):
+    if state.config.strategy == "DFS" and last not in (None, node_id, parent, state.turned_from):
         reason = "nothing is left to try below it"
         return Outgoing(kinds.TotBacktracked(node_id=last or "", to_node_id=parent, reason=reason), [state.request])
-    return Outgoing(message(kinds.GenerateThoughts, state.task_id, generation(state, node_id, k)), [state.request])
+    return asked
+
+
+def _generate(state: TreeState, node_id: str, now_ms: int, reserved: int = 0) -> Outgoing | None:
+    """Return the request for thoughts from a node, ``reserved`` nodes kept for others; None beyond the budget."""
+    k = min(state.config.branching_factor, state.config.nodes_max - len(state.nodes) - reserved)
+    return None if k < 1 else _ask(state, kinds.GenerateThoughts, generation(state, node_id, k), now_ms)
+
+
+def _ask(state: TreeState, form: type[M], payload: Asked, now_ms: int) -> Outgoing | None:
+    """Return a request; None beyond the budget."""
+    if _is_spent(state, payload, now_ms):
+        return None
+    return Outgoing(message(form, state.task_id, payload), [state.request])
 
 
 def _next_node(state: TreeState) -> str | None:
+    asked = {request.payload.parent_node.id for request in _waiting(state, kinds.GenerateThoughts)}
     for node in state.nodes.values():
-        if node.status == "expanded" and node.id in state.attempts and not _is_lost(state, node.id):
+        failed = node.status == "expanded" and node.id in state.attempts and not _is_lost(state, node.id)
+        if failed and node.id not in asked:
             return node.id
     return next(iter(in_order(state, [node.id for node in _level(state)])), None)
 
 
-def _nothing_left(state: TreeState) -> Outgoing:
+def _nothing_left(state: TreeState, thinker: Thinker) -> Outgoing:
     if state.failure is not None and all(node.evaluation is None for node in state.nodes.values()):
         return _finish(state, state.failure)
     last = f"; last failure: {state.failure.code}" if state.failure else ""
-    text = f"none of {len(state.nodes)} nodes leads to a solution{last}"
-    return _finish(state, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=False))
+    return _exhausted(state, thinker, f"none of {len(state.nodes)} nodes leads to a solution{last}")
 
 
-def _out_of_budget(state: TreeState, is_solution: SolutionTest) -> Outgoing:
-    step = _mark_solutions(state, is_solution, _pending(state)) or _synthesize(state)
+def _out_of_budget(state: TreeState, thinker: Thinker) -> Outgoing:
+    step = _mark_solutions(state, thinker, _pending(state)) or _synthesize(state)
     if step is not None:
         return step
-    config = state.config
-    limits = f"{config.nodes_max} nodes, {config.calls_max} calls, {config.seconds_max} s"
-    text = f"the search's budget is spent ({limits})"
-    return _finish(state, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=True))
+    config, spent = state.config, state.costs.total
+    limits = f"{config.nodes_max} nodes, {config.calls_max} calls"
+    limits += f", {config.tokens_max} tokens" if config.tokens_max else ""
+    limits += f", until {config.deadline}" if config.deadline else ""
+    text = f"the search's budget is spent ({limits}; {spent.requests} calls were made)"
+    return _exhausted(state, thinker, text, is_recoverable=True)
 
 
-def _is_spent(state: TreeState, cost: int, elapsed_s: float) -> bool:
-    return state.calls + cost > state.config.calls_max or elapsed_s >= state.config.seconds_max
+def _exhausted(state: TreeState, thinker: Thinker, text: str, *, is_recoverable: bool = False) -> Outgoing:
+    """Return the end of a search without a solution: the best that is left, if nothing could prove it anyway."""
+    cut = cut_off(state.nodes)
+    left = [node for node in state.nodes.values() if node.evaluation and node.depth and node.id not in cut]
+    if left and not thinker.checks:
+        threshold = state.config.pruning_threshold
+        good = [node for node in left if node.evaluation and node.evaluation.score >= threshold] or left
+        depth = max(node.depth for node in good)
+        best = in_order(state, [node.id for node in good if node.depth == depth])[:1]
+        return _mark(state, best, "terminal", f"it is the best that is left ({text}): nothing proves it")
+    path = task.best_path(state)
+    if len(path) > 1 and path[-1].evaluation:
+        text += f"; the best path is {' → '.join(node.id for node in path)} (score {path[-1].evaluation.score:g})"
+    return _finish(state, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=is_recoverable))
+
+
+def _is_spent(state: TreeState, asked: Asked, now_ms: int) -> bool:
+    """Return whether a request would go beyond a budget, if it and those that wait cost what their strategy needs.
+
+    What a program thinks costs nothing: an estimate counts only where a model was paid already.
+    """
+    config, spent = state.config, state.costs.total
+    waiting = [request.payload for form in get_args(Request) for request in _waiting(state, form)]
+    estimate = sum(map(_calls, (asked, *waiting))) if spent.requests else 0
+    return (
+        spent.requests + estimate > config.calls_max
+        or (config.tokens_max is not None and spent.tokens_in + spent.tokens_out >= config.tokens_max)
+        or (config.deadline is not None and now_ms >= to_ms(config.deadline))
+    )
+
+
+def _calls(asked: Asked) -> int:
+    match asked:
+        case kinds.GeneratePayload(generation_strategy="independent_sampling"):
+            return asked.num_candidates
+        case kinds.EvaluatePayload(evaluation_strategy="independent_scoring"):
+            return len(asked.candidates)
+        case kinds.GeneratePayload() | kinds.EvaluatePayload() | kinds.SynthesizePayload():
+            return 1
+        case _:
+            assert_never(asked)
+
+
+def _waiting(state: TreeState, form: type[M]) -> list[M]:
+    return [request for request in state.requests.values() if isinstance(request, form)]
 
 
 def _is_lost(state: TreeState, node_id: str) -> bool:
@@ -211,7 +300,9 @@ def _pending(state: TreeState) -> list[ThoughtNode]:
 
 
 def _unjudged(state: TreeState) -> list[ThoughtNode]:
-    return [node for node in _pending(state) if node.evaluation is None and node.depth > 0]
+    """Return the nodes that nobody has judged, nor is asked to."""
+    asked = {node.id for request in _waiting(state, kinds.EvaluateThoughts) for node in request.payload.candidates}
+    return [node for node in _pending(state) if node.evaluation is None and node.depth > 0 and node.id not in asked]
 
 
 def _level(state: TreeState) -> list[ThoughtNode]:
@@ -235,8 +326,9 @@ def _batch(nodes: list[ThoughtNode]) -> list[ThoughtNode]:
     return kept
 
 
-T = TypeVar("T", bound=msgspec.Struct)
 M = TypeVar("M", bound=kinds.Message)
+Request: TypeAlias = kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
+Asked: TypeAlias = kinds.GeneratePayload | kinds.EvaluatePayload | kinds.SynthesizePayload
 
 CRITERIA: Final = ("correctness", "progress", "feasibility")
 
@@ -248,78 +340,6 @@ class Outgoing(NamedTuple):
     causes: list[str] = []
 
 
-def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: kinds.Failure | None = None) -> M:
-    """Return a message of the type ``form``; from whom and to whom it goes follows from that."""
-    type_ = KIND_OF[form].removeprefix("tot.")
-    sender, to = parties_of(type_)
-    make: Callable[..., M] = form
-    return make(sender=sender, to=to, type=type_, task_id=task_id, payload=payload, error=error)
-
-
-def respond(state: TreeState, request: kinds.Message, thinker: Thinker) -> kinds.Message:
-    """Return the answer of the generator, evaluator or synthesizer to ``request``; the caller names it as the cause."""
-    match request:
-        case kinds.GenerateThoughts():
-            return message(kinds.GeneratedThoughts, request.task_id, *_generated(state, request.payload, thinker))
-        case kinds.EvaluateThoughts():
-            return message(kinds.EvaluationResults, request.task_id, *_evaluated(state, request.payload, thinker))
-        case kinds.SynthesizeSolution():
-            asked = request.payload
-            solution = _checked(thinker.synthesize(asked.best_path, asked.problem), kinds.Solution)
-            return message(kinds.FinalSolution, request.task_id, *solution)
-        case _:  # any other message: those of the orchestrator, and answers
-            raise TypeError(f"{type(request).__name__} is no request to a thinker")
-
-
-def decompose(request: kinds.DecomposeTask, thinker: Thinker) -> kinds.Message:
-    """Return the decomposer's answer to ``request``; the caller names it as the cause."""
-    asked = request.payload
-    shape = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
-    return message(kinds.DecompositionResult, request.task_id, *shape)
-
-
-def _generated(
-    state: TreeState, asked: kinds.GeneratePayload, thinker: Thinker
-) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
-    path = path_to(state, asked.parent_node.id)
-    answer = thinker.generate(path, asked)
-    if isinstance(answer, kinds.GeneratedPayload):
-        answer = msgspec.structs.replace(answer, candidates=answer.candidates[: asked.num_candidates])
-    payload, failure = _checked(answer, kinds.GeneratedPayload)
-    if payload is not None and len({candidate.temp_id for candidate in payload.candidates}) != len(payload.candidates):
-        text = "two candidates have one temporary id"
-        return None, kinds.Failure(code="GENERATION_FAILED", message=text, recoverable=True)
-    return payload, failure
-
-
-def _evaluated(
-    state: TreeState, asked: kinds.EvaluatePayload, thinker: Thinker
-) -> tuple[kinds.ResultsPayload | None, kinds.Failure | None]:
-    ids = {node.id for node in asked.candidates}
-    paths = [path_to(state, node.id) for node in asked.candidates]
-    answer = thinker.evaluate(paths, asked)
-    if isinstance(answer, kinds.ResultsPayload):
-        by_id = {judged.node_id: judged for judged in answer.evaluations if judged.node_id in ids}
-        answer = msgspec.structs.replace(
-            answer,
-            evaluations=list(by_id.values()),
-            ranking=[id_ for id_ in dict.fromkeys(answer.ranking) if id_ in ids],
-            pruning_suggestions=[id_ for id_ in dict.fromkeys(answer.pruning_suggestions) if id_ in ids],
-        )
-    return _checked(answer, kinds.ResultsPayload)
-
-
-def _checked(answer: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.Failure | None]:
-    """Return an answer as the protocol's type, or the failure: the thinker's own, or that it broke the form."""
-    if isinstance(answer, kinds.Failure):
-        return None, answer
-    try:
-        return msgspec.json.decode(msgspec.json.encode(answer), type=form), None
-    except (msgspec.ValidationError, msgspec.EncodeError, TypeError, ValueError) as error:
-        text = f"the thinker's answer breaks the protocol: {error}"[:1_000]
-        return None, kinds.Failure(code="INVALID_FORMAT", message=text, recoverable=True)
-
-
 def generation(state: TreeState, node_id: str, k: int) -> kinds.GeneratePayload:
     """Return the request for ``k`` thoughts from a node."""
     shape = state.decomposition
@@ -328,7 +348,11 @@ def generation(state: TreeState, node_id: str, k: int) -> kinds.GeneratePayload:
         generation_strategy=state.config.generation_strategy,
         num_candidates=k,
         context=kinds.GenerationContext(
-            problem=state.problem, goal=shape.success_criteria, constraints=list(shape.constraints)
+            problem=state.problem,
+            current_depth=state.nodes[node_id].depth + 1,
+            max_depth=state.config.max_depth,
+            goal=shape.success_criteria,
+            constraints=list(shape.constraints),
         ),
     )
 

@@ -10,7 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from msgspec import ValidationError, convert
+
 from ledger.errors import Refused
+from ledger.events.fields import Time
 from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrategy, SearchConfig, Strategy
 
 Name = TypeVar("Name", bound=str)
@@ -20,6 +23,7 @@ T = TypeVar("T")
 depth_max: Final = 64
 branching_max: Final = 64
 budget_max: Final = 2_000
+tokens_max: Final = 1_000_000_000
 
 
 class TaskSettings(NamedTuple):
@@ -46,7 +50,8 @@ class Overrides(NamedTuple):
     evaluation: str | None = None
     nodes_max: int | None = None
     calls_max: int | None = None
-    seconds_max: int | None = None
+    tokens_max: int | None = None
+    deadline: str | None = None
 
 
 class TaskOptions(NamedTuple):
@@ -60,7 +65,7 @@ class TaskOptions(NamedTuple):
         return {name: str(value) for name, value in self.overrides._asdict().items() if value is not None}
 
 
-_INTEGERS: Final = ("depth", "branching", "beam_width", "nodes_max", "calls_max", "seconds_max")
+_INTEGERS: Final = ("depth", "branching", "beam_width", "nodes_max", "calls_max", "tokens_max")
 _SCORING: Final[EvaluationStrategy] = "independent_scoring"
 _VOTING: Final[EvaluationStrategy] = "comparative_voting"
 _SAMPLING: Final[GenerationStrategy] = "independent_sampling"
@@ -148,7 +153,8 @@ def search_config(
     estimate = row.depth if decomposition is None else decomposition.depth_estimate
     generation, evaluation = _either(asked.generation, row.generation), _either(asked.evaluation, row.evaluation)
     # What nobody asks for is left to the message's own defaults.
-    budgets = {name: getattr(asked, name) for name in ("nodes_max", "calls_max", "seconds_max")}
+    budgets = {"nodes_max": budget_max, "calls_max": budget_max, "tokens_max": tokens_max}
+    asked_budgets = {name: getattr(asked, name) for name in budgets if getattr(asked, name) is not None}
     return SearchConfig(
         strategy=read_name(STRATEGIES, _either(asked.strategy, row.strategy), "strategy"),
         max_depth=_within("depth", _either(asked.depth, estimate), 1, depth_max),
@@ -157,8 +163,17 @@ def search_config(
         beam_width=None if asked.beam_width is None else _within("beam_width", asked.beam_width, 1, branching_max),
         generation_strategy=read_name(GENERATIONS, generation, "generation_strategy"),
         evaluation_strategy=read_name(EVALUATIONS, evaluation, "evaluation_strategy"),
-        **{name: _within(name, most, 1, budget_max) for name, most in budgets.items() if most is not None},
+        **{name: _within(name, most, 1, budgets[name]) for name, most in asked_budgets.items()},
+        deadline=None if asked.deadline is None else _time(asked.deadline),
     )
+
+
+def _time(text: str) -> str:
+    try:
+        return convert(text, Time)
+    except ValidationError as error:
+        message = f"deadline is a time in UTC, as 2026-02-12T10:00:00Z, not {text[:60]!r}"
+        raise Refused("INVALID_FIELD", message, path="$.deadline") from error
 
 
 def _either(asked: T | None, default: T) -> T:

@@ -12,7 +12,7 @@ event gives another state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple, assert_never, get_args
 
 import msgspec
 
@@ -20,10 +20,8 @@ from ledger.author import Draft
 from ledger.events import EventData
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.tot import node_states, tree_digest
+from ledger.lifecycle.thought_tree import node_states, tree_digest
 from projections.thoughts import tree as view
-
-pause_max_ms: Final = 60_000
 
 AGENTS: Final[dict[kinds.Role, str]] = {role: f"tot-{role}" for role in get_args(kinds.Role)}
 _STEPS: Final = (
@@ -60,6 +58,11 @@ class Task:
         self.started: kinds.TotStarted | None = None
         self.started_id = ""
         self.waiting: dict[str, Asked] = {}
+        self.answers: dict[str, Event] = {}
+        self.costs = view.Costs()
+        self.thinker = ""
+        self.paused: Event | None = None
+        self.paused_for: set[str] = set()
         self.decompositions: list[Event] = []
         self.announced: set[tuple[str, str]] = set()
         self.added: dict[str, str] = {}
@@ -69,8 +72,7 @@ class Task:
         self.solution: Event | None = None
         self.complete: Event | None = None
         self.failure: kinds.Failure | None = None
-        self._now_ms = 0
-        self._searched_ms = 0
+        self.now_ms = 0
 
     @property
     def is_over(self) -> bool:
@@ -80,34 +82,37 @@ class Task:
     def apply(self, event: Event) -> None:
         """Take in the next event of the task's stream."""
         data = event.data
-        if self.tree is not None:
-            self._searched_ms += min(max(0, event.accepted_ms - self._now_ms), pause_max_ms)
-        self._now_ms = event.accepted_ms
-        self.tree = advance(self.tree, event)
+        self.now_ms = event.accepted_ms
+        self.costs = view.costs_after(self.costs, event)
+        self.tree = advance(self.tree, event, self.costs)
         if isinstance(data, kinds.Question):
             self.waiting[event.id] = Asked(event, self.tree)
         elif isinstance(data, kinds.Answer):
             self._answered(event, data)
+        elif isinstance(data, kinds.TotStarted):
+            self.started, self.started_id, self.thinker = data, event.id, data.thinker
+        elif isinstance(data, kinds.TotNodesAdded):
+            self.added |= {node.id: event.id for node in data.nodes}
+        elif isinstance(data, kinds.Aside):
+            self._noted(event, data)
         if isinstance(data, _STEPS):
             self.steps += 1
+
+    def _noted(self, event: Event, data: kinds.Aside) -> None:
         match data:
-            case kinds.TotStarted():
-                self.started, self.started_id = data, event.id
-            case kinds.TotNodesAdded():
-                self.added |= {node.id: event.id for node in data.nodes}
             case kinds.TotLogWritten():
                 self.announced |= {(data.sender, cause) for cause in event.causes}
-            case kinds.TotError() if data.sender == "orchestrator":
-                self.failure = data.error
-            case _:  # the data of any other kind; messages are taken in above
-                pass
-
-    def elapsed_s(self) -> float:
-        """Return the seconds of search up to the latest event, by the ledger's clock.
-
-        Of a pause between two events ``pause_max_ms`` count at most: a search that is resumed the next day is not late.
-        """
-        return self._searched_ms / 1000
+            case kinds.TotModelAnswered():
+                self.answers[data.prompt_sha256] = event
+            case kinds.TotPaused():
+                self.paused = event
+                self.paused_for |= set(event.causes)
+            case kinds.TotResumed():
+                self.paused, self.thinker = None, data.thinker
+            case kinds.TotError():
+                self.failure = data.error if data.sender == "orchestrator" else self.failure
+            case _:
+                assert_never(data)
 
     def _answered(self, event: Event, data: kinds.Message) -> None:
         for cause in event.causes:
@@ -147,6 +152,8 @@ def line(role: kinds.Role, task: Task, key: str, msg: str, causes: Sequence[str]
 
 
 attempts_max: Final = 3
+# What an endpoint or a bound agent did not answer passes: the task is paused, and it counts against no node.
+PAUSING: Final = frozenset({"LLM_UNAVAILABLE", "EVALUATION_TIMEOUT"})
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -161,8 +168,9 @@ class TreeState(msgspec.Struct, frozen=True):
     """Everything that the next action depends on.
 
     ``requests`` are those that wait for an answer (id → message); ``attempts`` counts, for each node, the failed
-    generations and the evaluations that gave it no score; a node in ``given_up`` failed in a way that does not pass.
-    ``turned_from`` is the node that was turned back from last.
+    generations and the evaluations that gave it no score (0: what failed counts not against it, and is asked again); a
+    node in ``given_up`` failed in a way that does not pass. ``trouble`` is the answer that the search must pause for
+    (its id and error), ``turned_from`` the node that was turned back from last, ``costs`` what the whole task cost.
     """
 
     config: kinds.SearchConfig
@@ -180,15 +188,22 @@ class TreeState(msgspec.Struct, frozen=True):
     last_expanded: str | None = None
     turned_from: str | None = None
     backtracks: int = 0
-    calls: int = 0
+    costs: view.Costs = view.Costs()
+    trouble: tuple[str, kinds.Failure] | None = None
+    is_paused: bool = False
     rounds: int = 0
     failure: kinds.Failure | None = None
     solution: kinds.Solution | None = None
     is_complete: bool = False
 
 
-def advance(state: TreeState | None, event: Event) -> TreeState | None:
-    """Return the state after ``event``; None as long as no search was asked for."""
+def advance(state: TreeState | None, event: Event, costs: view.Costs) -> TreeState | None:
+    """Return the state after ``event``, with which the task has cost ``costs``; None before a search was asked for."""
+    state = _advanced(state, event)
+    return None if state is None else _replace(state, costs=costs)
+
+
+def _advanced(state: TreeState | None, event: Event) -> TreeState | None:
     data = event.data
     if isinstance(data, kinds.InitializeSearch):
         asked, shape = data.payload, data.payload.decomposition_result
@@ -206,6 +221,8 @@ def advance(state: TreeState | None, event: Event) -> TreeState | None:
             return _replace(state, nodes=state.nodes | changed)
         case kinds.TotBacktracked():
             return _replace(state, backtracks=state.backtracks + 1, turned_from=data.node_id)
+        case kinds.TotPaused() | kinds.TotResumed():
+            return _replace(state, is_paused=isinstance(data, kinds.TotPaused), trouble=None)
         case _:  # the data of any other kind
             return state
 
@@ -235,7 +252,7 @@ def best_path(state: TreeState) -> list[kinds.ThoughtNode]:
 
 def stats(state: TreeState) -> kinds.SearchStats:
     """Return the counts of the search so far."""
-    return view.stats_of(state.nodes, backtracks=state.backtracks, llm_calls=state.calls, rounds=state.rounds)
+    return view.stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds)
 
 
 def thought_tree(state: TreeState) -> kinds.ThoughtTree:
@@ -289,11 +306,11 @@ def _generated(state: TreeState, event: Event, data: kinds.GeneratedThoughts) ->
         return state
     parent = request.payload.parent_node.id
     if data.payload is None:
-        return _failed(state, [parent], data.error)
+        return _failed(state, event, [parent], data.error)
     candidates = tuple(data.payload.candidates[: request.payload.num_candidates])
     drawn = (*state.drawn, Drawn(event.id, parent, candidates)) if candidates else state.drawn
     attempts = {id_: count for id_, count in state.attempts.items() if id_ != parent}
-    return _replace(state, drawn=drawn, calls=state.calls + data.payload.llm_calls, attempts=attempts)
+    return _replace(state, drawn=drawn, attempts=attempts)
 
 
 def _evaluated(state: TreeState, event: Event, data: kinds.EvaluationResults) -> TreeState:
@@ -301,41 +318,34 @@ def _evaluated(state: TreeState, event: Event, data: kinds.EvaluationResults) ->
     if not isinstance(request, kinds.EvaluateThoughts):
         return state
     asked = [node.id for node in request.payload.candidates]
-    if data.payload is None:
-        return _failed(state, asked, data.error)
     nodes = dict(state.nodes)
-    for judged in data.payload.evaluations:
-        evaluation = kinds.Evaluation(score=judged.score, confidence=judged.confidence, reasoning=judged.reasoning)
-        nodes[judged.node_id] = _replace(nodes[judged.node_id], evaluation=evaluation)
-    suggested = state.suggested.union(data.payload.pruning_suggestions)
-    state = _replace(state, nodes=nodes, suggested=suggested, calls=state.calls + data.payload.llm_calls)
+    if data.payload is not None:
+        for judged in data.payload.evaluations:
+            nodes[judged.node_id] = _replace(nodes[judged.node_id], evaluation=judged.evaluation)
+        state = _replace(state, nodes=nodes, suggested=state.suggested.union(data.payload.pruning_suggestions))
     missed = [id_ for id_ in asked if nodes[id_].evaluation is None]
-    attempts = {id_: count for id_, count in _more_attempts(state, missed).items() if nodes[id_].evaluation is None}
-    return _replace(state, attempts=attempts)
+    attempts = {id_: count for id_, count in state.attempts.items() if id_ not in asked or id_ in missed}
+    return _failed(_replace(state, attempts=attempts), event, missed, data.error)
 
 
 def _synthesized(state: TreeState, event: Event, data: kinds.FinalSolution) -> TreeState:
     state, request = _without_request(state, event)
     if data.payload is None and isinstance(request, kinds.SynthesizeSolution):
-        return _failed(state, [request.payload.best_path[-1].id], data.error, calls=0)
+        return _failed(state, event, [request.payload.best_path[-1].id], data.error)
     return _replace(state, solution=data.payload)
 
 
-def _failed(
-    state: TreeState, ids: list[str], failure: kinds.Failure | None, *, calls: int = view.failed_ask_calls
-) -> TreeState:
-    is_over = failure is not None and not failure.recoverable
+def _failed(state: TreeState, event: Event, ids: list[str], failure: kinds.Failure | None) -> TreeState:
+    """Return the state after nodes got no answer; while the task is paused, no further answer pauses it again."""
+    is_passing = failure is not None and failure.code in PAUSING
+    is_over = failure is not None and not failure.recoverable and not is_passing
     return _replace(
         state,
-        calls=state.calls + calls,
-        attempts=_more_attempts(state, ids),
+        attempts=state.attempts | {id_: state.attempts.get(id_, 0) + (not is_passing) for id_ in ids},
         given_up=state.given_up.union(ids) if is_over else state.given_up,
-        failure=failure,
+        failure=failure or state.failure,
+        trouble=(event.id, failure) if failure and is_passing and not state.is_paused else state.trouble,
     )
-
-
-def _more_attempts(state: TreeState, ids: list[str]) -> dict[str, int]:
-    return state.attempts | {id_: state.attempts.get(id_, 0) + 1 for id_ in ids}
 
 
 def _without_request(state: TreeState, event: Event) -> tuple[TreeState, kinds.Message | None]:

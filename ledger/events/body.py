@@ -16,7 +16,7 @@ from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events.fields import Count, EventData, Label, Name, Ref, Time
 from ledger.events.imported import RecordImported, read_mapped
-from ledger.events.tot import Message, TotLogWritten, TotNodesAdded
+from ledger.events.tot import Message, TotLogWritten, TotModelAnswered, TotNodesAdded
 from ledger.forms import STREAM_PATTERN
 from ledger.limits import causes_max, stream_name_max_bytes
 
@@ -82,7 +82,7 @@ class _Decoders(dict[str, msgspec.json.Decoder[EventData] | None]):
 
 
 # Data with fields of any shape; all other is no deeper than its type, so only of this its depth is counted.
-FREE: Final = (RecordImported, Message, TotNodesAdded, TotLogWritten)
+FREE: Final = (RecordImported, Message, TotNodesAdded, TotLogWritten, TotModelAnswered)
 
 _body = msgspec.json.Decoder(Body)
 # Of most bodies the head is one that was seen before: matching its patterns anew took half of a decoding.

@@ -12,99 +12,34 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from ledger.events.fields import Count, EventData, Label, Name, OptionalText, Passage, PublicKey, Ref, Text, Unit
+from ledger.events.thought import (
+    Depth,
+    Evaluation,
+    EvaluationStrategy,
+    Failure,
+    Few,
+    GenerationStrategy,
+    Language,
+    NodeId,
+    NodeStatus,
+    Role,
+    Score,
+    SearchConfig,
+    SearchState,
+    SearchStats,
+    Strategy,
+    TaskId,
+    ThoughtNode,
+    ThoughtTree,
+    Usage,
+    Verifier,
+)
 
-Role = Literal["orchestrator", "decomposer", "generator", "evaluator", "explorer", "synthesizer"]
-Strategy = Literal["BFS", "DFS"]
-GenerationStrategy = Literal["independent_sampling", "sequential_proposal"]
-EvaluationStrategy = Literal["independent_scoring", "comparative_voting"]
-NodeStatus = Literal["pending", "expanded", "pruned", "terminal"]
-TaskId = Annotated[
-    str, msgspec.Meta(pattern=r"^tot-[0-9]{8}-[0-9]{6}-[0-9a-z]{6}\Z", description="tot-YYYYMMDD-HHMMSS-xxxxxx")
-]
-NodeId = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z", description="The id of a node in its tree.")
-]
-Score = Annotated[float, msgspec.Meta(ge=0.0, le=10.0, description="A score from 0 to 10.")]
-Depth = Annotated[int, msgspec.Meta(ge=0, le=64, description="A depth; the root is at 0.")]
-Few = Annotated[int, msgspec.Meta(ge=1, le=64)]
-Budget = Annotated[int, msgspec.Meta(ge=1, le=2_000, description="The most nodes, calls or seconds of a search.")]
-
-
-class Failure(EventData, frozen=True):
-    """What went wrong (the ``error`` of a message)."""
-
-    code: Label
-    message: Text
-    recoverable: bool
-
-
-class Evaluation(EventData, frozen=True):
-    """The evaluation of a node."""
-
-    score: Score
-    confidence: Unit
-    reasoning: OptionalText = ""
-
-
-class ThoughtNode(EventData, frozen=True):
-    """A node of the tree. ``children_ids`` follow from the other nodes; ``action_type`` and ``metadata`` are free."""
-
-    id: NodeId
-    depth: Depth
-    content: Text
-    parent_id: NodeId | None = None
-    children_ids: list[NodeId] = []
-    action_type: str = ""
-    evaluation: Evaluation | None = None
-    status: NodeStatus = "pending"
-    metadata: dict[str, Any] = {}
-
-
-class SearchConfig(EventData, frozen=True):
-    """How the tree is searched; ``beam_width`` nodes are kept a level, and the last three bound the whole search."""
-
-    strategy: Strategy
-    max_depth: Annotated[int, msgspec.Meta(ge=1, le=64)]
-    branching_factor: Few
-    pruning_threshold: Score
-    beam_width: Few | None = None
-    generation_strategy: GenerationStrategy = "sequential_proposal"
-    evaluation_strategy: EvaluationStrategy = "independent_scoring"
-    nodes_max: Budget = 500
-    calls_max: Budget = 1_000
-    seconds_max: Budget = 600
-
-
-class SearchState(EventData, frozen=True):
-    """Where a search stands."""
-
-    current_depth: Depth
-    frontier: list[NodeId]
-    best_path: list[NodeId]
-
-
-class ThoughtTree(EventData, frozen=True):
-    """The whole tree, nodes by their ids."""
-
-    task_id: TaskId
-    problem: Text
-    task_type: Label
-    search_config: SearchConfig
-    nodes: dict[str, ThoughtNode]
-    root_id: NodeId
-    search_state: SearchState
-
-
-class SearchStats(EventData, frozen=True):
-    """The counts of a search: nodes and calls, pruning, depth and time."""
-
-    total_nodes: Count
-    total_backtracks: Count
-    llm_calls: Count
-    nodes_pruned: Count = 0
-    max_depth_reached: Depth = 0
-    rounds: Count = 0
-    best_score: Score | None = None
+# What stands in the messages is known by their module, too.
+__all__ = [
+    "Evaluation", "EvaluationStrategy", "Failure", "GenerationStrategy", "Language", "NodeStatus", "Role", "Score",
+    "SearchConfig", "SearchState", "SearchStats", "Strategy", "ThoughtNode", "ThoughtTree", "Usage", "Verifier",
+]  # fmt: skip
 
 
 class Message(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
@@ -114,6 +49,15 @@ class Message(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
     to: Role
     task_id: TaskId
     error: Failure | None = None
+
+
+class Reply(Message, frozen=True, kw_only=True):
+    """The base of every answer. ``usage`` is the whole cost of it, that of its ``tot.model_answered`` included.
+
+    With a payload and an ``error`` both, the payload holds what was got, and the error says why it is not all.
+    """
+
+    usage: Usage = Usage()
 
 
 class DecomposePayload(EventData, frozen=True):
@@ -140,7 +84,7 @@ class Decomposition(EventData, frozen=True):
     success_criteria: OptionalText = ""
 
 
-class DecompositionResult(Message, frozen=True, kw_only=True):
+class DecompositionResult(Reply, frozen=True, kw_only=True):
     """Answers ``decompose_task``."""
 
     type: Literal["decomposition_result"]
@@ -171,7 +115,7 @@ class SearchPayload(EventData, frozen=True):
     tree_ref: Ref | None = None
 
 
-class SearchComplete(Message, frozen=True, kw_only=True):
+class SearchComplete(Reply, frozen=True, kw_only=True):
     """Answers ``initialize_search``; with ``error`` SEARCH_EXHAUSTED when nothing was found."""
 
     type: Literal["search_complete"]
@@ -179,9 +123,11 @@ class SearchComplete(Message, frozen=True, kw_only=True):
 
 
 class GenerationContext(EventData, frozen=True):
-    """What a generator must know of the problem."""
+    """What a generator must know of the problem, and how deep the thoughts are that it is asked for."""
 
     problem: Text
+    current_depth: Depth
+    max_depth: Depth
     goal: OptionalText = ""
     constraints: list[Passage] = []
 
@@ -212,13 +158,12 @@ class Candidate(EventData, frozen=True):
 
 
 class GeneratedPayload(EventData, frozen=True):
-    """Candidates, and how often a model was asked for them."""
+    """Candidates, best first; none at a dead end."""
 
     candidates: Annotated[list[Candidate], msgspec.Meta(max_length=64)]
-    llm_calls: Count = 0
 
 
-class GeneratedThoughts(Message, frozen=True, kw_only=True):
+class GeneratedThoughts(Reply, frozen=True, kw_only=True):
     """Answers ``generate_thoughts``."""
 
     type: Literal["generated_thoughts"]
@@ -250,14 +195,15 @@ class EvaluateThoughts(Message, frozen=True, kw_only=True):
     payload: EvaluatePayload
 
 
-class NodeEvaluation(EventData, frozen=True):
-    """The evaluation of one node, and of its dimensions."""
+class NodeEvaluation(Evaluation, frozen=True, kw_only=True):
+    """The evaluation of one node."""
 
     node_id: NodeId
-    score: Score
-    confidence: Unit
-    reasoning: OptionalText = ""
-    dimension_scores: dict[str, Score] = {}
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What is kept with the node."""
+        return Evaluation(**{name: getattr(self, name) for name in Evaluation.__struct_fields__})
 
 
 class ResultsPayload(EventData, frozen=True):
@@ -266,10 +212,9 @@ class ResultsPayload(EventData, frozen=True):
     evaluations: Annotated[list[NodeEvaluation], msgspec.Meta(max_length=64)]
     ranking: list[NodeId] = []
     pruning_suggestions: list[NodeId] = []
-    llm_calls: Count = 0
 
 
-class EvaluationResults(Message, frozen=True, kw_only=True):
+class EvaluationResults(Reply, frozen=True, kw_only=True):
     """Answers ``evaluate_thoughts``."""
 
     type: Literal["evaluation_results"]
@@ -292,9 +237,10 @@ class SynthesizeSolution(Message, frozen=True, kw_only=True):
 
 
 class Verification(EventData, frozen=True):
-    """Whether the answer holds, and what is wrong with it."""
+    """Whether the answer holds, by whose word, and what is wrong with it."""
 
     is_valid: bool
+    by: Verifier
     validation_errors: list[Passage] = []
 
 
@@ -308,7 +254,7 @@ class Solution(EventData, frozen=True):
     alternative_solutions: list[Passage] = []
 
 
-class FinalSolution(Message, frozen=True, kw_only=True):
+class FinalSolution(Reply, frozen=True, kw_only=True):
     """Answers ``synthesize_solution``."""
 
     type: Literal["final_solution"]
@@ -331,6 +277,7 @@ class TotStarted(EventData, frozen=True):
     task_type: Label
     roles: Annotated[list[RoleBinding], msgspec.Meta(min_length=6, max_length=6)]
     thinker: Label
+    language: Language = "en"
     options: dict[str, str] = {}
 
 
@@ -357,8 +304,43 @@ class TotBacktracked(EventData, frozen=True):
     to_node_id: NodeId | None = None
 
 
+class TotModelAnswered(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+    """One paid answer of a model, kept before it is used, so that an equal question is never paid twice.
+
+    ``prompt_sha256`` covers messages and sample number, not the model. ``answer`` is the object as it was read, cut to
+    what is used; ``fault`` is what was wrong with one that could not be read, and what the next question names.
+    """
+
+    sender: Role
+    task_id: TaskId
+    prompt_sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="A SHA-256 in hex.")]
+    model: Label
+    answer: dict[str, Any] | None = None
+    fault: Passage | None = None
+    usage: Usage = Usage()
+
+
+class TotPaused(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+    """Nothing more is asked until the task is resumed: a model or agent cannot be asked now. It counts against no node.
+
+    The causes name the answer that failed, or the request that nobody answers.
+    """
+
+    sender: Role
+    task_id: TaskId
+    error: Failure
+
+
+class TotResumed(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+    """The search goes on with this thinker; what was answered is not asked again."""
+
+    sender: Role
+    task_id: TaskId
+    thinker: Label
+
+
 class TotError(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
-    """A failure that answers no message."""
+    """A failure that answers no message; the orchestrator's ends the task."""
 
     sender: Role
     task_id: TaskId
@@ -382,5 +364,6 @@ class TotLogWritten(EventData, frozen=True, rename={"sender": "from"}, kw_only=T
     round: Count = 0
 
 
+Aside: TypeAlias = TotLogWritten | TotError | TotModelAnswered | TotPaused | TotResumed
 Question: TypeAlias = DecomposeTask | InitializeSearch | GenerateThoughts | EvaluateThoughts | SynthesizeSolution
 Answer: TypeAlias = DecompositionResult | SearchComplete | GeneratedThoughts | EvaluationResults | FinalSolution

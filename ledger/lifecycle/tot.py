@@ -7,29 +7,28 @@ that is another than the one that was searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, assert_never
+from collections.abc import Iterable
+from typing import Final, assert_never
 
 import msgspec
-from blake3 import blake3
 
-from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.events.body import Event
+from ledger.lifecycle.thought_tree import (
+    NodeState,
+    content_digest,
+    digest_bytes,
+    digest_of,
+    evaluation_digest,
+    is_searched,
+    leads_down,
+    problem_digest,
+    tree_digest,
+)  # fmt: skip
 
 nodes_max: Final = 2_000
-_digest_bytes: Final = 12
-
-
-class NodeState(msgspec.Struct, frozen=True, array_like=True):
-    """A node as the gate remembers it; what it says is a digest."""
-
-    parent: str | None
-    depth: int
-    content: bytes
-    status: str = "pending"
-    evaluation: bytes = b""
+prompts_max: Final = 4_000
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -43,7 +42,8 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     """Where a task stands. ``waiting`` maps event ids to requests; ``answered`` maps the others to their answers.
 
     ``drawn`` maps answers of the generator to the temporary ids that became no node yet, with what they stand for;
-    ``problem`` and ``config`` are digests of what is to be solved and how it is searched.
+    ``problem`` and ``config`` are digests of what is to be solved and how it is searched; ``prompts`` are those of the
+    questions that a model was paid for.
     """
 
     roles: dict[str, tuple[str, str]]
@@ -52,7 +52,9 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     drawn: dict[str, dict[str, bytes]] = {}
     nodes: dict[str, NodeState] = {}
     is_decomposed: bool = False
+    is_paused: bool = False
     is_ended: bool = False
+    prompts: tuple[bytes, ...] = ()
     problem: bytes = b""
     config: bytes = b""
 
@@ -85,12 +87,12 @@ def transition(state: TotState | None, event: Event) -> TotState:
         return _started(state, event, data)
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"there is no task {event.name}: it begins with tot.started")
-    if isinstance(data, kinds.TotLogWritten | kinds.TotError):
-        _require_role(state, event, data.sender)
-        _require_task(event, data.task_id)
-        return state
-    if state.is_ended:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"the search of {event.name} has ended")
+    if isinstance(data, kinds.Aside):
+        return _aside(state, event, data)
+    _require_going(state, event)
+    if state.is_paused and (isinstance(data, kinds.SearchComplete) or not isinstance(data, kinds.Answer)):
+        message = f"{event.name} is paused: only what was asked is answered until `baton tot resume {event.name}`"
+        raise Refused("TRANSITION_NOT_ALLOWED", message)
     if isinstance(data, kinds.Question | kinds.Answer):
         return _message(state, event, data)
     _require_role(state, event, "explorer")
@@ -121,6 +123,50 @@ def _started(state: TotState | None, event: Event, data: kinds.TotStarted) -> To
     started = TotState(roles, problem=problem_digest(data.problem, data.task_type))
     _require_role(started, event, "orchestrator")
     return started
+
+
+def _aside(state: TotState, event: Event, data: kinds.Aside) -> TotState:
+    """Take what stands between the messages: words for people, what a model was paid for, a pause, the user's end."""
+    _require_role(state, event, data.sender)
+    _require_task(event, data.task_id)
+    if isinstance(data, kinds.TotLogWritten) or (isinstance(data, kinds.TotError) and data.sender != "orchestrator"):
+        return state
+    _require_going(state, event)
+    match data:
+        case kinds.TotError():
+            return msgspec.structs.replace(state, is_ended=True)
+        case kinds.TotModelAnswered():
+            return _paid(state, event, data)
+        case kinds.TotPaused():
+            if state.is_paused or data.sender not in ("explorer", "orchestrator"):
+                message = f"{event.name} is paused already, or not by its explorer or orchestrator"
+                raise Refused("TRANSITION_NOT_ALLOWED", message)
+            if not {*state.waiting, *state.answered.values()} & {*event.causes}:
+                message = "a pause names the answer that failed, or the request that nobody answers"
+                raise Refused("INVALID_FIELD", message, path="$.causes")
+            return msgspec.structs.replace(state, is_paused=True)
+        case kinds.TotResumed():
+            if not state.is_paused or data.sender != "orchestrator":
+                message = f"{event.name} is not paused, or this is not its orchestrator: `baton tot show {event.name}`"
+                raise Refused("TRANSITION_NOT_ALLOWED", message)
+            return msgspec.structs.replace(state, is_paused=False)
+        case _:
+            assert_never(data)
+
+
+def _paid(state: TotState, event: Event, data: kinds.TotModelAnswered) -> TotState:
+    if (data.answer is None) == (data.fault is None):
+        raise Refused("INVALID_FIELD", "a model's answer was read, or has a fault", path="$.data.answer")
+    waits = {state.waiting[cause].type for cause in event.causes[:1] if cause in state.waiting} - {"initialize_search"}
+    if not any(parties_of(type_)[1] == data.sender for type_ in waits):
+        message = f"{event.kind} works on a request that waits for the {data.sender}: the first cause names it"
+        raise Refused("TRANSITION_NOT_ALLOWED", message)
+    prompt = bytes.fromhex(data.prompt_sha256)[:digest_bytes]
+    if prompt in state.prompts:
+        raise Refused("TRANSITION_NOT_ALLOWED", "this question was answered already: use that answer")
+    if len(state.prompts) >= prompts_max:
+        raise Refused("TOO_LARGE", f"a model answers at most {prompts_max} questions of a task", prompts=prompts_max)
+    return msgspec.structs.replace(state, prompts=(*state.prompts, prompt))
 
 
 def _message(state: TotState, event: Event, data: kinds.Question | kinds.Answer) -> TotState:
@@ -211,8 +257,8 @@ def _evaluated(state: TotState, payload: kinds.ResultsPayload, about: tuple[str,
             raise Refused("INVALID_FIELD", f"nobody asked for an evaluation of {id_}", node_id=id_)
     nodes = dict(state.nodes)
     for result in payload.evaluations:
-        evaluation = kinds.Evaluation(score=result.score, confidence=result.confidence, reasoning=result.reasoning)
-        nodes[result.node_id] = msgspec.structs.replace(nodes[result.node_id], evaluation=evaluation_digest(evaluation))
+        judged = evaluation_digest(result.evaluation)
+        nodes[result.node_id] = msgspec.structs.replace(nodes[result.node_id], evaluation=judged)
     return msgspec.structs.replace(state, nodes=nodes)
 
 
@@ -273,6 +319,11 @@ def _require_search(state: TotState, kind: str) -> None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} belongs to a search: initialize_search comes first")
 
 
+def _require_going(state: TotState, event: Event) -> None:
+    if state.is_ended:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"the search of {event.name} has ended")
+
+
 def _require_growing(id_: str, node: NodeState) -> None:
     if node.status in ("pruned", "terminal"):
         raise Refused("TRANSITION_NOT_ALLOWED", f"node {id_} is {node.status}: nothing grows from it")
@@ -303,80 +354,3 @@ def _same(state: TotState, nodes: list[kinds.ThoughtNode], *, is_path: bool = Fa
             raise Refused("INVALID_FIELD", f"node {node.id} is another in the tree", node_id=node.id)
     if is_path and not leads_down(nodes):
         raise Refused("INVALID_FIELD", "a path leads from the root down, node by node", path="$.data.payload.best_path")
-
-
-# Digests stand for what nodes say; the same ones compare a closing tree with the one that was searched.
-
-
-def content_digest(node: kinds.ThoughtNode) -> bytes:
-    """Return the digest of what a node is, without its evaluation, status and children."""
-    kept = (node.id, node.parent_id, node.depth, node.content, node.action_type, node.metadata)
-    return digest_of(kept)
-
-
-def evaluation_digest(evaluation: kinds.Evaluation | None) -> bytes:
-    """Return the digest of a node's evaluation; empty without one."""
-    return b"" if evaluation is None else digest_of((evaluation.score, evaluation.confidence, evaluation.reasoning))
-
-
-def tree_digest(nodes: Mapping[str, NodeState]) -> str:
-    """Return the digest of a whole tree, in whatever order its nodes came: hex."""
-    lines = [
-        (id_, node.parent, node.depth, node.content.hex(), node.status, node.evaluation.hex())
-        for id_, node in sorted(nodes.items())
-    ]
-    return blake3(encode_canonical(lines)).hexdigest()
-
-
-def node_states(nodes: Iterable[kinds.ThoughtNode]) -> dict[str, NodeState]:
-    """Return nodes as the gate remembers them, to compare a tree with it."""
-    return {
-        node.id: NodeState(
-            node.parent_id, node.depth, content_digest(node), node.status, evaluation_digest(node.evaluation)
-        )
-        for node in nodes
-    }
-
-
-def problem_digest(problem: str, task_type: str) -> bytes:
-    """Return the digest of what is to be solved."""
-    return digest_of((problem, task_type))
-
-
-def leads_down(nodes: Sequence[kinds.ThoughtNode]) -> bool:
-    """Return whether nodes lead from the root down, each to the next."""
-    above = (None, *(node.id for node in nodes))
-    return all(node.parent_id == parent for node, parent in zip(nodes, above, strict=False))
-
-
-def is_searched(data: kinds.SearchComplete, nodes: Mapping[str, NodeState], problem: bytes, config: bytes) -> bool:
-    """Return whether a search ends with the nodes that it grew, and with the problem and configuration it began with.
-
-    What follows from them (stats, frontier) is the views' to say: they show their own beside the explorer's.
-    """
-    digest, tree = tree_digest(nodes), data.payload.tree
-    is_same = data.payload.tree_digest == digest and node_states(data.payload.best_path).items() <= nodes.items()
-    if tree is None or not is_same:
-        return is_same
-    return (
-        (tree.task_id, problem_digest(tree.problem, tree.task_type)) == (data.task_id, problem)
-        and digest_of(tree.search_config) == config
-        and _is_whole(tree)
-        and tree_digest(node_states(tree.nodes.values())) == digest
-    )
-
-
-def _is_whole(tree: kinds.ThoughtTree) -> bool:
-    """Return whether nodes stand under their own ids, children beside their parents, and the root at the top."""
-    children: dict[str | None, list[str]] = {}
-    for node in tree.nodes.values():
-        children.setdefault(node.parent_id, []).append(node.id)
-    return children.get(None) == [tree.root_id] and all(
-        id_ == node.id and sorted(node.children_ids) == sorted(children.get(id_, []))
-        for id_, node in tree.nodes.items()
-    )
-
-
-def digest_of(content: Any) -> bytes:
-    """Return the short digest of plain content."""
-    return blake3(encode_canonical(content)).digest(length=_digest_bytes)

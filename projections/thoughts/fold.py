@@ -14,10 +14,11 @@ import msgspec
 from ledger.events import KINDS
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.tot import TotState, transition, tree_digest
+from ledger.lifecycle.thought_tree import tree_digest
+from ledger.lifecycle.tot import TotState, transition
 from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, json_text, row_of
 from projections.thoughts.messages import Rounds, error_of, round_of, rounds_after, sender_of, text_of
-from projections.thoughts.tree import failed_ask_calls, root_of, search_state, stats_of, with_children
+from projections.thoughts.tree import Costs, costs_after, root_of, search_state, stats_of, with_children
 from projections.views import VIEW_VERSIONS
 
 
@@ -64,6 +65,7 @@ class NodeRow(Row, frozen=True):
     score: float | None
     confidence: float | None
     reasoning: str | None
+    dimension_scores: str
     status: str
     metadata: str
     temp_id: str | None
@@ -86,6 +88,7 @@ class MessageRow(Row, frozen=True):
     signer: str
     key: str
     error: str | None
+    usage: str | None
     text: str
     entries: str
     accepted_ms: int
@@ -129,7 +132,8 @@ class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
     origins: dict[str, Origin] = {}
     rounds: Rounds = Rounds()
     backtracks: int = 0
-    llm_calls: int = 0
+    costs: Costs = Costs()
+    thinker: str = ""
     solution: kinds.Solution | None = None
     error: kinds.Failure | None = None
     claimed: kinds.SearchStats | None = None
@@ -146,7 +150,8 @@ def fold(state: TaskRecord, event: Event) -> TaskRecord:
     """Return the task after one more of its events."""
     life = transition(state.life, event)
     fields: dict[str, Any] = {"life": life, "updated_index": event.index, "updated_ms": event.accepted_ms}
-    fields |= _changes_of(state, event) | {"rounds": rounds_after(state.rounds, event)}
+    fields |= {"rounds": rounds_after(state.rounds, event), "costs": costs_after(state.costs, event)}
+    fields |= _changes_of(state, event)
     before, state = state, msgspec.structs.replace(state, **fields)
     if before.life is None or life.nodes is before.life.nodes:
         return state
@@ -163,26 +168,25 @@ def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
     match event.data:
         case kinds.TotStarted() as data:
             since = {"started_index": event.index, "started_ms": event.accepted_ms}
-            return {"started": data, "author": event.author, **since}
+            return {"started": data, "author": event.author, "thinker": data.thinker, **since}
         case kinds.InitializeSearch() as data:
             return {"config": data.payload.search_config}
         case kinds.TotNodesAdded() as data:
             return _added_nodes(state, event, data)
-        case kinds.GeneratedThoughts(payload=kinds.GeneratedPayload() as payload):
-            return {"llm_calls": state.llm_calls + payload.llm_calls}
         case kinds.EvaluationResults(payload=kinds.ResultsPayload() as payload):
             nodes = dict(state.nodes)
             for result in payload.evaluations:
-                judged = {name: getattr(result, name) for name in ("score", "confidence", "reasoning")}
                 node = nodes[result.node_id]
-                nodes[node.id] = msgspec.structs.replace(node, evaluation=kinds.Evaluation(**judged))
-            return {"nodes": nodes, "llm_calls": state.llm_calls + payload.llm_calls}
-        case kinds.GeneratedThoughts() | kinds.EvaluationResults():
-            return {"llm_calls": state.llm_calls + failed_ask_calls}
+                nodes[node.id] = msgspec.structs.replace(node, evaluation=result.evaluation)
+            return {"nodes": nodes}
         case kinds.TotBacktracked():
             return {"backtracks": state.backtracks + 1}
         case kinds.FinalSolution() as data:
             return {"solution": data.payload}
+        case kinds.TotPaused() as data:
+            return {"error": data.error}
+        case kinds.TotResumed() as data:
+            return {"error": None, "thinker": data.thinker}
         case _:  # the other kinds of a task
             return _ended(event)
 
@@ -213,12 +217,13 @@ def rows(state: TaskRecord) -> Rows:
     """Return the task's row and those of its nodes."""
     if state.life is None or state.started is None:
         return ()
-    stats = stats_of(state.nodes, backtracks=state.backtracks, llm_calls=state.llm_calls, rounds=state.rounds.count)
+    stats = stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds.count)
     row = row_of(
         TaskRow,
         state,
         state.started,
         status=status_of(state),
+        thinker=state.thinker,
         roles=json_text(state.started.roles),
         options=json_text(state.started.options),
         search_config=_whole(state.config),
@@ -236,7 +241,9 @@ def rows(state: TaskRecord) -> Rows:
 
 
 def status_of(state: TaskRecord) -> str:
-    """Return ``started``, ``searching``, or how it ended: ``solved``, ``failed``, ``unverified``."""
+    """Return ``started``, ``searching``, ``paused``, or how it ended: ``solved``, ``failed``, ``unverified``."""
+    if state.ended_index is None and state.life is not None and state.life.is_paused:
+        return "paused"
     if state.ended_index is None:
         return "started" if state.config is None else "searching"
     if state.error is not None:
@@ -253,6 +260,7 @@ def _node(state: TaskRecord, position: int, node: kinds.ThoughtNode) -> NodeRow:
         position=position,
         children_ids=json_text(node.children_ids),
         **{name: getattr(node.evaluation, name, None) for name in ("score", "confidence", "reasoning")},
+        dimension_scores=json_text({} if node.evaluation is None else node.evaluation.dimension_scores),
         metadata=json_text(node.metadata),
     )
 
@@ -279,6 +287,7 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
         signer=event.author,
         key=event.key,
         error=_whole(error_of(data)),
+        usage=_whole(data.usage if isinstance(data, kinds.Reply | kinds.TotModelAnswered) else None),
         text=text_of(data),
         entries=json_text(data.entries if isinstance(data, kinds.TotLogWritten) else []),
         accepted_ms=event.accepted_ms,

@@ -24,6 +24,8 @@ def sender_of(data: EventData) -> str:
     match data:
         case kinds.Message() | kinds.TotError() | kinds.TotLogWritten():
             return data.sender
+        case kinds.TotModelAnswered() | kinds.TotPaused() | kinds.TotResumed():
+            return data.sender
         case kinds.TotStarted():
             return "orchestrator"
         case _:  # nodes, marks and steps back
@@ -32,7 +34,7 @@ def sender_of(data: EventData) -> str:
 
 def error_of(data: EventData) -> kinds.Failure | None:
     """Return what went wrong, if a message says that something did."""
-    return data.error if isinstance(data, kinds.Message | kinds.TotError) else None
+    return data.error if isinstance(data, kinds.Message | kinds.TotError | kinds.TotPaused) else None
 
 
 def text_of(data: EventData) -> str:
@@ -62,8 +64,13 @@ def _text(data: EventData) -> str:
         case kinds.SynthesizeSolution():
             return f"Asks for the answer of a path of {len(data.payload.best_path)} nodes"
         case kinds.FinalSolution(payload=kinds.Solution() as solution):
-            valid = "valid" if solution.verification.is_valid else "not valid"
-            return f"{solution.answer} ({valid})"
+            checked = solution.verification
+            return f"{solution.answer} ({'valid' if checked.is_valid else 'not valid'}, checked by {checked.by})"
+        case kinds.TotModelAnswered():
+            said = "an answer" if data.fault is None else f"no answer: {data.fault}"
+            return f"{data.model} gave {said} ({data.usage.tokens_in} + {data.usage.tokens_out} tokens)"
+        case kinds.TotResumed():
+            return f"Goes on with {data.thinker}"
         case _:  # the kinds by which the tree grows
             return _text_of_growth(data)
 

@@ -28,7 +28,7 @@ _JSON: Final = (
 class TaskList(Page, frozen=True):
     """Filters of a list, newest first."""
 
-    status: Literal["started", "searching", "solved", "failed", "unverified"] | None = None
+    status: Literal["started", "searching", "paused", "solved", "failed", "unverified"] | None = None
     task_type: str | None = None
 
 
@@ -117,19 +117,20 @@ def _task(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:
-    judged = {name: row[name] for name in ("score", "confidence", "reasoning")}
+    names = ("score", "confidence", "reasoning", "dimension_scores")
+    judged = with_json({name: row[name] for name in names}, "dimension_scores")
     columns = ("id", "parent_id", "depth", "content", "action_type", "status", "children_ids", "metadata")
     node = with_json({name: row[name] for name in columns}, "children_ids", "metadata")
     return node | {"evaluation": None if row["score"] is None else judged}
 
 
 def _message(row: dict[str, Any]) -> dict[str, Any]:
-    return with_json({name: value for name, value in row.items() if name != "task_id"}, "entries", "error")
+    return with_json({name: value for name, value in row.items() if name != "task_id"}, "entries", "error", "usage")
 
 
 def _answer(request: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    kept = ("type", "signer", "key", "accepted_ms", "error")
-    return with_json({name: row[name] for name in kept}, "error") | {
+    kept = ("type", "signer", "key", "accepted_ms", "error", "usage")
+    return with_json({name: row[name] for name in kept}, "error", "usage") | {
         "role": row["sender"],
         "request_id": request["event_id"],
         "request_index": request["event_index"],

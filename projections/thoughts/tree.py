@@ -10,14 +10,40 @@ added first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
+from msgspec.structs import astuple
 
-from ledger.events.tot import SearchConfig, SearchState, SearchStats, ThoughtNode
+from ledger.events.body import Event
+from ledger.events.tot import Reply, SearchConfig, SearchState, SearchStats, ThoughtNode, TotModelAnswered, Usage
 
-# What an ask that failed cost: nobody says, so it counts as one.
-failed_ask_calls: Final = 1
+
+class Costs(msgspec.Struct, frozen=True, array_like=True):
+    """What a task cost so far: its answers, and what a model was paid for requests that still wait (by their ids)."""
+
+    answered: Usage = Usage()
+    waiting: dict[str, Usage] = {}
+
+    @property
+    def total(self) -> Usage:
+        """Return both together."""
+        return sum(self.waiting.values(), self.answered)
+
+
+def costs_after(costs: Costs, event: Event) -> Costs:
+    """Return the costs after one more event: an answer says the whole cost of its request, or what was paid does."""
+    match event.data:
+        case TotModelAnswered(usage=usage):
+            paid = {cause: costs.waiting.get(cause, Usage()) + usage for cause in event.causes[:1]}
+            return Costs(costs.answered, costs.waiting | paid)
+        case Reply(usage=usage):
+            paid = {cause: spent for cause, spent in costs.waiting.items() if cause in event.causes}
+            known = sum(paid.values(), Usage())
+            whole = Usage(*(max(pair) for pair in zip(astuple(usage), astuple(known), strict=True)))
+            waiting = {id_: spent for id_, spent in costs.waiting.items() if id_ not in paid}
+            return Costs(costs.answered + whole, waiting)
+        case _:  # whatever else is said costs nothing
+            return costs
 
 
 def with_children(nodes: Mapping[str, ThoughtNode]) -> dict[str, ThoughtNode]:
@@ -48,7 +74,7 @@ def frontier(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> l
     """Return what waits to be expanded: by level in a breadth-first search, deepest first in another, then by score."""
     if config is None:
         return []
-    cut = _cut_off(nodes)
+    cut = cut_off(nodes)
     sign = 1 if config.strategy == "BFS" else -1
     open_ = [
         node
@@ -60,7 +86,7 @@ def frontier(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> l
 
 def best_path(nodes: Mapping[str, ThoughtNode]) -> list[str]:
     """Return the ids from the root to the best node; the root alone while nothing is evaluated."""
-    cut = _cut_off(nodes)
+    cut = cut_off(nodes)
     ends = [node for node in nodes.values() if node.evaluation is not None and node.id not in cut]
     end = max(ends, key=_worth, default=None)
     at = root_of(nodes) if end is None else end.id
@@ -71,13 +97,16 @@ def best_path(nodes: Mapping[str, ThoughtNode]) -> list[str]:
     return path[::-1]
 
 
-def stats_of(nodes: Mapping[str, ThoughtNode], *, backtracks: int, llm_calls: int, rounds: int) -> SearchStats:
+def stats_of(nodes: Mapping[str, ThoughtNode], *, backtracks: int, costs: Costs, rounds: int) -> SearchStats:
     """Return the counts of a search; ``best_score`` is the highest that any node had, pruned or not."""
+    usage = costs.total
     scores = [node.evaluation.score for node in nodes.values() if node.evaluation is not None]
     return SearchStats(
         total_nodes=len(nodes),
         total_backtracks=backtracks,
-        llm_calls=llm_calls,
+        llm_calls=usage.requests,
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
         nodes_pruned=sum(node.status == "pruned" for node in nodes.values()),
         max_depth_reached=max((node.depth for node in nodes.values()), default=0),
         rounds=rounds,
@@ -90,7 +119,7 @@ def _worth(node: ThoughtNode) -> tuple[bool, float, float, int]:
     return is_end, _score(node), confidence, 0 if is_end else node.depth
 
 
-def _cut_off(nodes: Mapping[str, ThoughtNode]) -> set[str]:
+def cut_off(nodes: Mapping[str, ThoughtNode]) -> set[str]:
     """Return what is pruned, and all below it; parents stand before their children."""
     cut: set[str] = set()
     for id_, node in nodes.items():

@@ -16,6 +16,7 @@ from projections.search.queries import SORTS
 
 # Kinds that carry no text of their own, or repeat what other events say.
 SILENT = {
+    *("tot.model_answered", "tot.paused", "tot.resumed"),
     *(kind for kind in KINDS if kind.partition(".")[0] in ("ledger", "agent", "role", "key", "checkpoint_key", "blob")),
     *("handoff.claimed", "handoff.task_checked", "handoff.ready", "reasoning.briefed", "reasoning.validated"),
     *("tot.decompose_task", "tot.decomposition_result", "tot.initialize_search", "tot.generate_thoughts"),

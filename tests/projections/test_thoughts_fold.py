@@ -14,7 +14,7 @@ from ledger.errors import Refused
 from ledger.events import tot as kinds
 from projections.thoughts.fold import VIEW as THOUGHT_VIEW
 from projections.thoughts.fold import TaskRecord, fold
-from projections.thoughts.tree import best_path, frontier, search_state, stats_of, with_children
+from projections.thoughts.tree import Costs, best_path, frontier, search_state, stats_of, with_children
 
 EVENTS = told.events()
 END = len(STORY)
@@ -100,7 +100,7 @@ def test_a_search_that_found_nothing_has_failed():
 
 
 def test_an_answer_that_does_not_hold_is_not_solved():
-    wrong = kinds.Verification(is_valid=False, validation_errors=["13 - 9 is 4, not 5"])
+    wrong = kinds.Verification(is_valid=False, by="program", validation_errors=["13 - 9 is 4, not 5"])
     payload = msgspec.structs.replace(STORY[-2].data.payload, verification=wrong)
     answer = told.spoken(
         "synthesizer", msgspec.structs.replace(STORY[-2].data, payload=payload), index=32, causes=(31,)
@@ -145,7 +145,7 @@ def test_a_terminal_node_is_better_than_a_higher_score():
     ended = msgspec.structs.replace(NODES["node_1_2"], status="terminal")
     nodes = {id_: one for id_, one in NODES.items() if id_ != "node_3_2"} | {"node_1_2": ended}
     assert best_path(nodes) == ["root", "node_1_2"]
-    assert stats_of(nodes, backtracks=0, llm_calls=0, rounds=0).best_score == 8.5
+    assert stats_of(nodes, backtracks=0, costs=Costs(), rounds=0).best_score == 8.5
 
 
 def test_ends_of_one_score_go_by_confidence_and_then_by_age():
@@ -161,7 +161,7 @@ def test_ends_of_one_score_go_by_confidence_and_then_by_age():
 
 def test_an_empty_tree_has_no_path_and_no_stats():
     assert search_state({}, CONFIG) == kinds.SearchState(current_depth=0, frontier=[], best_path=[])
-    assert stats_of({}, backtracks=0, llm_calls=0, rounds=0).best_score is None
+    assert stats_of({}, backtracks=0, costs=Costs(), rounds=0).best_score is None
     assert with_children({}) == {}
 
 
@@ -201,6 +201,7 @@ def test_a_failed_answer_is_told_as_its_error():
         "code": "GENERATION_FAILED",
         "message": "The model gave nothing.",
         "recoverable": True,
+        "retry_after_s": None,
     }
 
 

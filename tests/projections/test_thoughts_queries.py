@@ -46,7 +46,7 @@ def test_tree_is_a_whole_thought_tree(searched, reader):
         "depth": 3,
         "content": "8 + 10 = 18 (left: 18)",
         "action_type": "addition",
-        "evaluation": {"score": 0.5, "confidence": 0.99, "reasoning": "18 is not 24"},
+        "evaluation": {"score": 0.5, "confidence": 0.99, "reasoning": "18 is not 24", "dimension_scores": {}},
         "status": "pruned",
         "metadata": {},
     }
@@ -124,7 +124,7 @@ def test_task_shows_its_solution_with_all_its_fields(searched, reader):
         "answer": "(10 - (13 - 9)) × 4 = 24",
         "reasoning_trace": ["13 - 9 = 4", "10 - 4 = 6", "4 × 6 = 24"],
         "confidence": 0.99,
-        "verification": {"is_valid": True, "validation_errors": []},
+        "verification": {"is_valid": True, "by": "program", "validation_errors": []},
         "alternative_solutions": [],
     }
     assert shown["stats"] == shown["claimed_stats"]

@@ -4,7 +4,8 @@
     >>> from ledger.events.tot import GeneratePayload, GenerationContext, ThoughtNode
     >>> problem = "4 9 10 13"
     >>> root = ThoughtNode(id="root", depth=0, content=problem)
-    >>> asked = GeneratePayload(root, "sequential_proposal", 2, GenerationContext(problem=problem))
+    >>> context = GenerationContext(problem=problem, current_depth=1, max_depth=3)
+    >>> asked = GeneratePayload(root, "sequential_proposal", 2, context)
     >>> answer = Game24().generate([root], asked)
     >>> [candidate.content for candidate in answer.candidates]
     ['13 - 9 = 4, left: 4, 4, 10', '10 - 9 = 1, left: 1, 4, 13']
@@ -170,13 +171,12 @@ class ProgramThinker(ABC, Generic[P]):
             kinds.Candidate(temp_id=f"cand_{number}", content=content, action_type=action_type)
             for number, (content, action_type) in enumerate(islice(texts, min(k, candidates_max)), 1)
         ]
-        calls = k if asked.generation_strategy == "independent_sampling" else 1
-        return kinds.GeneratedPayload(candidates=candidates, llm_calls=calls)
+        return kinds.GeneratedPayload(candidates=candidates)
 
     def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         """Return what the last node of each path is worth."""
         read, strategy = self._read(paths[0][0].content), asked.evaluation_strategy
-        return read if isinstance(read, kinds.Failure) else ranked(self._judged(paths, read, strategy), strategy)
+        return read if isinstance(read, kinds.Failure) else ranked(self._judged(paths, read, strategy))
 
     def is_solution(self, path: Path) -> bool:
         """Return whether the last node claims to be a solution."""
@@ -269,16 +269,13 @@ def _label(point: EntryPoint) -> str:
     return point.name if point.dist is None else f"{point.name} of the package {point.dist.name}"
 
 
-def ranked(
-    evaluations: list[kinds.NodeEvaluation], strategy: kinds.EvaluationStrategy, *, hopeless_below: float = 1.0
-) -> kinds.ResultsPayload:
+def ranked(evaluations: list[kinds.NodeEvaluation], *, hopeless_below: float = 1.0) -> kinds.ResultsPayload:
     """Return evaluations with their ranking, best first; those below ``hopeless_below`` are suggested for pruning."""
     order = sorted(evaluations, key=lambda evaluation: (-evaluation.score, -evaluation.confidence))
     return kinds.ResultsPayload(
         evaluations=evaluations,
         ranking=[evaluation.node_id for evaluation in order],
         pruning_suggestions=[evaluation.node_id for evaluation in evaluations if evaluation.score < hopeless_below],
-        llm_calls=len(evaluations) if strategy == "independent_scoring" else 1,
     )
 
 

@@ -128,7 +128,7 @@ class Debugging(ProgramThinker[Fault]):
             answer=f"f(x) = {' '.join(tokens)}",
             reasoning_trace=[node.content for node in path[1:]] or [self._say("debug_none")],
             confidence=0.0 if errors else 1.0,
-            verification=kinds.Verification(is_valid=not errors, validation_errors=errors),
+            verification=kinds.Verification(by="program", is_valid=not errors, validation_errors=errors),
         )
 
     def _changed(self, path: Path, fault: Fault) -> tuple[Tokens, set[int], list[str]]:

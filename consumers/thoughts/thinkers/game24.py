@@ -253,7 +253,7 @@ class Game24(ProgramThinker[Game]):
             answer=f"{last.text} = {last.actual}" if last.actual is not None else last.text,
             reasoning_trace=done.trace or [last.text],
             confidence=0.0 if errors else 1.0,
-            verification=kinds.Verification(is_valid=not errors, validation_errors=errors),
+            verification=kinds.Verification(by="program", is_valid=not errors, validation_errors=errors),
             alternative_solutions=[f"{text} = {target}" for text in others if text != last.text][:alternatives_max],
         )
 

@@ -118,9 +118,9 @@ class LlmThinker:
             )
             answer = self._ask(question, about, _Thoughts)
             if not isinstance(answer, _Thoughts):
-                return _failure("GENERATION_FAILED", answer)
+                return _failure(_code_of(answer).replace("INVALID_FORMAT", "GENERATION_FAILED"), answer)
             thoughts += answer.candidates[:count]
-        return kinds.GeneratedPayload(candidates=_kept(thoughts, k), llm_calls=len(calls))
+        return kinds.GeneratedPayload(candidates=_kept(thoughts, k))
 
     def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         """Return the model's scores: one call a path, or one call that compares them all."""
@@ -136,13 +136,13 @@ class LlmThinker:
                 return _evaluation_failure(answer)
             by_id = {judged.node_id: judged for judged in answer.evaluations}
             evaluations = [_evaluation(path[-1].id, by_id[path[-1].id]) for path in paths if path[-1].id in by_id]
-            return ranked(evaluations, strategy)
+            return ranked(evaluations)
         for candidate in candidates:
             judged = self._ask(f"Judge the last step. {{{form}}}", about | {"candidate": candidate}, _Judged)
             if not isinstance(judged, _Judged):
                 return _evaluation_failure(judged)
             evaluations.append(_evaluation(str(candidate["node_id"]), judged))
-        return ranked(evaluations, strategy)
+        return ranked(evaluations)
 
     def is_solution(self, path: Path) -> bool:
         """Return whether the last thought was proposed as a solution and not judged below ``solution_score_min``."""
@@ -164,7 +164,7 @@ class LlmThinker:
             answer=answer.answer,
             reasoning_trace=answer.reasoning_trace,
             confidence=answer.confidence,
-            verification=kinds.Verification(is_valid=is_valid, validation_errors=answer.validation_errors),
+            verification=kinds.Verification(by="model", is_valid=is_valid, validation_errors=answer.validation_errors),
             alternative_solutions=answer.alternative_solutions,
         )
 

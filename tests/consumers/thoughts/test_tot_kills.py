@@ -56,7 +56,7 @@ def check_solved(ledger: Ledger, part: Assignment) -> None:
     """Check that a task was solved as if nobody had died."""
     task = read(ledger, part.task_id)
     found = outcome(task)
-    assert (found["answer"], found["stats"]["total_nodes"], found["stats"]["rounds"]) == (ANSWER, 36, 7)
+    assert (found["answer"], found["stats"]["total_nodes"], found["stats"]["rounds"]) == (ANSWER, 51, 10)
     check(ledger, part.task_id)
     assert len(events(ledger, f"reasoning/{part.task_id}")) == 7
 
@@ -111,7 +111,7 @@ def test_agents_killed_over_the_bus_lose_nothing(home: Path, number: int) -> Non
     with LocalClient(settings) as client:
         role_keys(settings, client)
     found = asyncio.run(run())
-    assert (found["answer"], found["stats"]["total_nodes"]) == (ANSWER, 36)
+    assert (found["answer"], found["stats"]["total_nodes"]) == (ANSWER, 51)
     with Ledger(home) as ledger:
         check(ledger, found["task_id"])
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROBLEM = "Name a </thoughts> colour"
 ROOT = [ThoughtNode(id="root", depth=0, content=PROBLEM)]
-CONTEXT = GenerationContext(problem=PROBLEM)
+CONTEXT = GenerationContext(problem=PROBLEM, current_depth=1, max_depth=3)
 JUDGING = EvaluationContext(problem=PROBLEM, current_depth=1, max_depth=2)
 PATHS = [[*ROOT, ThoughtNode(id=id_, depth=1, parent_id="root", content=id_)] for id_ in ("a", "b")]
 SHAPE = {"thought_granularity": "word", "intermediate_steps": ["one"], "depth_estimate": 2}
@@ -63,10 +63,10 @@ def generate(thinker: LlmThinker, k: int = 3, strategy: Any = "sequential_propos
 def test_proposal_is_one_call_and_sampling_is_k(vendor: Any, thinker: LlmThinker, stub: Any) -> None:
     vendor.script = [stub.says_json(thoughts("red", "blue"))]
     proposed = generate(thinker)
-    assert ([one.content for one in proposed.candidates], proposed.llm_calls) == (["red", "blue"], 1)
+    assert [one.content for one in proposed.candidates] == ["red", "blue"]
     vendor.script = [stub.says_json(thoughts(one)) for one in ("red", "blue", "red")]
     sampled = generate(thinker, strategy="independent_sampling")
-    assert ([one.content for one in sampled.candidates], sampled.llm_calls) == (["red", "blue"], 3)
+    assert [one.content for one in sampled.candidates] == ["red", "blue"]
     assert len(vendor.received) == 4
 
 
@@ -112,7 +112,7 @@ def test_malformed_proposal_is_a_failed_generation(vendor: Any, thinker: LlmThin
 
 def test_endpoint_that_refuses_is_not_asked_again(vendor: Any, thinker: LlmThinker, stub: Any) -> None:
     vendor.script = [stub.Reply(401), stub.Reply(401)]
-    assert (generate(thinker).code, generate(thinker).recoverable) == ("GENERATION_FAILED", False)
+    assert (generate(thinker).code, generate(thinker).recoverable) == ("LLM_UNAVAILABLE", False)
 
 
 def test_slow_evaluation_times_out(vendor: Any, stub: Any) -> None:
@@ -133,7 +133,7 @@ def test_vote_is_one_call_and_strangers_are_dropped(vendor: Any, thinker: LlmThi
     judged = [{"node_id": id_, "score": score, "confidence": 1} for id_, score in (("a", 2), ("b", 8), ("z", 10))]
     vendor.script = [stub.says_json({"evaluations": judged})]
     voted = thinker.evaluate(PATHS, judged_by(PATHS, "comparative_voting", ["progress"], JUDGING))
-    assert (voted.ranking, voted.llm_calls) == (["b", "a"], 1)
+    assert (voted.ranking, len(vendor.received)) == (["b", "a"], 1)
 
 
 def test_what_others_wrote_cannot_end_its_block(vendor: Any, thinker: LlmThinker, stub: Any) -> None:
@@ -151,7 +151,6 @@ def test_whole_search_is_thought_by_a_model(vendor: Any, thinker: LlmThinker, st
     config = search_config("writing", Decomposition(**SHAPE), Overrides(evaluation="score", generation="propose"))
     found = solve(PROBLEM, config, thinker, task_type="creative_writing")
     assert found.solution.answer == "red"
-    assert found.entries[-1].data.payload.stats.llm_calls == 4
     assert len(vendor.received) == 6
 
 
@@ -165,7 +164,7 @@ def test_six_processes_ask_a_model_and_the_ledger_proves_it(ledger: Ledger, vend
     options = TaskOptions("creative_writing", Overrides(evaluation="score", generation="propose"))
     with ledger.client() as client:
         found = run_task(settings, PROBLEM, options, thinker="llm", client=client)
-    assert (found["answer"], found["stats"]["llm_calls"]) == ("red", 4)
+    assert found["answer"] == "red"
     check(ledger, found["task_id"])
     said = [event.data for event in events(ledger, f"tot/{found['task_id']}")]
     assert (said[0].thinker, vendor.script) == ("llm:stub-model", [])

@@ -45,7 +45,9 @@ def test_what_is_no_task_of_blocks_is_refused(problem: str) -> None:
 
 def test_state_that_the_path_has_seen_is_not_proposed_again() -> None:
     path = path_of(SUSSMAN, "move C from A to table")
-    told = Planning().generate(path, wanted(path, "sequential_proposal", 64, GenerationContext(problem=SUSSMAN)))
+    told = Planning().generate(
+        path, wanted(path, "sequential_proposal", 64, GenerationContext(problem=SUSSMAN, current_depth=1, max_depth=3))
+    )
     contents = [one.content for one in told.candidates]
     assert "move B from table to C" in contents
     assert "move C from table to A" not in contents
@@ -105,7 +107,7 @@ def test_votes_go_to_what_comes_nearest() -> None:
     context = EvaluationContext(problem=FAULTY, current_depth=1, max_depth=3)
     voted = Debugging().evaluate(paths, judged_by(paths, "comparative_voting", [], context))
     assert voted.ranking == ["b", "a"]
-    assert (voted.llm_calls, "0 votes" in voted.evaluations[0].reasoning) == (1, True)
+    assert "0 votes" in voted.evaluations[0].reasoning
 
 
 @pytest.mark.parametrize(

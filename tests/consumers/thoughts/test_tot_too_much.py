@@ -47,11 +47,11 @@ class Grand(Written):
             kinds.Candidate(temp_id=f"c{n}", content=f"{n}", action_type="型" * 200)
             for n in range(asked.num_candidates)
         ]
-        return kinds.GeneratedPayload(candidates=told, llm_calls=1)
+        return kinds.GeneratedPayload(candidates=told)
 
     def evaluate(self, paths, asked):
         judged = [kinds.NodeEvaluation(node_id=path[-1].id, score=5.0, confidence=0.5) for path in paths]
-        return kinds.ResultsPayload(evaluations=judged, llm_calls=1)
+        return kinds.ResultsPayload(evaluations=judged)
 
 
 class Speechless(Grand):
@@ -72,13 +72,13 @@ class Lengthy(Grand):
             kinds.Candidate(temp_id=f"c{n}", content=f"{n}" + "\x01" * 500 * (n > 0))
             for n in range(asked.num_candidates)
         ]
-        return kinds.GeneratedPayload(candidates=told, llm_calls=1)
+        return kinds.GeneratedPayload(candidates=told)
 
     def is_solution(self, path):
         return len(path) == 41
 
     def synthesize(self, path, problem):
-        verification = kinds.Verification(is_valid=True)
+        verification = kinds.Verification(is_valid=True, by="program")
         return kinds.Solution(answer="found", reasoning_trace=["so"], confidence=1.0, verification=verification)
 
 

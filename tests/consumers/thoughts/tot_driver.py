@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from consumers.thoughts import search, task
+import msgspec
+
+from consumers.thoughts import answers, task
 from consumers.thoughts.search import Outgoing, next_step
 from consumers.thoughts.settings import search_config
 from ledger.events import KIND_OF
@@ -30,6 +32,7 @@ class Spoken(NamedTuple):
     kind: str
     data: EventData
     causes: list[str]
+    accepted_ms: int = 0
 
 
 class Solved(NamedTuple):
@@ -48,30 +51,35 @@ def solve(
     *,
     task_type: str = "math_reasoning",
     entries: Sequence[Spoken] = (),
-    clock: Callable[[], float] | None = None,
+    clock: Callable[[], int] | None = None,
+    usage: kinds.Usage | None = None,
+    order: int = 0,
 ) -> Solved:
-    """Return the finished search, gone on with from ``entries``; ``clock`` tells seconds (none: no time passes).
+    """Return the search as far as it goes, gone on with from ``entries``; ``clock`` tells ms (none: no time passes).
+
+    ``usage`` is what each answer of a thinker cost; of the requests that wait, that at the place ``order`` is answered.
 
     Without ``config`` the table and the decomposition decide.
 
     Raises:
         Refused: ``INVALID_FIELD`` for a task type that cannot be searched without ``config``.
     """
-    log = list(entries)
-    state: TreeState | None = None
+    log, told = list(entries), task.Task(TASK_ID)
     for entry in log:
-        state = task.advance(state, entry)
-    begun = clock() if clock else 0.0
+        told.apply(entry)
     while True:
-        said = _next(log, state, (problem, task_type, config), thinker, clock() - begun if clock else 0.0)
+        said = _next(log, told, (problem, task_type, config), thinker, order)
         if said is None:
             break
-        entry = Spoken(f"e{len(log) + 1}", KIND_OF[type(said.data)], said.data, said.causes)
+        now_ms = clock() if clock else 0
+        if usage and isinstance(said.data, kinds.Reply) and not isinstance(said.data, kinds.SearchComplete):
+            said = said._replace(data=msgspec.structs.replace(said.data, usage=usage))
+        entry = Spoken(f"e{len(log) + 1}", KIND_OF[type(said.data)], said.data, said.causes, now_ms)
         log.append(entry)
-        state = task.advance(state, entry)
+        told.apply(entry)
     last = log[-1].data
-    failure = last.error if isinstance(last, kinds.Message) else None
-    return Solved(log, state, state.solution if state else None, failure)
+    failure = getattr(last, "error", None)
+    return Solved(log, told.tree, told.tree.solution if told.tree else None, failure)
 
 
 def prefixes(entries: Sequence[Spoken]) -> Iterator[Sequence[Spoken]]:
@@ -80,29 +88,27 @@ def prefixes(entries: Sequence[Spoken]) -> Iterator[Sequence[Spoken]]:
 
 
 def _next(
-    log: list[Spoken],
-    state: TreeState | None,
-    task: tuple[str, str, kinds.SearchConfig | None],
-    thinker: Thinker,
-    elapsed_s: float,
+    log: list[Spoken], told: Any, wanted: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker, order: int
 ) -> Outgoing | None:
+    state = told.tree
     if state is None:
-        return _open(log, task, thinker)
-    if state.requests:
-        request_id, request = next(iter(state.requests.items()))
-        return Outgoing(search.respond(state, request, thinker), [request_id])
-    return next_step(state, thinker.is_solution, elapsed_s)
+        return _open(log, wanted, thinker)
+    step = next_step(state, thinker, told.now_ms)
+    if step is None and state.requests and not state.is_paused:
+        request_id, request = list(state.requests.items())[order]
+        return Outgoing(answers.respond(state, request, thinker), [request_id])
+    return step
 
 
-def _open(log: list[Spoken], task: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker) -> Outgoing | None:
+def _open(log: list[Spoken], wanted: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker) -> Outgoing | None:
     """Say what comes before a search: the decomposition, then the request to search."""
-    problem, task_type, config = task
+    problem, task_type, config = wanted
     if not log:
         asked = kinds.DecomposePayload(problem=problem, task_type=task_type)
-        return Outgoing(search.message(kinds.DecomposeTask, TASK_ID, asked))
+        return Outgoing(answers.message(kinds.DecomposeTask, TASK_ID, asked))
     last = log[-1].data
     if isinstance(last, kinds.DecomposeTask):
-        return Outgoing(search.decompose(last, thinker), [log[-1].id])
+        return Outgoing(answers.decompose(last, thinker), [log[-1].id])
     if not isinstance(last, kinds.DecompositionResult) or last.payload is None:
         return None
     payload = kinds.InitializePayload(
@@ -111,7 +117,7 @@ def _open(log: list[Spoken], task: tuple[str, str, kinds.SearchConfig | None], t
         search_config=config or search_config(task_type, last.payload),
         decomposition_result=last.payload,
     )
-    return Outgoing(search.message(kinds.InitializeSearch, TASK_ID, payload), [log[-1].id])
+    return Outgoing(answers.message(kinds.InitializeSearch, TASK_ID, payload), [log[-1].id])
 
 
 def wanted(path: Sequence[kinds.ThoughtNode], strategy: Any, k: int, context: kinds.GenerationContext) -> Any:

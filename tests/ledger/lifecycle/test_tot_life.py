@@ -12,7 +12,8 @@ from tot_story import N11, N12, N21, N32, NODES, ROOT, TASK, spoken
 
 from ledger.codec import decode_packed, encode_packed
 from ledger.events import tot as kinds
-from ledger.lifecycle.tot import TotState, node_states, transition, tree_digest
+from ledger.lifecycle.thought_tree import node_states, tree_digest
+from ledger.lifecycle.tot import TotState, transition
 
 if TYPE_CHECKING:
     from ledger.errors import Refused

@@ -21,7 +21,7 @@ from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events import EventData
 from ledger.events import tot as kinds
 
-STATUSES: Final = ("started", "searching", "solved", "failed", "unverified")
+STATUSES: Final = ("started", "searching", "paused", "solved", "failed", "unverified")
 
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _logs_option = click.option(
@@ -47,7 +47,8 @@ def tot() -> None:
 @click.option("--evaluation", help="independent_scoring or comparative_voting.")
 @click.option("--nodes", "nodes_max", type=int, help="The most nodes.")
 @click.option("--calls", "calls_max", type=int, help="The most calls of the thinker.")
-@click.option("--seconds", "seconds_max", type=int, help="The most seconds.")
+@click.option("--tokens", "tokens_max", type=int, help="The most tokens of a model.")
+@click.option("--deadline", help="Until when it is searched, in UTC (2026-02-12T10:00:00Z).")
 @click.option("--thinker", help="Who thinks (default: a program that reads the problem, else the language model).")
 @_logs_option
 @_no_logs_option

@@ -106,7 +106,7 @@ def test_run_answers_with_the_fields_of_a_solution(solved: Solved) -> None:
     assert data["answer"].endswith("= 24")
     assert sorted(map(int, re.findall(r"\d+", data["answer"].partition("=")[0]))) == [4, 9, 10, 13]
     assert len(data["reasoning_trace"]) == 3
-    assert data["verification"] == {"is_valid": True, "validation_errors": []}
+    assert data["verification"] == {"is_valid": True, "by": "program", "validation_errors": []}
     assert {"total_nodes", "total_backtracks", "llm_calls", "nodes_pruned", "max_depth_reached"} <= set(data["stats"])
 
 
@@ -191,7 +191,10 @@ def test_exhausted_search_is_an_error_with_its_stats_and_is_logged(shell: Baton,
 def test_options_decide_how_it_is_searched(shell: Baton) -> None:
     words = ["--strategy", "DFS", "--depth", 3, "--branching", 4, "--threshold", 2, "--beam", 2, "--nodes", 400]
     words += ["--evaluation", "comparative_voting", "--generation", "independent_sampling", "--calls", 900]
-    found = shell.data("tot", "run", "--problem", "用4、9、10、13得到24", *words, "--seconds", 60, "--no-logs")
+    words += ["--deadline", "2099-01-01T00:00:00Z"]
+    found = shell.data(
+        "tot", "run", "--problem", "用4、9、10、13得到24", *words, "--deadline", "2099-01-01T00:00:00Z", "--no-logs"
+    )
     assert found["logs"] is None
     config = shell.data("tot", "show", found["task_id"])["search_config"]
     assert (config["strategy"], config["max_depth"], config["branching_factor"], config["beam_width"]) == (

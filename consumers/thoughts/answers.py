@@ -1,0 +1,102 @@
+"""What a thinker answers, as the protocol's messages.
+
+What it returns is cut to what was asked for (10,000 candidates: the first k) and checked against the protocol's own
+types (a score of 11 is INVALID_FORMAT), so that nothing a thinker does makes an agent send what the ledger refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from consumers.thoughts.task import TreeState, path_to
+from consumers.thoughts.thinkers import Thinker
+from ledger.events import KIND_OF
+from ledger.events import tot as kinds
+from ledger.lifecycle.tot import parties_of
+
+T = TypeVar("T", bound=msgspec.Struct)
+M = TypeVar("M", bound=kinds.Message)
+
+
+def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: kinds.Failure | None = None) -> M:
+    """Return a message of the type ``form``; from whom and to whom it goes follows from that."""
+    type_ = KIND_OF[form].removeprefix("tot.")
+    sender, to = parties_of(type_)
+    make: Callable[..., M] = form
+    return make(sender=sender, to=to, type=type_, task_id=task_id, payload=payload, error=error)
+
+
+def respond(state: TreeState, request: kinds.Message, thinker: Thinker) -> kinds.Reply:
+    """Return the answer of the generator, evaluator or synthesizer to ``request``; the caller names it as the cause."""
+    match request:
+        case kinds.GenerateThoughts():
+            return message(kinds.GeneratedThoughts, request.task_id, *_generated(state, request.payload, thinker))
+        case kinds.EvaluateThoughts():
+            return message(kinds.EvaluationResults, request.task_id, *_evaluated(state, request.payload, thinker))
+        case kinds.SynthesizeSolution():
+            return message(kinds.FinalSolution, request.task_id, *_synthesized(request.payload, thinker))
+        case _:  # any other message: those of the orchestrator, and answers
+            raise TypeError(f"{type(request).__name__} is no request to a thinker")
+
+
+def decompose(request: kinds.DecomposeTask, thinker: Thinker) -> kinds.Reply:
+    """Return the decomposer's answer to ``request``; the caller names it as the cause."""
+    asked = request.payload
+    shape = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
+    return message(kinds.DecompositionResult, request.task_id, *shape)
+
+
+def _generated(
+    state: TreeState, asked: kinds.GeneratePayload, thinker: Thinker
+) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
+    answer = thinker.generate(path_to(state, asked.parent_node.id), asked)
+    if isinstance(answer, kinds.GeneratedPayload):
+        answer = msgspec.structs.replace(answer, candidates=answer.candidates[: asked.num_candidates])
+    payload, failure = _checked(answer, kinds.GeneratedPayload)
+    if payload is not None and len({candidate.temp_id for candidate in payload.candidates}) != len(payload.candidates):
+        text = "two candidates have one temporary id"
+        return None, kinds.Failure(code="GENERATION_FAILED", message=text, recoverable=True)
+    return payload, failure
+
+
+def _evaluated(
+    state: TreeState, asked: kinds.EvaluatePayload, thinker: Thinker
+) -> tuple[kinds.ResultsPayload | None, kinds.Failure | None]:
+    ids = {node.id for node in asked.candidates}
+    paths = [path_to(state, node.id) for node in asked.candidates]
+    answer = thinker.evaluate(paths, asked)
+    if isinstance(answer, kinds.ResultsPayload):
+        by_id = {judged.node_id: judged for judged in answer.evaluations if judged.node_id in ids}
+        answer = msgspec.structs.replace(
+            answer,
+            evaluations=list(by_id.values()),
+            ranking=[id_ for id_ in dict.fromkeys(answer.ranking) if id_ in ids],
+            pruning_suggestions=[id_ for id_ in dict.fromkeys(answer.pruning_suggestions) if id_ in ids],
+        )
+    return _checked(answer, kinds.ResultsPayload)
+
+
+def _synthesized(
+    asked: kinds.SynthesizePayload, thinker: Thinker
+) -> tuple[kinds.Solution | None, kinds.Failure | None]:
+    """Return the solution; that of an end which does not claim to be one was checked by nobody."""
+    payload, failure = _checked(thinker.synthesize(asked.best_path, asked.problem), kinds.Solution)
+    if payload is None or thinker.checks or thinker.is_solution(asked.best_path):
+        return payload, failure
+    errors = [*payload.verification.validation_errors, "nobody checked this: it is where the best path ends"]
+    unproven = kinds.Verification(is_valid=False, by="nobody", validation_errors=errors)
+    return msgspec.structs.replace(payload, verification=unproven), failure
+
+
+def _checked(answer: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.Failure | None]:
+    """Return an answer as the protocol's type, or the failure: the thinker's own, or that it broke the form."""
+    if isinstance(answer, kinds.Failure):
+        return None, answer
+    try:
+        return msgspec.json.decode(msgspec.json.encode(answer), type=form), None
+    except (msgspec.ValidationError, msgspec.EncodeError, TypeError, ValueError) as error:
+        text = f"the thinker's answer breaks the protocol: {error}"[:1_000]
+        return None, kinds.Failure(code="INVALID_FORMAT", message=text, recoverable=True)

@@ -1,0 +1,132 @@
+"""What trees of thoughts are made of: nodes, their evaluations, how a tree is searched, and what a search cost."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ledger.events.fields import Count, EventData, Label, OptionalText, Text, Time, Unit
+
+Role = Literal["orchestrator", "decomposer", "generator", "evaluator", "explorer", "synthesizer"]
+Strategy = Literal["BFS", "DFS"]
+GenerationStrategy = Literal["independent_sampling", "sequential_proposal"]
+EvaluationStrategy = Literal["independent_scoring", "comparative_voting"]
+NodeStatus = Literal["pending", "expanded", "pruned", "terminal"]
+TaskId = Annotated[
+    str, msgspec.Meta(pattern=r"^tot-[0-9]{8}-[0-9]{6}-[0-9a-z]{6}\Z", description="tot-YYYYMMDD-HHMMSS-xxxxxx")
+]
+NodeId = Annotated[
+    str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z", description="The id of a node in its tree.")
+]
+Score = Annotated[float, msgspec.Meta(ge=0.0, le=10.0, description="A score from 0 to 10.")]
+Depth = Annotated[int, msgspec.Meta(ge=0, le=64, description="A depth; the root is at 0.")]
+Few = Annotated[int, msgspec.Meta(ge=1, le=64)]
+Budget = Annotated[
+    int, msgspec.Meta(ge=1, le=2_000, description="The most nodes, or requests to a model, of a search.")
+]
+Tokens = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000, description="The most tokens of a search.")]
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=31_536_000)]
+Verifier = Annotated[
+    Literal["program", "model", "nobody"],
+    msgspec.Meta(description="Who checked: a model's word on itself is no proof."),
+]
+Language = Literal["en", "zh"]
+
+
+class Failure(EventData, frozen=True):
+    """What went wrong (the ``error`` of a message); ``retry_after_s`` is what a busy endpoint asks for."""
+
+    code: Label
+    message: Text
+    recoverable: bool
+    retry_after_s: Seconds | None = None
+
+
+class Usage(EventData, frozen=True):
+    """What something cost at a model: requests sent, also those that failed, and tokens. A program costs nothing."""
+
+    requests: Count = 0
+    tokens_in: Count = 0
+    tokens_out: Count = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return both together."""
+        fields = self.__struct_fields__
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in fields})
+
+
+class Evaluation(EventData, frozen=True):
+    """The evaluation of a node, and of its dimensions."""
+
+    score: Score
+    confidence: Unit
+    reasoning: OptionalText = ""
+    dimension_scores: dict[str, Score] = {}
+
+
+class ThoughtNode(EventData, frozen=True, omit_defaults=False):
+    """A node of the tree, written with every field: agents in other languages read ``parent_id: null``.
+
+    ``children_ids`` follow from the other nodes; ``action_type`` and ``metadata`` are free.
+    """
+
+    id: NodeId
+    depth: Depth
+    content: Text
+    parent_id: NodeId | None = None
+    children_ids: list[NodeId] = []
+    action_type: str = ""
+    evaluation: Evaluation | None = None
+    status: NodeStatus = "pending"
+    metadata: dict[str, Any] = {}
+
+
+class SearchConfig(EventData, frozen=True):
+    """How the tree is searched; ``beam_width`` nodes are kept a level, and the last four bound the whole search."""
+
+    strategy: Strategy
+    max_depth: Annotated[int, msgspec.Meta(ge=1, le=64)]
+    branching_factor: Few
+    pruning_threshold: Score
+    beam_width: Few | None = None
+    generation_strategy: GenerationStrategy = "sequential_proposal"
+    evaluation_strategy: EvaluationStrategy = "independent_scoring"
+    nodes_max: Budget = 500
+    calls_max: Budget = 1_000
+    tokens_max: Tokens | None = None
+    deadline: Time | None = None
+
+
+class SearchState(EventData, frozen=True):
+    """Where a search stands."""
+
+    current_depth: Depth
+    frontier: list[NodeId]
+    best_path: list[NodeId]
+
+
+class ThoughtTree(EventData, frozen=True):
+    """The whole tree, nodes by their ids."""
+
+    task_id: TaskId
+    problem: Text
+    task_type: Label
+    search_config: SearchConfig
+    nodes: dict[str, ThoughtNode]
+    root_id: NodeId
+    search_state: SearchState
+
+
+class SearchStats(EventData, frozen=True):
+    """The counts of a search; ``llm_calls`` are the requests sent to a model for the whole task, failed ones too."""
+
+    total_nodes: Count
+    total_backtracks: Count
+    llm_calls: Count
+    tokens_in: Count = 0
+    tokens_out: Count = 0
+    nodes_pruned: Count = 0
+    max_depth_reached: Depth = 0
+    rounds: Count = 0
+    best_score: Score | None = None
