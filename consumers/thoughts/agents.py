@@ -1,40 +1,41 @@
-"""One agent of a task: follow the stream, recompute, say what is to be said, until the task is over.
+"""One agent of a task: follow the stream, recompute, say what is to be said, until the task is over or pauses.
 
 Nothing is kept beside the stream. What is refused because it was said already (by the process that was here before, or
 one that is thought dead) means: read again. A refusal after which there is nothing new to read is a fault of ours.
 
 The orchestrator opens a task, has it decomposed and asks for the search, from the task's events and ``tot.started``
-alone; what it cannot begin ends with ``tot.error``. The explorer says what ``next_action`` tells. The other four take
-the oldest request that waits for their role, say that they begin, think, and answer; what the thinker cannot do becomes
-the message's ``error``.
-
-The best path of a finished search becomes a reasoning memory, ``reasoning/TASK``, which can be briefed and handed off:
-a step for each node, the root as what was observed and the answer as the conclusion. The events that made and judged a
-node are the causes of its step's event; its alternatives are the siblings not taken. Everything is one submission, so
-what is long is cut to what that holds; the events among the causes say it whole.
+alone; what it cannot begin ends with ``tot.error``. The explorer says what ``next_action`` tells, and pauses a task
+whose request waits too long for another's agent. The other four begin with every request that waits for their role,
+``at_once_max`` at a time, each in a thread that says that it begins, thinks and answers, while the agent reads on; what
+the thinker cannot do becomes the message's ``error``.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, assert_never
 
 import msgspec
 
 from consumers.thoughts import answers
-from consumers.thoughts.search import next_step, search_complete
+from consumers.thoughts.conclusion import remembered
+from consumers.thoughts.search import Outgoing, next_step, search_complete
 from consumers.thoughts.settings import read_overrides, search_config
-from consumers.thoughts.task import PAUSING, Asked, Say, Task, TreeState, attempts_max, drafts, line
-from consumers.thoughts.thinkers import Thinker
+from consumers.thoughts.task import AGENTS, PAUSING, Asked, Say, Task, attempts_max, drafts, line
+from consumers.thoughts.thinkers import Answered, PaidThinker, ProgramThinker, Thinker
 from ledger.author import Author
 from ledger.client import read_event
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
-from ledger.events import reasoning
 from ledger.events import tot as kinds
+from ledger.events.body import Event
 
 wait_s: Final = 1.0
+at_once_max: Final = 8
+answer_wait_s: Final = 600
 tree_inline_max_bytes: Final = 32 * 1024
 message_max_chars: Final = 1_000
 
@@ -60,6 +61,22 @@ _ANSWERS: Final[dict[kinds.Role, type[kinds.Message]]] = {
 }
 
 
+class _Work(threading.Thread):
+    """One request that is thought about and answered while its agent reads on; ``error`` is what that came to."""
+
+    def __init__(self, answer: Callable[[], Refused | None]) -> None:
+        # A daemon: who is stopped does not wait for a model; what was answered and is not in the log is lost then.
+        super().__init__(daemon=True)
+        self._answer = answer
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.error = self._answer()
+        except BaseException as error:  # noqa: BLE001 - the agent raises it
+            self.error = error
+
+
 class Agent:
     """One role of one task, played by ``author`` with ``thinker``."""
 
@@ -78,9 +95,13 @@ class Agent:
         self._thinker = thinker
         self._opening = opening
         self._task = Task(task_id)
+        self._works: dict[str, _Work] = {}
+        self._since_s: dict[str, float] = {}
 
     def run(self, stop: threading.Event, start: int = 0) -> bool:
-        """Play until the task is over, or ``stop`` is set; return whether it is over. ``start`` is where to read from.
+        """Play until the task is over or pauses, or ``stop`` is set; return whether the task needs nobody now.
+
+        ``start`` is where to read from.
 
         Raises:
             Refused: the ledger does not take what is to be said, and nobody said it before.
@@ -89,41 +110,100 @@ class Agent:
         position, wait, has_news, refusal = start, 0.0, False, None
         client, stream = self._author.client, f"tot/{self._task.id}"
         while not stop.is_set():
+            ended = [id_ for id_, work in self._works.items() if not work.is_alive()]
             page = client.entries(position, stream=stream, wait_s=wait)
             for index, data in page.entries:
                 self._task.apply(read_event(index, data))
             position, has_news = page.next_index, has_news or bool(page.entries)
             if position < page.size:
                 continue  # an agent that has not read everything would answer what is answered
+            for id_ in ended:
+                self._take(id_, self._works.pop(id_))
             if refusal is not None and not has_news:
                 raise refusal
-            refusal = self._say(self._next())
-            if self._task.is_over or self._task.paused:
+            refusal = self._act()
+            if self._task.is_over:
                 self._end()
+                return True
+            if self._task.paused is not None and not self._works:  # what is being paid for is answered first
                 return True
             wait, has_news = wait_s, False
         return False
 
-    def _next(self) -> list[Say]:
+    def _act(self) -> Refused | None:
         match self._role:
             case "orchestrator":
-                return orchestrate(self._task, self._opening)
+                return self._say(orchestrate(self._task, self._opening), partial(not_begun, self._task))
             case "explorer":
-                return explore(self._task, self._thinker, self._author.put_blob)
+                says = explore(self._task, self._thinker, self._author.put_blob) or self._late()
+                return self._say(says, partial(given_up, self._task, store=self._author.put_blob))
             case "decomposer" | "generator" | "evaluator" | "synthesizer":
-                return answer(self._role, self._task, self._thinker)
+                self._begin(self._role)
+                return None
             case _:
                 assert_never(self._role)
+
+    def _begin(self, role: kinds.Role) -> None:
+        """Begin with the requests that wait for ``role``, the oldest first."""
+        for id_, asked in self._task.waiting.items():
+            if self._task.is_over or self._task.paused is not None or len(self._works) >= at_once_max:
+                break
+            if asked.event.data.to == role and id_ not in self._works:
+                begins = [] if (role, id_) in self._task.announced else [begin(role, self._task, asked)]
+                self._works[id_] = work = _Work(partial(self._answer, role, asked, begins))
+                work.start()
+
+    def _answer(self, role: kinds.Role, asked: Asked, begins: list[Say]) -> Refused | None:
+        """Say that a request is begun with, think, and answer; return the refusal if somebody else did.
+
+        What happens if we crash here: the request still waits; the next process of the role finds the line that was
+        written, and answers under the same key.
+        """
+        self._say(begins, None)
+        return self._say([answer(asked, self._thinker, self._task, self._author)], partial(refused, role, asked))
+
+    def _take(self, id_: str, work: _Work) -> None:
+        """Raise what a request came to, unless it was that somebody else had answered it."""
+        is_told = isinstance(work.error, Refused) and work.error.code in _SAID_ALREADY
+        if work.error is not None and (not is_told or self._is_waiting(id_)):
+            raise work.error
+
+    def _is_waiting(self, id_: str) -> bool:
+        return id_ in self._task.waiting and not self._task.is_over
+
+    def _late(self) -> list[Say]:
+        """Return the pause of a task of which another's agent did not answer a request in time.
+
+        What counts is the time since this process saw it: an agent that was away while the task was is not late.
+        """
+        task = self._task
+        if task.started is None or task.is_over or task.paused is not None:
+            return []
+        others = {
+            binding.role: binding.agent for binding in task.started.roles if binding.agent != AGENTS[binding.role]
+        }
+        limit_s, now_s = float(task.started.options.get("answer_wait_s", answer_wait_s)), time.monotonic()
+        for id_, asked in task.waiting.items():
+            role: kinds.Role = asked.event.data.to
+            if role in others and now_s - self._since_s.setdefault(id_, now_s) >= limit_s:
+                message = f"{others[role]}, the {role}, has not answered entry {asked.event.index} within {limit_s:g} s"
+                code = "EVALUATION_TIMEOUT" if role == "evaluator" else "GENERATION_FAILED"
+                failure = kinds.Failure(code=code, message=message, recoverable=True)
+                return [paused("explorer", task, failure, id_)]
+        return []
 
     def _end(self) -> None:
         """Keep what the task came to; said again by whoever resumes it, it is taken once."""
         if self._role == "orchestrator":
-            refusal = self._say(remembered(self._task))
+            refusal = self._say(remembered(self._task), None)
             if refusal is not None:
                 raise refusal
 
-    def _say(self, says: list[Say], *, is_last_try: bool = False) -> Refused | None:
-        """Append one submission; return the refusal that says that somebody was faster."""
+    def _say(self, says: list[Say], instead: Callable[[str], list[Say]] | None) -> Refused | None:
+        """Append one submission, or what is said ``instead`` of one that no event holds.
+
+        Return the refusal that says that somebody was faster.
+        """
         if not says:
             return None
         try:
@@ -131,19 +211,11 @@ class Agent:
         except Refused as refusal:
             if refusal.code in _SAID_ALREADY:
                 return refusal
-            # Before its task, and after it, the orchestrator has none that could end with what went wrong.
-            has_task = self._role != "orchestrator" or (self._task.started is not None and not self._task.is_over)
-            if refusal.code not in _NO_EVENT or is_last_try or not has_task:
+            other = instead(refusal.message) if instead is not None and refusal.code in _NO_EVENT else []
+            if not other:
                 raise
-            return self._say(self._instead(refusal.message), is_last_try=True)
+            return self._say(other, None)
         return None
-
-    def _instead(self, message: str) -> list[Say]:
-        if self._role == "orchestrator":
-            return not_begun(self._task, message)
-        if self._role == "explorer":
-            return given_up(self._task, message, self._author.put_blob)
-        return refused(self._role, self._task, message)
 
 
 def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
@@ -151,18 +223,17 @@ def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
     if task.started is None:
         # Without a key: a task of this id that is there already must be refused, even if it was opened in these words.
         return [] if opening is None else [Say("", opening)]
-    if task.is_over or task.tree is not None or task.waiting or task.paused:
+    if task.is_over or task.paused is not None or task.tree is not None or task.waiting:
         return []
     last = task.decompositions[-1] if task.decompositions else None
     if last is None:
         return [_decompose(task, task.started)]
     failure, shape = last.data.error, last.data.payload
     if shape is None:
+        faults = [event for event in task.decompositions if event.data.error.code not in PAUSING]
         if failure.code in PAUSING and last.id not in task.paused_for:
-            paused = kinds.TotPaused(sender="orchestrator", task_id=task.id, error=failure)
-            return [Say(f"paused:{last.id}", paused, [last.id])]
-        counted = [event for event in task.decompositions if event.data.error.code not in PAUSING]
-        if failure.code in PAUSING or (failure.recoverable and len(counted) < attempts_max):
+            return [paused("orchestrator", task, failure, last.id)]
+        if failure.code in PAUSING or (failure.recoverable and len(faults) < attempts_max):
             return [_decompose(task, task.started)]
         return [_error(task, failure, last.id)]
     try:
@@ -176,7 +247,12 @@ def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
 
 
 def not_begun(task: Task, message: str) -> list[Say]:
-    """Return the end of a task whose search cannot be asked for: the ledger did not take the request."""
+    """Return the end of a task whose search cannot be asked for: the ledger did not take the request.
+
+    Before its task, and after it, the orchestrator has none that could end with what went wrong.
+    """
+    if task.started is None or task.is_over:
+        return []
     cause = task.decompositions[-1].id if task.decompositions else task.started_id
     return [_error(task, kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=False), cause)]
 
@@ -189,17 +265,22 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
     """
     if task.is_over or task.tree is None:
         return []
-    step = next_step(task.tree, thinker, task.now_ms)
-    if step is None:
-        return []
-    if isinstance(step.data, kinds.TotPaused):
-        return [Say(f"paused:{step.causes[0]}", step.data, step.causes)]
-    if isinstance(step.data, kinds.SearchComplete):
-        return [Say(f"answer:{task.tree.request}", _fitted(step.data, store), step.causes)]
-    return [Say(f"step:{task.steps + 1}", step.data, step.causes)]
+    try:
+        step = next_step(task.tree, thinker, task.now_ms)
+    except Exception as error:  # noqa: BLE001 - another's code says what is a solution
+        return given_up(task, _failed(thinker, error), store=store)
+    match step:
+        case None:
+            return []
+        case Outgoing(kinds.TotPaused() as pause, causes):
+            return [paused("explorer", task, pause.error, causes[0])]
+        case Outgoing(kinds.SearchComplete() as complete, causes):
+            return [Say(f"answer:{task.tree.request}", _fitted(complete, store), causes)]
+        case Outgoing(data, causes):
+            return [Say(f"step:{task.steps + 1}", data, causes)]
 
 
-def given_up(task: Task, message: str, store: Callable[[bytes], str]) -> list[Say]:
+def given_up(task: Task, message: str, *, store: Callable[[bytes], str]) -> list[Say]:
     """Return the end of a search that the ledger did not take the next step of: it was too much for one event."""
     if task.is_over or task.tree is None:
         return []
@@ -209,35 +290,77 @@ def given_up(task: Task, message: str, store: Callable[[bytes], str]) -> list[Sa
     return [Say(f"answer:{task.tree.request}", _fitted(data, store), [task.tree.request])]
 
 
-def answer(role: kinds.Role, task: Task, thinker: Thinker) -> list[Say]:
-    """Return what ``role`` says next, one submission; nothing when no request waits for it.
-
-    What happens if we crash here: the request still waits; the next process of the role finds the line that was
-    written, and answers under the same key.
-    """
-    asked = _oldest(role, task)
-    if asked is None or task.is_over:
-        return []
+def begin(role: kinds.Role, task: Task, asked: Asked) -> Say:
+    """Return the line that says that ``role`` begins with a request."""
     id_ = asked.event.id
-    if (role, id_) not in task.announced:
-        return [line(role, task, id_, _BEGIN[role], [id_])]
-    request = asked.event.data
-    if isinstance(request, kinds.DecomposeTask):
-        reply = answers.decompose(request, thinker)
-    else:
-        assert asked.tree is not None  # noqa: S101 - the gate lets nobody ask these before there is a search
-        reply = answers.respond(asked.tree, request, thinker)
-    return [Say(f"answer:{id_}", reply, [id_])]
+    return line(role, task, id_, _BEGIN[role], [id_])
 
 
-def refused(role: kinds.Role, task: Task, message: str) -> list[Say]:
-    """Return the answer of ``role`` when the ledger did not take what its thinker thought: it was too much."""
-    asked = _oldest(role, task)
-    if asked is None:
-        return []
+def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Say:
+    """Return what ``thinker`` answers to a request; what it raises, as a package's may, becomes the ``error``."""
+    request, id_ = asked.event.data, asked.event.id
+    language: kinds.Language = "en" if task.started is None else task.started.language
+    if isinstance(thinker, ProgramThinker):
+        thinker.language = language
+    elif isinstance(thinker, PaidThinker):
+        deadline = None if asked.tree is None else asked.tree.config.deadline
+        thinker = thinker.at_work(language=language, deadline=deadline, recorder=_Recorder(author, task, asked.event))
+    try:
+        if isinstance(request, kinds.DecomposeTask):
+            reply = answers.decompose(request, thinker)
+        else:
+            assert asked.tree is not None  # noqa: S101 - the gate lets nobody ask these before there is a search
+            reply = answers.respond(asked.tree, request, thinker)
+    except Exception as error:  # noqa: BLE001 - another's code: one that raises must not end a search
+        return refused(request.to, asked, _failed(thinker, error))[0]
+    if isinstance(thinker, PaidThinker):
+        reply = msgspec.structs.replace(reply, usage=reply.usage + thinker.usage)
+    return Say(f"answer:{id_}", reply, [id_])
+
+
+class _Recorder:
+    """What a model answered to the questions of one request, kept in the log; see ``thinkers.Recorder``."""
+
+    def __init__(self, author: Author, task: Task, request: Event) -> None:
+        self._author = author
+        self._task = task
+        self._request = request
+
+    def recall(self, prompt_sha256: str) -> Answered | None:
+        event = self._task.answers.get(prompt_sha256)
+        if event is None:
+            return None
+        data: kinds.TotModelAnswered = event.data
+        is_ours = self._request.id in event.causes
+        return Answered(data.answer, data.fault or "", data.usage if is_ours else kinds.Usage())
+
+    def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
+        data = kinds.TotModelAnswered(
+            sender=self._request.data.to,
+            task_id=self._task.id,
+            prompt_sha256=prompt_sha256,
+            model=model,
+            answer=answered.answer,
+            fault=answered.fault or None,
+            usage=answered.usage,
+        )
+        try:
+            self._author.emit(*drafts(self._task.id, [Say(f"paid:{prompt_sha256}", data, [self._request.id])]))
+        except Refused as refusal:
+            # Another process asked it at the same time, or the search has ended: then this answer is not taken either.
+            if refusal.code not in _SAID_ALREADY:
+                raise
+
+
+def _failed(thinker: Thinker, error: Exception) -> str:
+    return f"the thinker {thinker.name} failed: {type(error).__name__}: {error}"
+
+
+def refused(role: kinds.Role, asked: Asked, message: str) -> list[Say]:
+    """Return the answer of ``role`` that says why there is none."""
     code = "GENERATION_FAILED" if role == "generator" else "INVALID_FORMAT"
     failure = kinds.Failure(code=code, message=message[:message_max_chars], recoverable=True)
-    reply = answers.message(_ANSWERS[role], asked.event.data.task_id, None, failure)
+    reply = answers.message(_ANSWERS[role], asked.event.data.task_id, None, error=failure)
     return [Say(f"answer:{asked.event.id}", reply, [asked.event.id])]
 
 
@@ -245,6 +368,14 @@ def _decompose(task: Task, started: kinds.TotStarted) -> Say:
     payload = kinds.DecomposePayload(problem=started.problem, task_type=started.task_type)
     cause = task.decompositions[-1].id if task.decompositions else task.started_id
     return Say(f"ask:decompose_task:{cause}", answers.message(kinds.DecomposeTask, task.id, payload), [cause])
+
+
+def paused(role: kinds.Role, task: Task, failure: kinds.Failure, cause: str) -> Say:
+    """Return the pause of a task because of an answer or request.
+
+    Without a key: a task that is paused is not paused again, and a request may have to pause it more than once.
+    """
+    return Say("", kinds.TotPaused(sender=role, task_id=task.id, error=failure), [cause])
 
 
 def _error(task: Task, failure: kinds.Failure, cause: str) -> Say:
@@ -260,108 +391,3 @@ def _fitted(data: kinds.SearchComplete, store: Callable[[bytes], str]) -> kinds.
     # If we crash after this line, there is a blob that nobody names.
     payload = msgspec.structs.replace(data.payload, tree=None, tree_ref=store(tree))
     return msgspec.structs.replace(data, payload=payload)
-
-
-def _oldest(role: kinds.Role, task: Task) -> Asked | None:
-    return next((asked for asked in task.waiting.values() if asked.event.data.to == role), None)
-
-
-line_max_chars: Final = 2_000
-alternatives_max: Final = 8
-
-# As JSON. The thoughts of a path were asked about in one event; beside each of its at most 65 nodes stand eight others.
-alternative_size_max_bytes: Final = 512
-answer_size_max_bytes: Final = 8_192
-premises_size_max_bytes: Final = 16_384
-
-
-def remembered(task: Task) -> list[Say]:
-    """Return the reasoning of a finished task, one submission: all of it or nothing; nothing without a solution."""
-    if task.started is None or task.tree is None or task.complete is None or task.solution is None:
-        return []
-    solution: kinds.Solution = task.solution.data.payload
-    stream = f"reasoning/{task.id}"
-    started = reasoning.ReasoningStarted(
-        task=task.started.problem,
-        ai_id="tot-orchestrator",
-        reasoning_strategy=f"Tree of Thoughts, {task.tree.config.strategy}",
-        domain=task.started.task_type,
-    )
-    steps = _steps(task, task.tree, task.complete.data.payload.best_path, solution)
-    says = [Say("reasoning:started", started, [task.complete.id], stream)]
-    for step, causes in steps:
-        number = step.step_number
-        rests_on = {number: [number - 1]} if number > 1 else {}
-        extended = reasoning.ReasoningExtended(steps=[step], dependencies=rests_on)
-        says.append(Say(f"reasoning:step:{number}", extended, causes, stream))
-    concluded = reasoning.ReasoningConcluded(
-        conclusion=solution.answer,
-        confidence_in_reasoning=solution.confidence,
-        known_limitations=solution.verification.validation_errors,
-    )
-    return [*says, Say("reasoning:concluded", concluded, [task.solution.id], stream)]
-
-
-def _steps(
-    task: Task, tree: TreeState, path: list[kinds.ThoughtNode], solution: kinds.Solution
-) -> list[tuple[reasoning.Step, list[str]]]:
-    steps: list[tuple[reasoning.Step, list[str]]] = []
-    for number, node in enumerate(path, 1):
-        kept = tree.nodes[node.id]
-        evaluation = kept.evaluation
-        causes = [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]
-        step = reasoning.Step(
-            step_number=number,
-            type="observation" if kept.parent_id is None else "inference",
-            content=kept.content,
-            alternatives_considered=_alternatives(tree, kept),
-            confidence=1.0 if evaluation is None else evaluation.confidence,
-        )
-        steps.append((step, causes))
-    causes = [] if task.solution is None else [task.solution.id]
-    answer = _cut(solution.answer, answer_size_max_bytes)
-    last = reasoning.Step(
-        step_number=len(steps) + 1,
-        type="conclusion",
-        content=answer,
-        premises=_first(solution.reasoning_trace, premises_size_max_bytes),
-        confidence=solution.confidence,
-        conclusion=answer,
-    )
-    return [*steps, (last, causes)]
-
-
-def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:
-    if node.parent_id is None:
-        return []
-    others = [other for other in tree.nodes.values() if other.parent_id == node.parent_id and other.id != node.id]
-    return [
-        _cut(other.content, alternative_size_max_bytes) + (f" ({other.evaluation.score:g})" if other.evaluation else "")
-        for other in others[:alternatives_max]
-    ]
-
-
-def _first(texts: list[str], size_max_bytes: int) -> list[str]:
-    """Return as many texts, from the first on, as have so many bytes together."""
-    kept: list[str] = []
-    for text in texts:
-        line = text[:line_max_chars]
-        size_max_bytes -= _size(line)
-        if size_max_bytes < 0:
-            break
-        kept.append(line)
-    return kept
-
-
-def _cut(text: str, size_max_bytes: int) -> str:
-    """Return a text, its end left out if it has more bytes (as JSON, in which one character may have six)."""
-    if _size(text) <= size_max_bytes:
-        return text
-    kept, size = 0, _size("…")
-    while (size := size + _size(text[kept]) - 2) <= size_max_bytes:
-        kept += 1
-    return f"{text[:kept]}…"
-
-
-def _size(text: str) -> int:
-    return len(msgspec.json.encode(text))

@@ -1,49 +1,47 @@
-"""A task from outside: six processes search a problem, and whoever started them reads what they come to.
-
-The ledger is all that they share. Each is ``python -m consumers.thoughts.run ROLE``, told in one line on standard
-input what to play; it is started again when it dies, and ended by its own pid. What happens if we crash here: the
-agents see their standard input end and stop; ``resume_task`` starts six others, which go on from the log. Exit code 0:
-the task is over. What goes wrong is one JSON line on standard output.
+"""A task from outside: agents search a problem, and whoever started them reads what they come to.
 
 On a ledger in a folder the six are service agents that the node key registers when they are new. On a server they are
-registered already, and their keys lie in the folder of whoever starts them.
+registered already, and their keys lie in the folder of whoever starts them. A role may be bound to another's agent
+instead, by the identity key that is registered for it: nobody plays it here, and it answers over the bus, in whatever
+language it is written.
+
+One process at a time plays a task: two would ask a model everything twice. A task that is paused, or whose processes
+were killed, goes on by ``resume_task``; ``stop_task`` ends it for good.
 """
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import os
 import secrets
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from pathlib import PurePath
+from typing import Any, Final, TypeAlias
 
-import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from consumers.sdk.ledger import entries_now
-from consumers.thoughts.agents import Agent
+from consumers.thoughts.processes import Assignment, Processes, author_of
 from consumers.thoughts.settings import TaskOptions, read_task_type, search_config
 from consumers.thoughts.task import AGENTS, Task
 from consumers.thoughts.thinkers import choose_thinker, thinker_named
-from ledger.author import Author
+from ledger.author import Draft
 from ledger.client import Client, open_client, read_event
-from ledger.config import Actions, Config, Settings
-from ledger.errors import BatonError, Exit, Refused, Unavailable
+from ledger.config import Actions, Settings
+from ledger.errors import Refused, Unavailable, did_you_mean, near
 from ledger.events import tot as kinds
 from ledger.events.body import Event
+from ledger.files import as_unavailable
 from ledger.home import Home
 from ledger.trust import actions_of
 
 Progress: TypeAlias = "Callable[[Event], None]"
 
 poll_wait_s: Final = 0.25
+BINDABLE: Final[tuple[kinds.Role, ...]] = ("generator", "evaluator")
+answer_wait_max_s: Final = 7 * 24 * 3600
 
 _ID_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -60,22 +58,36 @@ def run_task(
     options: TaskOptions | None = None,
     *,
     thinker: str | None = None,
+    bound: Mapping[str, str] | None = None,
+    answer_wait_s: float | None = None,
     task_id: str | None = None,
     progress: Progress | None = None,
     client: Client | None = None,
 ) -> dict[str, Any]:
     """Search a problem with six agents and return the outcome; ``progress`` sees each event of the task.
 
-    ``client`` is one of the same ledger that is open already, and stays open.
+    ``bound`` maps ``generator`` and ``evaluator`` to others' agents; one that does not answer a request within
+    ``answer_wait_s`` (default: ``agents.answer_wait_s``) pauses the task. ``client`` is one of the same ledger that is
+    open already, and stays open.
 
     Raises:
-        Refused: ``INVALID_FIELD`` for options or a problem that cannot be; ``USAGE`` for an unknown thinker; the codes
-            of keys.
+        Refused: ``INVALID_FIELD`` for options or a problem that cannot be; ``USAGE`` where nobody can think about it;
+            ``AGENT_UNKNOWN`` or ``KEY_REVOKED`` for an agent that cannot be bound; the codes of keys.
         Unavailable: the ledger cannot be used; ``resume_task`` goes on with what is there.
     """
     with _opened(settings, client) as ledger:
-        assignment = prepare(settings, ledger, problem, options or TaskOptions(), thinker=thinker, task_id=task_id)
-        return _play(assignment, _Reading(ledger, assignment, progress))
+        assignment = prepare(
+            settings,
+            ledger,
+            problem,
+            options or TaskOptions(),
+            thinker=thinker,
+            bound=bound,
+            answer_wait_s=answer_wait_s,
+            task_id=task_id,
+        )
+        with _held(settings, assignment.task_id):
+            return _play(assignment, _Reading(ledger, assignment, progress))
 
 
 def prepare(
@@ -85,6 +97,8 @@ def prepare(
     options: TaskOptions,
     *,
     thinker: str | None = None,
+    bound: Mapping[str, str] | None = None,
+    answer_wait_s: float | None = None,
     task_id: str | None = None,
 ) -> Assignment:
     """Return what the six processes of a new task are told; their keys are there and registered after this."""
@@ -93,16 +107,50 @@ def prepare(
     task_type = read_task_type(options.task_type)
     search_config(task_type, None, options.overrides)
     actions = actions_of(settings, client)
-    keys = role_keys(settings, client)
+    keys, others = role_keys(settings, client), _others(client, bound or {})
+    told = options.to_strings()
+    if answer_wait_s is not None:
+        if not 0 < answer_wait_s <= answer_wait_max_s:
+            message = f"an agent is waited for up to {answer_wait_max_s} s, not {answer_wait_s:g}"
+            raise Refused("INVALID_FIELD", message, path="$.answer_wait_s")
+        told["answer_wait_s"] = f"{answer_wait_s:g}"
     opened = kinds.TotStarted(
         task_id=task_id or new_task_id(),
         problem=problem,
         task_type=task_type,
-        roles=[kinds.RoleBinding(role=role, agent=name, key=keys[role]) for role, name in AGENTS.items()],
+        roles=[
+            others.get(role) or kinds.RoleBinding(role=role, agent=name, key=keys[role])
+            for role, name in AGENTS.items()
+        ],
         thinker=choose_thinker(problem, task_type, actions, thinker).name,
-        options=options.to_strings(),
+        options=told,
     )
     return _assignment(settings, actions, opened, client.head().size)
+
+
+def _others(client: Client, bound: Mapping[str, str]) -> dict[str, kinds.RoleBinding]:
+    """Return the roles that are bound to others' agents, each to the identity key that the log proves to be its own."""
+    bindings: dict[str, kinds.RoleBinding] = {}
+    if bound.keys() - set(BINDABLE):
+        raise Refused("USAGE", f"of the six roles others play only {' and '.join(BINDABLE)}", roles=sorted(bound))
+    for role, name in ((role, bound[role]) for role in BINDABLE if role in bound):
+        if name in AGENTS.values():
+            raise Refused("USAGE", f"{name} plays a role of its own: name an agent of yours as the {role}")
+        size = client.streams.read(f"agent/{name}").head.size
+        agent = client.streams.authority.agent(name, size)
+        if agent is None or agent.removed_index is not None:
+            alike = did_you_mean(near(name, (other.name for other in client.agents() if other.removed_index is None)))
+            why = "is not registered" if agent is None else "was removed"
+            message = f"{name} {why} and cannot be the {role}: `baton agent add NAME` registers one{alike}"
+            raise Refused("AGENT_UNKNOWN", message, name=name)
+        key = client.streams.authority.key(agent.key, size)
+        if key is None or not key.is_valid:
+            message = f"the identity key of {name} was revoked, so it cannot be the {role}: name another agent"
+            raise Refused("KEY_REVOKED", message, name=name)
+        bindings[role] = kinds.RoleBinding(role=role, agent=name, key=agent.key)
+    if len({binding.agent for binding in bindings.values()}) != len(bindings):
+        raise Refused("USAGE", "nobody answers himself: generator and evaluator are two agents with two keys")
+    return bindings
 
 
 def resume_task(
@@ -110,10 +158,12 @@ def resume_task(
 ) -> dict[str, Any]:
     """Go on with a task, whatever became of its agents, and return the outcome.
 
+    A task that a model thinks about goes on with the one that is configured now; what was answered is not asked again.
     For a task that is over and kept nobody is started, and ``pids`` is empty.
 
     Raises:
-        Refused: ``NOT_FOUND`` for an unknown task; ``NOT_AUTHORIZED`` when its roles' keys are not here.
+        Refused: ``NOT_FOUND`` for an unknown task; ``NOT_AUTHORIZED`` when its roles' keys are not here; ``USAGE``
+            when its thinker is not; those of a bound agent as ``run_task``.
         Unavailable: as ``run_task``.
     """
     with _opened(settings, client) as ledger:
@@ -124,10 +174,89 @@ def resume_task(
         reading.read(0)
         if reading.is_kept():
             return outcome(reading.task) | {"pids": {}}
-        bound = {binding.role: binding.key for binding in opening.data.roles}
-        if bound != held_keys(settings):
-            raise Refused("NOT_AUTHORIZED", f"the roles of {task_id} are bound to keys that are not here", task=task_id)
-        return _play(assignment, reading)
+        _require_keys(settings, opening.data)
+        others = [binding for binding in opening.data.roles if binding.role in assignment.others]
+        if others != list(_others(ledger, {binding.role: binding.agent for binding in others}).values()):
+            message = f"an agent of {task_id} has another key now: end it by `baton tot stop {task_id}`, and begin anew"
+            raise Refused("KEY_REVOKED", message, task=task_id)
+        with _held(settings, task_id):
+            reading.read(0)
+            thinker = thinker_named(reading.task.thinker, actions).name
+            if reading.task.paused is not None:
+                resumed = kinds.TotResumed(sender="orchestrator", task_id=task_id, thinker=thinker)
+                _tell(settings, ledger, resumed, reading.task.paused.id)
+            return _play(replace(assignment, thinker=thinker), reading)
+
+
+def stop_task(settings: Settings, task_id: str, reason: str, *, client: Client | None = None) -> dict[str, Any]:
+    """End a task for good, by its user's word, and return the outcome; one that is over stays as it is.
+
+    Agents that play it see it and end.
+
+    Raises:
+        Refused: ``NOT_FOUND`` and ``NOT_AUTHORIZED`` as ``resume_task``; ``INVALID_FIELD`` without a reason.
+        Unavailable: the ledger cannot be used.
+    """
+    if not reason.strip():
+        raise Refused("INVALID_FIELD", "say why the task is stopped: its log keeps the reason", path="$.reason")
+    with _opened(settings, client) as ledger:
+        opening = read_task(ledger, task_id)[0]
+        reading = _Reading(ledger, _assignment(settings, Actions(), opening.data, opening.index), None)
+        reading.read(0)
+        if not reading.task.is_over:
+            _require_keys(settings, opening.data)
+            failure = kinds.Failure(code="SEARCH_STOPPED", message=reason, recoverable=False)
+            _tell(settings, ledger, kinds.TotError(sender="orchestrator", task_id=task_id, error=failure), opening.id)
+            reading.read(0)
+        return outcome(reading.task)
+
+
+def _tell(settings: Settings, client: Client, data: kinds.TotResumed | kinds.TotError, cause: str) -> None:
+    """Say as its orchestrator that a task goes on or ends, unless somebody was faster.
+
+    A server takes what an agent says only over that agent's own connection.
+    """
+    is_ours = settings.server is None or settings.agent == AGENTS["orchestrator"]
+    own = nullcontext(client) if is_ours else open_client(replace(settings, agent=AGENTS["orchestrator"]))
+    with own as ledger:
+        try:
+            draft = Draft(stream=f"tot/{data.task_id}", data=data, causes=[cause])
+            author_of("orchestrator", settings, ledger).emit(draft)
+        except Refused as refusal:
+            if refusal.code != "TRANSITION_NOT_ALLOWED":
+                raise
+
+
+@contextmanager
+def _held(settings: Settings, task_id: str) -> Iterator[None]:
+    """Be the only one here who plays a task; the lock is the kernel's, so it ends with its process, however that ends.
+
+    Raises:
+        Unavailable: ``STORE_IN_USE``: somebody plays it.
+    """
+    path = settings.home / f"{PurePath(task_id).name}.lock"
+    with as_unavailable(path):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = (
+                f"{task_id} is being searched by another process: watch it by `baton tot show {task_id} --follow`, "
+                "or resume it when that has ended"
+            )
+            raise Unavailable("STORE_IN_USE", message, task_id=task_id) from error
+        yield
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(lock)
+
+
+def _require_keys(settings: Settings, started: kinds.TotStarted) -> None:
+    held = held_keys(settings)
+    if any(held.get(binding.role) != binding.key for binding in started.roles if binding.agent in AGENTS.values()):
+        message = f"the roles of {started.task_id} are bound to keys that are not here"
+        raise Refused("NOT_AUTHORIZED", message, task=started.task_id)
 
 
 def read_task(client: Client, task_id: str) -> list[Event]:
@@ -143,13 +272,14 @@ def _opened(settings: Settings, client: Client | None) -> AbstractContextManager
     if client is not None:
         return nullcontext(client)
     if settings.server is not None and settings.agent is None:
-        settings = msgspec.structs.replace(settings, agent=AGENTS["orchestrator"])
+        settings = replace(settings, agent=AGENTS["orchestrator"])
     return open_client(settings)
 
 
 def _assignment(settings: Settings, actions: Actions, opened: kinds.TotStarted, start: int) -> Assignment:
     home, config, server = str(settings.home), settings.config, settings.server
-    return Assignment(home, config, actions, server, opened.task_id, opened.thinker, start, opened)
+    others = tuple(binding.role for binding in opened.roles if binding.agent not in AGENTS.values())
+    return Assignment(home, config, actions, server, opened.task_id, opened.thinker, start, others, opened)
 
 
 def _play(assignment: Assignment, reading: _Reading) -> dict[str, Any]:
@@ -189,11 +319,14 @@ class _Reading:
 
 
 def outcome(task: Task) -> dict[str, Any]:
-    """Return what a task came to; ``error`` is None when it was solved, and ``stats`` when no search began."""
+    """Return what a task came to; ``error`` is None when it was solved, and ``stats`` when no search began.
+
+    ``paused`` says why nobody works on it now (that is its ``error``, too), and how it goes on; else it is None.
+    """
     solution: kinds.Solution | None = task.solution.data.payload if task.solution is not None else None
     complete: kinds.SearchComplete | None = task.complete.data if task.complete is not None else None
-    paused: kinds.TotPaused | None = task.paused.data if task.paused is not None else None
-    failure = task.failure or (None if complete is None else complete.error) or (paused and paused.error)
+    pause: kinds.Failure | None = None if task.paused is None or task.is_over else task.paused.data.error
+    failure = task.failure or (pause if complete is None else complete.error)
     return {
         "task_id": task.id,
         "answer": None if solution is None else solution.answer,
@@ -203,111 +336,10 @@ def outcome(task: Task) -> dict[str, Any]:
         "alternative_solutions": [] if solution is None else solution.alternative_solutions,
         "stats": None if complete is None else asdict(complete.payload.stats),
         "error": None if failure is None else asdict(failure),
+        "paused": None if pause is None else asdict(pause) | {"resume": f"baton tot resume {task.id}"},
         "reasoning": None if solution is None else f"reasoning/{task.id}",
         "keys": {} if task.started is None else {binding.role: binding.key for binding in task.started.roles},
     }
-
-
-restarts_max: Final = 3
-stop_wait_s: Final = 10.0
-
-
-class Assignment(msgspec.Struct, frozen=True):
-    """What a process is told: the ledger, the task, its thinker, where to read from, and what opens it if it is new.
-
-    ``actions`` is what whoever starts it was allowed by the user, and no file is asked again.
-    """
-
-    home: str
-    config: Config
-    actions: Actions
-    server: str | None
-    task_id: str
-    thinker: str
-    start: int
-    opening: kinds.TotStarted | None = None
-
-
-class Processes:
-    """The six processes of one task."""
-
-    def __init__(self, assignment: Assignment) -> None:
-        """Start them; the orchestrator alone is told what opens the task."""
-        self._assignments = {
-            role: assignment if role == "orchestrator" else msgspec.structs.replace(assignment, opening=None)
-            for role in AGENTS
-        }
-        self._children: dict[kinds.Role, subprocess.Popen[bytes]] = {}
-        self._restarts = dict.fromkeys(AGENTS, 0)
-        try:
-            for role in AGENTS:
-                self._start(role)
-        except BaseException:
-            self.end()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.end()
-
-    @property
-    def pids(self) -> dict[kinds.Role, int]:
-        """The process of each role."""
-        return {role: child.pid for role, child in self._children.items()}
-
-    def is_done(self) -> bool:
-        """Return whether all six saw the end of the task; one that died is started again, ``restarts_max`` times."""
-        codes = {role: child.poll() for role, child in self._children.items()}
-        for role, code in codes.items():
-            if code not in (None, 0):
-                self._replace(role)
-        return all(code == 0 for code in codes.values())
-
-    def end(self) -> None:
-        """End the processes that are ours: their input ends, and who does not follow in ``stop_wait_s`` is killed."""
-        for child in self._children.values():
-            _close(child)
-        for child in self._children.values():
-            try:
-                child.wait(stop_wait_s)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-
-    def _start(self, role: kinds.Role) -> None:
-        # In a process session of its own: ^C reaches only whoever runs the task, who then ends the six in order.
-        command, pipe = [sys.executable, "-P", "-m", __name__, role], subprocess.PIPE
-        # -P: the folder that this runs in may be a stranger's, and hold modules called like ours.
-        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)  # noqa: S603 - our own
-        self._children[role] = child
-        assert child.stdin is not None  # noqa: S101 - a pipe was asked for
-        with contextlib.suppress(BrokenPipeError):  # it died at once: ``is_done`` sees that
-            child.stdin.write(msgspec.json.encode(self._assignments[role]) + b"\n")
-            child.stdin.flush()
-
-    def _replace(self, role: kinds.Role) -> None:
-        child = self._children[role]
-        assert child.stdout is not None  # noqa: S101 - a pipe was asked for
-        output = child.stdout.read()
-        code = child.wait()
-        _close(child)
-        error = BatonError.from_dict(msgspec.json.decode(output)) if output else None
-        if isinstance(error, Refused):
-            raise error.with_details(role=role)
-        if self._restarts[role] == restarts_max:
-            message = f"the {role} ended {restarts_max + 1} times, at last {code}"
-            raise error or Unavailable("STORE_UNAVAILABLE", message)
-        self._restarts[role] += 1
-        self._start(role)
-
-
-def _close(child: subprocess.Popen[bytes]) -> None:
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
 
 
 def role_keys(settings: Settings, client: Client) -> dict[str, str]:
@@ -327,42 +359,3 @@ def held_keys(settings: Settings) -> dict[str, str]:
     """Return the public keys (hex) of the roles whose keys are here; none is made, and nobody is registered."""
     home = Home(settings.home)
     return {role: home.open(name).public.hex() for role, name in AGENTS.items() if home.key_file(name).exists()}
-
-
-def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
-    """Return the author who plays ``role`` with its own key."""
-    key = Home(settings.home).open(AGENTS[role])
-    return Author(client, AGENTS[role], lambda _: key)
-
-
-def main() -> int:
-    """Play a role until the task is over; return the exit code."""
-    assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
-    stop = threading.Event()
-
-    def watch() -> None:
-        # Not through the buffer: a thread that holds its lock would keep the interpreter from ending.
-        while os.read(0, 4096):
-            continue
-        stop.set()
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        role = next((role for role in AGENTS if role == sys.argv[1]), None)
-        if role is None:
-            raise Refused("USAGE", f"there is no role {sys.argv[1][:60]!r}: {', '.join(AGENTS)}")
-        home, config = Path(assignment.home), assignment.config
-        settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
-        thinker = thinker_named(assignment.thinker, assignment.actions)
-        with open_client(settings) as client:
-            author = author_of(role, settings, client)
-            agent = Agent(role, assignment.task_id, author, thinker, opening=assignment.opening)
-            return Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
-    except BatonError as error:
-        sys.stdout.buffer.write(msgspec.json.encode(error.to_dict()) + b"\n")
-        sys.stdout.buffer.flush()
-        return error.exit_code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -99,7 +99,8 @@ def _mark(state: TreeState, ids: list[str], status: Literal["pruned", "terminal"
 
 
 def _add(state: TreeState) -> Outgoing | None:
-    parents = in_order(state, [drawn.parent for drawn in state.drawn])
+    grown = {drawn.parent for drawn in state.drawn}
+    parents = in_order(state, [id_ for id_ in state.nodes if id_ in grown])
     for drawn in sorted(state.drawn, key=lambda drawn: parents.index(drawn.parent)):
         depth = state.nodes[drawn.parent].depth + 1
         present = {node.content for node in state.nodes.values() if node.parent_id == drawn.parent}

@@ -43,22 +43,15 @@ candidates_max: Final = 64
 
 
 class Answered(NamedTuple):
-    """What a model answered once: the object as it was read, or ``fault``, what was wrong with it; and its cost.
-
-    ``usage``: requests, tokens in, tokens out.
-    """
+    """What a model answered once: the object as it was read, or ``fault``, what was wrong with it; and its cost."""
 
     answer: dict[str, Any] | None
     fault: str
-    usage: tuple[int, int, int]
+    usage: kinds.Usage
 
 
 class Recorder(Protocol):
-    """What remembers the answers of a model for one request; threads call it at the same time.
-
-    A model's thinker is given one by ``LlmThinker.at_work(language=, deadline=, recorder=)``, which returns a thinker
-    for this one request; its ``usage`` is afterwards what all of it cost, also what failed.
-    """
+    """What remembers the answers of a model for one request; threads call it at the same time."""
 
     def recall(self, prompt_sha256: str) -> Answered | None:
         """Return what was answered to a prompt, whoever asked it; without usage if another request paid for it."""
@@ -110,6 +103,17 @@ class Thinker(Protocol):
 
     def synthesize(self, path: Path, problem: str) -> kinds.Solution | kinds.Failure:
         """Return the answer that a path leads to, verified as far as this thinker can."""
+        ...
+
+
+@runtime_checkable
+class PaidThinker(Thinker, Protocol):
+    """A thinker that asks a model: each request is answered by one that is ``at_work`` on it alone."""
+
+    usage: kinds.Usage
+
+    def at_work(self, *, language: kinds.Language, deadline: str | None, recorder: Recorder) -> PaidThinker:
+        """Return a thinker for one request; its ``usage`` is afterwards what all of it cost, also what failed."""
         ...
 
 

@@ -12,7 +12,8 @@ from serving import make_home
 from tot_playing import ANSWER, PROBLEM, check, events, play, read, resume, solve
 
 from consumers.doors.node.node import Node
-from consumers.thoughts.run import author_of, prepare, role_keys, run_task
+from consumers.thoughts.processes import author_of
+from consumers.thoughts.run import prepare, role_keys, run_task
 from consumers.thoughts.settings import Overrides, TaskOptions, read_overrides
 from consumers.thoughts.task import AGENTS
 from consumers.thoughts.thinkers.game24 import Game24

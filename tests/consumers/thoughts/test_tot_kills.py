@@ -15,7 +15,8 @@ from serving import make_home
 from tot_playing import ANSWER, PROBLEM, check, events, read, resume
 
 from consumers.doors.node.node import Node
-from consumers.thoughts.run import Processes, outcome, prepare, resume_task, role_keys
+from consumers.thoughts.processes import Processes
+from consumers.thoughts.run import outcome, prepare, resume_task, role_keys
 from consumers.thoughts.settings import TaskOptions
 from consumers.thoughts.task import AGENTS
 from ledger.client import open_client
@@ -25,7 +26,7 @@ from ledger.local import LocalClient
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from consumers.thoughts.run import Assignment
+    from consumers.thoughts.processes import Assignment
     from ledger.client import Client
 
 SEED = os.environ.get("BATON_SEED")

@@ -11,7 +11,7 @@ from tot_driver import solve
 from tot_playing import check, events, play
 
 from consumers.thoughts import search
-from consumers.thoughts.agents import remembered
+from consumers.thoughts.conclusion import remembered
 from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.task import Task
 from consumers.thoughts.thinkers.game24 import Game24

@@ -1,0 +1,173 @@
+"""The processes of a task: one for each role that is ours, and what each of them runs.
+
+The ledger is all that they share. Each is ``python -m consumers.thoughts.processes ROLE``, told in one line on standard
+input what to play; it is started again when it dies, and ended by its own pid. What happens if we crash here: the
+agents see their standard input end and stop; ``resume_task`` starts others, which go on from the log. Exit code 0: the
+task is over or paused. What goes wrong is one JSON line on standard output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from consumers.thoughts.agents import Agent
+from consumers.thoughts.task import AGENTS
+from consumers.thoughts.thinkers import thinker_named
+from ledger.author import Author
+from ledger.client import Client, open_client
+from ledger.config import Actions, Config, Settings
+from ledger.errors import BatonError, Exit, Refused, Unavailable
+from ledger.events import tot as kinds
+from ledger.home import Home
+
+restarts_max: Final = 3
+stop_wait_s: Final = 10.0
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What a process is told: the ledger, the task, its thinker, where to read from, and what opens it if it is new.
+
+    ``actions`` is what whoever starts it was allowed by the user, and no file is asked again. ``others`` are the roles
+    that are bound to others' agents: nobody plays them here.
+    """
+
+    home: str
+    config: Config
+    actions: Actions
+    server: str | None
+    task_id: str
+    thinker: str
+    start: int
+    others: tuple[kinds.Role, ...] = ()
+    opening: kinds.TotStarted | None = None
+
+
+class Processes:
+    """The processes of one task: six, less the roles that are bound to others' agents."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        """Start them; the orchestrator alone is told what opens the task."""
+        self._assignment = assignment
+        self._children: dict[kinds.Role, subprocess.Popen[bytes]] = {}
+        self._restarts = dict.fromkeys(AGENTS, 0)
+        try:
+            for role in AGENTS:
+                if role not in assignment.others:
+                    self._start(role)
+        except BaseException:
+            self.end()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.end()
+
+    @property
+    def pids(self) -> dict[kinds.Role, int]:
+        """The process of each role."""
+        return {role: child.pid for role, child in self._children.items()}
+
+    def is_done(self) -> bool:
+        """Return whether all saw that nobody is needed; one that died is started again, ``restarts_max`` times."""
+        codes = {role: child.poll() for role, child in self._children.items()}
+        for role, code in codes.items():
+            if code not in (None, 0):
+                self._replace(role)
+        return all(code == 0 for code in codes.values())
+
+    def end(self) -> None:
+        """End the processes that are ours: their input ends, and who does not follow in ``stop_wait_s`` is killed."""
+        for child in self._children.values():
+            _close(child)
+        for child in self._children.values():
+            try:
+                child.wait(stop_wait_s)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+    def _start(self, role: kinds.Role) -> None:
+        # In a process session of its own: ^C reaches only whoever runs the task, who then ends the six in order.
+        command, pipe = [sys.executable, "-P", "-m", __name__, role], subprocess.PIPE
+        # -P: the folder that this runs in may be a stranger's, and hold modules called like ours.
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)  # noqa: S603 - our own
+        self._children[role] = child
+        assert child.stdin is not None  # noqa: S101 - a pipe was asked for
+        with contextlib.suppress(BrokenPipeError):  # it died at once: ``is_done`` sees that
+            told = self._assignment if role == "orchestrator" else replace(self._assignment, opening=None)
+            child.stdin.write(msgspec.json.encode(told) + b"\n")
+            child.stdin.flush()
+
+    def _replace(self, role: kinds.Role) -> None:
+        child = self._children[role]
+        assert child.stdout is not None  # noqa: S101 - a pipe was asked for
+        output = child.stdout.read()
+        code = child.wait()
+        _close(child)
+        error = BatonError.from_dict(msgspec.json.decode(output)) if output else None
+        if isinstance(error, Refused):
+            raise error.with_details(role=role)
+        if self._restarts[role] == restarts_max:
+            message = f"the {role} ended {restarts_max + 1} times, at last {code}"
+            raise error or Unavailable("STORE_UNAVAILABLE", message)
+        self._restarts[role] += 1
+        self._start(role)
+
+
+def _close(child: subprocess.Popen[bytes]) -> None:
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
+    """Return the author who plays ``role`` with its own key."""
+    key = Home(settings.home).open(AGENTS[role])
+    return Author(client, AGENTS[role], lambda _: key)
+
+
+def main() -> int:
+    """Play a role until the task is over; return the exit code."""
+    assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
+    stop = threading.Event()
+
+    def watch() -> None:
+        # Not through the buffer: a thread that holds its lock would keep the interpreter from ending.
+        while os.read(0, 4096):
+            continue
+        stop.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        role = next((role for role in AGENTS if role == sys.argv[1]), None)
+        if role is None:
+            raise Refused("USAGE", f"there is no role {sys.argv[1][:60]!r}: {', '.join(AGENTS)}")
+        home, config = Path(assignment.home), assignment.config
+        settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
+        thinker = thinker_named(assignment.thinker, assignment.actions)
+        with open_client(settings) as client:
+            author = author_of(role, settings, client)
+            agent = Agent(role, assignment.task_id, author, thinker, opening=assignment.opening)
+            return Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
+    except BatonError as error:
+        sys.stdout.buffer.write(msgspec.json.encode(error.to_dict()) + b"\n")
+        sys.stdout.buffer.flush()
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    # At once: a thread that waits for a model would keep the interpreter for as long as that takes.
+    os._exit(main())
