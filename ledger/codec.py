@@ -117,14 +117,19 @@ def check_strict(text: bytes) -> Any:
     """
     check_depth(text)
     try:
-        return json.loads(
-            text.decode("utf-8", "strict"), object_pairs_hook=_unique_keys, parse_int=_bounded_integer,
-            parse_float=_finite_float, parse_constant=_refuse_constant,
-        )  # fmt: skip
+        return strict_json().decode(text.decode("utf-8", "strict"))
     except UnicodeDecodeError as error:
         raise Refused("INVALID_FORMAT", f"the bytes are not UTF-8 (at byte {error.start})") from error
     except json.JSONDecodeError as error:
         raise Refused("INVALID_FORMAT", f"this is not JSON: {error.msg} at character {error.pos}") from error
+
+
+def strict_json(*, controls: bool = False) -> json.JSONDecoder:
+    """Return a decoder that looks at every key and number; ``controls``: strings may hold line breaks as they are."""
+    return json.JSONDecoder(
+        object_pairs_hook=_unique_keys, parse_int=_bounded_integer, parse_float=_finite_float,
+        parse_constant=_refuse_constant, strict=not controls,
+    )  # fmt: skip
 
 
 def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:

@@ -108,5 +108,5 @@ class FamilyServer(Vendor):
         self.law, self.text = law, text
         super().__init__()
 
-    def beyond_script(self) -> Reply:
-        return self.law(self.received[-1], self.text)
+    def reply_to(self, received: Received) -> Reply:
+        return self.script.pop(0) if self.script else self.law(received, self.text)

@@ -59,6 +59,10 @@ class HttpDouble:
         """Return a request as tests look at it; the names of headers are in lower case."""
         raise NotImplementedError
 
+    def reply_to(self, received: Any) -> Any:
+        """Return the reply to a request; several may be asked for at the same time."""
+        return self.script.pop(0) if self.script else self.beyond_script()
+
     def beyond_script(self) -> Any:
         """Return the reply to a request that the script has none for."""
         raise NotImplementedError
@@ -84,8 +88,9 @@ class HttpDouble:
         body = request.rfile.read(size)
         if len(body) < size:  # its sender was killed in the middle: no request
             return
-        self.received.append(self.read(request.path, headers, body))
-        reply = self.script.pop(0) if self.script else self.beyond_script()
+        received = self.read(request.path, headers, body)
+        self.received.append(received)
+        reply = self.reply_to(received)
         with contextlib.suppress(ConnectionError):
             self.send(request, reply)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from http_double import Parts
 
 API_KEY = "sk-stub-0123456789"
+USAGE = {"prompt_tokens": 70, "completion_tokens": 7, "total_tokens": 77}
 
 
 class Reply(NamedTuple):
@@ -38,7 +39,12 @@ class Received(NamedTuple):
 def says(content: str, **choice: Any) -> Reply:
     """Return the reply of a model that wrote ``content``."""
     message = {"role": "assistant", "content": content}
-    completion = {"id": "stub-1", "model": "stub", "choices": [{"index": 0, "message": message} | choice]}
+    completion = {
+        "id": "stub-1",
+        "model": "stub",
+        "choices": [{"index": 0, "message": message} | choice],
+        "usage": USAGE,
+    }
     return Reply(body=json.dumps(completion).encode())
 
 

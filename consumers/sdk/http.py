@@ -18,11 +18,13 @@ import asyncio
 import contextlib
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from ipaddress import ip_address
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Mapping
 
     import httpx
@@ -34,30 +36,40 @@ retry_after_max_digits: Final = 6
 failure_max_bytes: Final = 16 * 1024
 
 _OK: Final = frozenset({200})
+Reason = Literal["unsent", "late", "large"]
 
 
 class Answer(NamedTuple):
-    """What a server answered; ``body`` is empty unless it was to be read, ``wait_s`` how long it asks to wait."""
+    """What a server answered; ``body`` is empty unless it was to be read, ``wait_s`` how long it asks to wait.
+
+    ``requests`` counts what was sent for it, with all that was tried before.
+    """
 
     status: int
     body: bytes
     wait_s: float | None
+    requests: int = 0
 
 
 class NoAnswer(Exception):
-    """No answer that can be used, after so many ``attempts``; ``may_pass`` tells an outage from a wrong form."""
+    """No answer that can be used, after so many ``attempts``; ``may_pass`` tells an outage from a wrong form.
+
+    ``answer`` is what came and may pass, with the beginning of its body.
+    """
+
+    attempts = 1
+    requests = 0
 
     def __init__(
-        self, problem: str, *, may_pass: bool, status: int | None = None, wait_s: float | None = None, body: bytes = b""
+        self, problem: str, *, may_pass: bool, reason: Reason | None = None, answer: Answer | None = None
     ) -> None:
-        """Say what happened, and, of an answer that may pass, its status, how long to wait, and how ``body`` begins."""
         super().__init__(problem)
-        self.problem = problem
-        self.may_pass = may_pass
-        self.status = status
-        self.wait_s = wait_s
-        self.attempts = 1
-        self.body = body
+        self.problem, self.may_pass, self.reason, self.answer = (
+            problem,
+            may_pass,
+            reason,
+            answer or Answer(0, b"", None),
+        )
 
 
 def request(
@@ -75,28 +87,47 @@ def request(
     """Return what a server answers to ``body``; statuses of ``passing`` and lost connections are tried again.
 
     The bodies of the statuses in ``read`` are read, up to ``answer_max_bytes`` where that is given; None reads all, of
-    failures only the first ``failure_max_bytes``. Raises NoAnswer: the last attempt had none. TimeoutError: ``limit_s``
-    passed.
+    failures only the first ``failure_max_bytes``. Raises NoAnswer: the last attempt had none, or ``limit_s`` passed
+    (its reason is ``late``).
     """
     import httpx  # noqa: PLC0415 - slow to load, and most commands send nothing
+
+    requests = 0
 
     async def call() -> Answer:
         timeouts = httpx.Timeout(None, connect=connect_timeout_s)
         async with (
             asyncio.timeout(limit_s) as deadline,
-            httpx.AsyncClient(timeout=timeouts, follow_redirects=False, trust_env=False) as http,
+            httpx.AsyncClient(timeout=timeouts, follow_redirects=False, trust_env=False, verify=_tls()) as http,
         ):
             built = http.build_request(method, url, content=body, headers={"accept-encoding": "identity", **headers})
 
             async def attempt() -> Answer:
+                nonlocal requests
+                requests += 1
                 return await _try_once(http, built, passing, answer_max_bytes, read)
 
             return await _try_until_answered(attempt, attempts_max, deadline)
 
     try:
-        return asyncio.run(call())
+        return asyncio.run(call())._replace(requests=requests)
+    except NoAnswer as failure:
+        failure.requests = 0 if failure.reason == "unsent" else requests
+        raise
+    except TimeoutError as error:
+        late = NoAnswer(f"there was no answer within {limit_s:g} s", may_pass=True, reason="late")
+        late.requests = requests
+        raise late from error
     except httpx.InvalidURL as error:
         raise NoAnswer("the address cannot be used", may_pass=False) from error
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Return whose certificates are trusted: read once, because that takes longer (150 ms) than most questions."""
+    import httpx  # noqa: PLC0415 - loaded by whoever calls this
+
+    return httpx.create_ssl_context(trust_env=False)
 
 
 async def _try_until_answered(
@@ -112,7 +143,7 @@ async def _try_until_answered(
         if not isinstance(error, NoAnswer):
             return False
         error.attempts = tried.num
-        wait_s = tried.next_wait if error.wait_s is None else error.wait_s
+        wait_s = tried.next_wait if error.answer.wait_s is None else error.answer.wait_s
         left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
         return wait_s if error.may_pass and wait_s < left_s else False
 
@@ -145,8 +176,7 @@ async def _try_once(
             wait_s = retry_after_s(response.headers.get("retry-after"), datetime.now(UTC))
             told = await _beginning(response) if read is None and status not in _OK else b""
             if status in passing:
-                problem = f"the endpoint answered {status}"
-                raise NoAnswer(problem, may_pass=True, status=status, wait_s=wait_s, body=told)
+                raise NoAnswer(f"the endpoint answered {status}", may_pass=True, answer=Answer(status, told, wait_s))
             if told:
                 return Answer(status, told, wait_s)
             is_read = status in (_OK if read is None else read) and answer_max_bytes is not None
@@ -154,7 +184,8 @@ async def _try_once(
         finally:
             await response.aclose()
     except httpx.TransportError as error:
-        raise NoAnswer(f"the connection failed ({type(error).__name__})", may_pass=True) from error
+        reason: Reason | None = "unsent" if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) else None
+        raise NoAnswer(f"the connection failed ({type(error).__name__})", may_pass=True, reason=reason) from error
 
 
 async def _beginning(response: httpx.Response) -> bytes:
@@ -177,7 +208,7 @@ async def _read(response: httpx.Response, size_max_bytes: int) -> bytes:
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > size_max_bytes:
-            raise NoAnswer(f"the answer is larger than {size_max_bytes} bytes", may_pass=False)
+            raise NoAnswer(f"the answer is larger than {size_max_bytes} bytes", may_pass=False, reason="large")
     return bytes(body)
 
 

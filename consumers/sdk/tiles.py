@@ -67,9 +67,8 @@ has to be unpacked"
             return content
         try:
             answer = request("GET", where, limit_s=wait_max_s, answer_max_bytes=size_max_bytes)
-        except (NoAnswer, TimeoutError) as error:
-            reason = error.problem if isinstance(error, NoAnswer) else "there was no answer in time"
-            raise Unavailable("STORE_UNAVAILABLE", f"{where} cannot be read: {reason}", url=where) from error
+        except NoAnswer as error:
+            raise Unavailable("STORE_UNAVAILABLE", f"{where} cannot be read: {error.problem}", url=where) from error
         if answer.status != _OK:
             raise Corrupted("VERIFICATION_FAILED", f"{where} is not there: the answer is {answer.status}", url=where)
         return answer.body

@@ -153,8 +153,8 @@ class Witnessing:
     def _ask(self, asked: _Asked) -> None:
         try:
             asked.line = self._cosignature(asked)
-        except (BatonError, NoAnswer, TimeoutError) as error:
-            problem = str(error) or "there was no answer in time"
+        except (BatonError, NoAnswer) as error:
+            problem = str(error)
             if problem != asked.problem:
                 log.warning("not witnessed", witness=asked.name, error=problem)
             asked.problem, asked.size = problem, 0  # whatever it said of its size may have been wrong, too

@@ -54,7 +54,7 @@ _INSTRUCTIONS: Final = (
 )
 
 
-class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Written(msgspec.Struct, frozen=True):
     sentences: Annotated[list[Sentence], msgspec.Meta(max_length=50)]
 
 
@@ -110,6 +110,8 @@ def _form_problems(text: str) -> list[str]:
         problems.append("has line breaks, control or direction characters")
     if count_sentences(text) != 1:
         problems.append(f"is {count_sentences(text)} sentences")
+    if len(text) >= sentence_max_chars:  # what a reader cut has exactly so many
+        problems.append(f"has not fewer than {sentence_max_chars} characters")
     if looks_like_heading(text):
         problems.append("reads as a heading")
     return problems

@@ -35,7 +35,7 @@ _INSTRUCTIONS: Final = (
 )
 
 
-class _Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Judged(msgspec.Struct, frozen=True):
     verdict: Literal["supported", "unsupported", "unsure"]
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=reason_max_chars)]
 

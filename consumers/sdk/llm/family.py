@@ -18,6 +18,7 @@ import msgspec
 
 from consumers.sdk.text import one_line, shorten
 from ledger.errors import Refused
+from ledger.events.tot import Usage
 from ledger.secrets import scan
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ Family: TypeAlias = Literal["openai", "openai-compatible", "anthropic"]
 NONE: Final = "none"
 
 reason_max_chars: Final = 300
+sample_temperature: Final = 0.8
+tokens_max: Final = 10**9
 _shared_with_key_chars: Final = 6
 _page_max_bytes: Final = 4_096
 _CUT_OFF: Final = frozenset({"length", "max_tokens"})
@@ -44,26 +47,28 @@ class Manner(NamedTuple):
     answer_tokens_max: int
     temperature: float | None
     json_mode: bool
+    seed: bool = False
 
 
 _CHAT: Final = "/chat/completions"
 _JSON: Final = {"type": "json_object"}
 MANNERS: Final[dict[Family, Manner]] = {
     "openai": Manner(_CHAT, "https://api.openai.com/v1", "max_completion_tokens", 8_192, None, json_mode=True),
-    "openai-compatible": Manner(_CHAT, "", "max_tokens", 2_048, 0.0, json_mode=True),
+    "openai-compatible": Manner(_CHAT, "", "max_tokens", 2_048, 0.0, json_mode=True, seed=True),
     "anthropic": Manner("/messages", "https://api.anthropic.com/v1", "max_tokens", 4_096, None, json_mode=False),
 }
 BY_HOST: Final[dict[str, Family]] = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
 
 
-def fields_of(settings: LlmSettings, family: Family) -> dict[str, Any]:
-    """Return the fields that are sent beside model and messages."""
+def fields_of(settings: LlmSettings, family: Family, sample: int | None = None) -> dict[str, Any]:
+    """Return the fields that are sent beside model and messages; those of a sample make it another than its others."""
     manner = MANNERS[family]
-    limit = settings.token_field or manner.token_field
+    temperature = manner.temperature if settings.temperature is None else settings.temperature
     fields: dict[str, Any] = {
-        limit: settings.answer_tokens_max or manner.answer_tokens_max,
-        "temperature": manner.temperature if settings.temperature is None else settings.temperature,
+        settings.token_field or manner.token_field: settings.answer_tokens_max or manner.answer_tokens_max,
+        "temperature": temperature if sample is None or temperature != 0 else sample_temperature,
         "response_format": _JSON if (manner.json_mode if settings.json_mode is None else settings.json_mode) else None,
+        "seed": sample if (manner.seed if settings.seed is None else settings.seed) else None,
     }
     sent = {name: value for name, value in fields.items() if name != NONE and value not in (None, NONE)}
     return sent | settings.fields
@@ -105,25 +110,50 @@ class _Reply(msgspec.Struct):
     choices: list[_Choice] = []
     content: list[_Part] = []
     stop_reason: str | None = None
+    usage: Any = None
+
+
+class Completion(NamedTuple):
+    """What a model wrote, or the ``fault`` for which that cannot be read, and what it cost."""
+
+    text: str
+    fault: Refused | None
+    usage: Usage
 
 
 _reply: Final = msgspec.json.Decoder(_Reply)
+_TOKENS_IN: Final = ("prompt_tokens", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_TOKENS_OUT: Final = ("completion_tokens", "output_tokens")
 
 
-def answer_in(body: bytes, key: str | None) -> str:
-    """Return what the model wrote, of an answer in any family's form.
+def completion_in(body: bytes, key: str | None, requests: int) -> Completion:
+    """Return the completion in an answer of any family's form, which took so many ``requests``.
 
     Raises:
-        Refused: ``INVALID_FORMAT`` when the model refused or there is none, ``TOO_LARGE`` when it is cut off; what
-            msgspec raises.
+        Refused: ``INVALID_FORMAT`` when it is no answer of a model, but the server's own; what msgspec raises.
     """
     reply = _reply.decode(body)
+    counts: dict[str, Any] = reply.usage if isinstance(reply.usage, dict) else {}
+    tokens_in, tokens_out = (
+        sum(count for name in names if type(count := counts.get(name)) is int and 0 < count < tokens_max)
+        for names in (_TOKENS_IN, _TOKENS_OUT)
+    )
+    usage = Usage(requests=requests, tokens_in=tokens_in, tokens_out=tokens_out)
+    if not reply.choices and not reply.content and reply.stop_reason is None:
+        raise Refused("INVALID_FORMAT", f"it has no text: {reason_in(body, key)}")
+    try:
+        return Completion(_text_of(reply, body, key), None, usage)
+    except Refused as fault:
+        return Completion("", fault, usage)
+
+
+def _text_of(reply: _Reply, body: bytes, key: str | None) -> str:
     choice = reply.choices[0] if reply.choices else _Choice(_Message(reply.content), reply.stop_reason)
     if choice.finish_reason in _CUT_OFF:
         raise Refused("TOO_LARGE", "it was cut off at its token limit: raise answer_tokens_max in [llm]")
     if choice.message.refusal or choice.finish_reason in _REFUSED:
-        said = told_by_server(choice.message.refusal or choice.finish_reason or "", key)
-        raise Refused("INVALID_FORMAT", f"the model refused to answer: {said}")
+        reason = told_by_server(choice.message.refusal or choice.finish_reason or "", key)
+        raise Refused("INVALID_FORMAT", f"the model refused to answer: {reason}")
     content = choice.message.content
     if not content:
         raise Refused("INVALID_FORMAT", f"it has no text: {reason_in(body, key)}")

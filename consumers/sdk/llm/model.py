@@ -1,7 +1,7 @@
 """A language model: where it is, the key to it, what is said to it, and one typed answer or a typed error.
 
-- An answer is read up to ``answer_size_max_bytes``; it is strict JSON of the type that was asked for, or it is refused
-  whole. How a call is bounded in time and tried again, ``consumers.sdk.http`` says.
+- An answer is read up to ``answer_size_max_bytes``, as ``consumers.sdk.llm.reader`` reads it; one reader for all. How a
+  call is bounded in time and tried again, ``consumers.sdk.http`` says.
 - The key stands in a file that only its owner can read, or in an environment variable that the settings name; never in
   the settings themselves. It is sent to the endpoint's own host and to nobody else, over TLS unless that host is this
   machine, and is shown in no message, ``repr`` or log. The environment is handed in: only ``ledger.config`` reads it.
@@ -17,19 +17,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from consumers.sdk import http
 from consumers.sdk.http import NoAnswer, is_loopback, request
 from consumers.sdk.llm import family as families
-from consumers.sdk.llm.family import Family
-from consumers.sdk.thinking.response import read_tags
-from ledger.codec import UNREADABLE, check_depth, decode_strict, encode_sorted, encode_utf8
+from consumers.sdk.llm.family import Completion, Family
+from consumers.sdk.llm.reader import read_answer
+from ledger.codec import UNREADABLE, check_depth, encode_sorted
 from ledger.config import Actions, environment_variable
 from ledger.errors import Refused, Unavailable
 from ledger.events.fields import Label
+from ledger.events.tot import Usage
 from ledger.identity import read_private
 
 T = TypeVar("T")
@@ -40,7 +43,6 @@ request_size_max_bytes: Final = 1024**2
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 _DENIED: Final = frozenset({401, 403})
 _OK: Final = 200
-_FENCED: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", re.DOTALL)
 api_key_max_chars: Final = 4_096
 _KEY: Final = re.compile(r"[!-~]+")
 _URL: Final = re.compile(
@@ -66,9 +68,10 @@ class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """What an operator says of an endpoint, as in the table ``[llm]`` of ``config.toml``.
 
     ``base_url`` is what stands before ``/chat/completions`` or ``/messages`` (default: the vendor's own, by
-    ``family``); ``timeout_s`` bounds a whole call with its retries; ``parallel_max`` is how many texts are asked for at
-    a time. ``token_field``, ``temperature`` and ``json_mode`` are the family's unless named; ``"none"`` leaves one out.
-    ``fields`` are sent as they stand.
+    ``family``). ``timeout_s`` bounds a whole call, in which a busy server is tried ``attempts_max`` times; ``attempts``
+    is how often a thinker asks what it cannot read the answer to, ``parallel_max`` how much is asked for at a time.
+    ``token_field``, ``temperature``, ``json_mode`` and ``seed`` (of samples) are the family's unless named; ``"none"``
+    leaves one out. ``fields`` are sent as they stand.
     """
 
     model: Label
@@ -82,7 +85,9 @@ class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     token_field: Literal["max_tokens", "max_completion_tokens", "none"] | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | Literal["none"] | None = None
     json_mode: bool | None = None
-    parallel_max: Annotated[int, msgspec.Meta(ge=1, le=32)] = 4
+    seed: bool | None = None
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
+    parallel_max: Annotated[int, msgspec.Meta(ge=1, le=32)] = 8
     fields: dict[str, Any] = {}
 
 
@@ -158,70 +163,72 @@ class LlmClient:
         """Return the model's answer as a value of ``form``.
 
         Raises:
-            Refused: ``TOO_LARGE`` when the question exceeds ``request_size_max_bytes``; the codes of the key's file.
-            Unavailable: ``LLM_UNAVAILABLE`` (not there, too slow, busy, key missing or refused) or ``LLM_INVALID``
-                (the answer is not what was asked for).
+            Refused: as ``complete``.
+            Unavailable: as ``complete``; ``LLM_INVALID`` also when the answer is not what was asked for.
         """
-        key = self.endpoint.read_key()
-        return Answer(_decode(self._post(messages, key), form, key), self.model, prompt_digest(messages))
+        text, fault, _ = self.complete(messages)
+        try:
+            if fault is not None:
+                raise fault
+            return Answer(read_answer(text, form), self.model, prompt_digest(messages))
+        except Refused as refusal:
+            message = f"the model's answer is not what was asked for: {refusal.message}"
+            raise Unavailable("LLM_INVALID", message, because=refusal.code) from refusal
 
-    def _post(self, messages: list[Message], key: str | None) -> bytes:
+    def complete(self, messages: list[Message], *, sample: int | None = None, limit_s: float = inf) -> Completion:
+        """Return what the model wrote, as sample ``sample`` of the question if that is given, within ``limit_s``.
+
+        Raises:
+            Refused: ``TOO_LARGE`` when the question exceeds ``request_size_max_bytes``; the codes of the key's file.
+            Unavailable: ``LLM_UNAVAILABLE`` (not there, too slow, busy, key missing or refused) or ``LLM_INVALID`` (no
+                server of a model is there), with the ``requests`` that were sent.
+        """
         settings, family = self.endpoint.settings, self.endpoint.family
-        body = families.body_of(self.model, family, self.fields, messages)
+        key = self.endpoint.read_key()
+        fields = families.fields_of(settings, family, sample)
+        body = families.body_of(self.model, family, fields, messages)
         if len(body) > request_size_max_bytes:
             message = f"the question has {len(body)} bytes, more than {request_size_max_bytes}"
             raise Refused("TOO_LARGE", message, size=len(body))
         try:
             answer = request(
                 "POST",
-                self.endpoint.url, body, families.headers_of(family, key), limit_s=settings.timeout_s,
+                self.endpoint.url, body, families.headers_of(family, key), limit_s=min(limit_s, settings.timeout_s),
                 attempts_max=settings.attempts_max, passing=_PASSING, answer_max_bytes=answer_size_max_bytes, read=None,
             )  # fmt: skip
-        except TimeoutError as error:
-            message = f"the model did not answer within {settings.timeout_s:g} s"
-            raise Unavailable("LLM_UNAVAILABLE", message) from error
-        except NoAnswer as error:
-            raise _gave_up(error, key) from error
+        except NoAnswer as failure:
+            if failure.reason == "large":
+                return Completion("", Refused("TOO_LARGE", failure.problem), Usage(requests=failure.requests))
+            raise _gave_up(failure, key) from failure
         if answer.status != _OK:
-            raise _refusal(answer.status, families.reason_in(answer.body, key))
-        return answer.body
+            raise _refusal(answer, families.reason_in(answer.body, key))
+        try:
+            check_depth(answer.body)
+            return families.completion_in(answer.body, key, answer.requests)
+        except (*UNREADABLE, Refused) as error:
+            reason = f": {error.message}" if isinstance(error, Refused) else ""
+            message = f"the endpoint's answer is not one of a language model in JSON{reason}"
+            raise Unavailable("LLM_INVALID", message, requests=answer.requests) from error
 
 
-def _refusal(status: int, reason: str) -> Unavailable:
-    if 300 <= status < 400:
-        return Unavailable("LLM_INVALID", f"the endpoint answered {status}: redirects are not followed", status=status)
-    what = "API key" if status in _DENIED else "request"
-    problem = ": ".join(filter(None, (f"the endpoint answered {status}, it does not accept the {what}", reason)))
-    return Unavailable("LLM_UNAVAILABLE", problem, status=status)
+def _refusal(answer: http.Answer, reason: str) -> Unavailable:
+    known, problem = {"status": answer.status, "requests": answer.requests}, f"the endpoint answered {answer.status}"
+    if 300 <= answer.status < 400:
+        return Unavailable("LLM_INVALID", f"{problem}: redirects are not followed", **known)
+    what = "API key" if answer.status in _DENIED else "request"
+    problem = f"{problem}, it does not accept the {what}"
+    return Unavailable("LLM_UNAVAILABLE", ": ".join(filter(None, (problem, reason))), **known)
 
 
 def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
-    if not failure.may_pass:
-        return Unavailable("LLM_INVALID", failure.problem)
-    details = {"attempts": failure.attempts, "status": failure.status, "retry_after_s": failure.wait_s}
+    status, body, wait_s, _ = failure.answer
+    details = {"requests": failure.requests, "status": status or None, "retry_after_s": wait_s}
     known = {name: value for name, value in details.items() if value is not None}
+    if not failure.may_pass:
+        return Unavailable("LLM_INVALID", failure.problem, **known)
     times = f" {failure.attempts} times" if failure.attempts > 1 else ""
-    told = filter(None, (f"the model cannot be asked: {failure.problem}{times}", families.reason_in(failure.body, key)))
+    told = filter(None, (f"the model cannot be asked: {failure.problem}{times}", families.reason_in(body, key)))
     return Unavailable("LLM_UNAVAILABLE", ": ".join(told), **known)
-
-
-def _decode(body: bytes, form: type[T], key: str | None) -> T:
-    try:
-        check_depth(body)
-        content = encode_utf8(_json_part(families.answer_in(body, key)), "answer")
-        return decode_strict(content, msgspec.json.Decoder(form))
-    except UNREADABLE as error:
-        raise Unavailable("LLM_INVALID", "the endpoint's answer is not one of a language model in JSON") from error
-    except Refused as refusal:
-        message = f"the model's answer is not what was asked for: {refusal.message}"
-        raise Unavailable("LLM_INVALID", message, because=refusal.code) from refusal
-
-
-def _json_part(content: str) -> str:
-    """Return an answer without the model's thinking before it and one code fence around it."""
-    answer = "".join(content[slice(*region)] for region in read_tags(content).answer).strip()
-    fenced = _FENCED.fullmatch(answer)
-    return fenced[1] if fenced else answer
 
 
 def configured_client(actions: Actions) -> LlmClient | None:

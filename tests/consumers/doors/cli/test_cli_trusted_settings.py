@@ -46,7 +46,7 @@ HARMLESS: Final = {
     ),
     # Of what acts by another field of its table, these say how often, how long, in which words.
     *(f"llm.{name}" for name in ("model", "timeout_s", "attempts_max", "answer_tokens_max", "json_mode")),
-    *(f"llm.{name}" for name in ("token_field", "temperature", "parallel_max", "fields")),
+    *(f"llm.{name}" for name in ("token_field", "temperature", "seed", "attempts", "parallel_max", "fields")),
     *(f"notify.{name}" for name in ("agents", "actions", "name", "allow_http")),
     *(f"notify.{name}" for name in ("timeout_s", "attempts_max", "retry_wait_max_s")),
     *(f"chain.{name}" for name in ("name", "when", "where", "hops_max")),

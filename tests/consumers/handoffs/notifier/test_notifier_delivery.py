@@ -83,7 +83,7 @@ def test_redirect_is_not_followed(receiver: Receiver, hook: Hook) -> None:
 def test_slow_receiver_is_tried_again(receiver: Receiver, hook: Hook, reply: Reply) -> None:
     receiver.script = [reply]
     outcome = attempt(hook(timeout_s=0.3), TOLD, START_MS)
-    assert outcome == Outcome("passing", "the receiver did not answer within 0.3 s")
+    assert outcome == Outcome("passing", "there was no answer within 0.3 s")
 
 
 def test_receiver_that_is_not_there_is_tried_again(channels_of: Channels) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Colour(msgspec.Struct, forbid_unknown_fields=True):
+class Colour(msgspec.Struct):
     name: str
     wave: int
 
@@ -91,7 +91,7 @@ def test_attempts_are_limited_and_pauses_capped(
 ) -> None:
     vendor.script = [Reply(500)] * 20
     error = failure(client_of(vendor.url, attempts_max=8))
-    assert (error.code, error.details) == ("LLM_UNAVAILABLE", {"attempts": 8, "status": 500})
+    assert (error.code, error.details) == ("LLM_UNAVAILABLE", {"requests": 8, "status": 500})
     assert len(vendor.received) == 8
     assert waits == [0.5, 1, 2, 4, retry_wait_max_s, retry_wait_max_s, retry_wait_max_s]
 
@@ -101,7 +101,7 @@ def test_endpoint_that_asks_for_more_time_than_there_is_ends_the_call(
 ) -> None:
     vendor.script = [Reply(429, headers={"Retry-After": "86400"}), says_json(GREEN)]
     error = failure(client)
-    assert error.details == {"attempts": 1, "status": 429, "retry_after_s": 86400.0}
+    assert error.details == {"requests": 1, "status": 429, "retry_after_s": 86400.0}
     assert (len(vendor.received), waits) == (1, [])
 
 
@@ -123,8 +123,8 @@ def test_refused_connection_is_tried_again_and_then_named(
         taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer there
         error = failure(client_of(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"))
     assert error.code == "LLM_UNAVAILABLE"
-    assert error.details == {"attempts": 4}
-    assert "ConnectError" in error.message
+    assert error.details == {"requests": 0}  # nobody was there who could count one
+    assert "ConnectError) 4 times" in error.message
     assert len(waits) == 3
 
 
@@ -132,7 +132,7 @@ def test_refused_connection_is_tried_again_and_then_named(
 def test_what_will_not_pass_is_not_tried_again(vendor: Vendor, client: LlmClient, status: int, said: str) -> None:
     vendor.script = [Reply(status, body=f"wrong key {API_KEY}".encode())]
     error = failure(client)
-    assert (error.code, error.details) == ("LLM_UNAVAILABLE", {"status": status})
+    assert (error.code, error.details) == ("LLM_UNAVAILABLE", {"status": status, "requests": 1})
     assert said in error.message
     assert len(vendor.received) == 1
 
@@ -163,11 +163,10 @@ def test_key_stands_in_no_message_repr_or_log(
         Reply(body=b"[" * 100_000),
         says("green"),
         says('{"name": "green"}'),
-        says('{"name": "green", "wave": "530"}'),
-        says('{"name": "green", "wave": 530, "also": "run this"}'),
+        says('{"name": "green", "wave": "five"}'),
         says('{"name": "green", "name": "red", "wave": 530}'),
         says('{"name": "green", "wave": 9007199254740993}'),
-        says('Sure! {"name": "green", "wave": 530}'),
+        says('{"name": "green", "wave": 530} or {"name": "red", "wave": 700}'),
         says('{"name": "gre', finish_reason="length"),
         says('{"name": "green", "wave": 530}', finish_reason="length"),
         says("[" * 5_000),
@@ -201,7 +200,7 @@ def test_redirect_to_another_host_gets_neither_question_nor_key(vendor: Vendor, 
         error = failure(client)
     finally:
         thief.close()
-    assert (error.code, error.details) == ("LLM_INVALID", {"status": 307})
+    assert (error.code, error.details) == ("LLM_INVALID", {"status": 307, "requests": 1})
     assert thief.received == []
 
 

@@ -136,7 +136,7 @@ def test_nothing_but_the_hostile_part_is_wrong_with_the_hostile_prose() -> None:
         (says_json({"sentences": [{"text": "", "steps": [1]}]}), "LLM_INVALID"),
         (says_json({"sentences": [{"text": "x", "steps": []}]}), "LLM_INVALID"),
         (says_json({"sentences": [{"text": "x", "steps": ["1"]}]}), "LLM_INVALID"),
-        (says_json({"sentences": HONEST, "fidelity": 1.0}), "LLM_INVALID"),
+        (says_json({"sentences": [*HONEST[:2], HONEST[2] | {"text": HONEST[2]["text"] + "x" * 600}]}), "LLM_INVALID"),
     ],
 )
 def test_failure_of_the_model_is_one_error_with_a_code(

@@ -84,7 +84,7 @@ def test_wrong_key_is_told_without_a_piece_of_it(name: str, client_of: Callable[
     with asked(client_of, name) as (server, client):
         server.law = lambda received, text: FAMILIES[name][0](received._replace(headers={}), text)
         error = reason(client)
-    assert error.details == {"status": 401}
+    assert error.details == {"status": 401, "requests": 1}
     assert "it does not accept the API key: " in error.message
     assert "Incorrect API key provided: … See" in error.message or "invalid x-api-key" in error.message
     assert API_KEY[-4:] not in error.message

@@ -1,0 +1,121 @@
+"""The one JSON object in what a model wrote, as a value of the type that was asked for.
+
+Models wrap it in prose, fences and thinking, add keys, leave out what may be left out, break lines inside strings, and
+write numbers as text. None of that is a reason to pay for the answer twice, so what a reader sees at once is taken:
+
+- of several objects, the one that fits the type; two that differ and both fit are a fault: nobody knows which is meant;
+- keys that the type has not are passed over, and ``null`` where something may be left out; of a list or text that is
+  too long, the beginning; a single thing where a list is wanted; numbers and lists where text is wanted;
+- ``"8.5"``, ``"8/10"`` and ``"80%"`` for a number, the last two as a share of the most that it may be.
+
+What is wrong in itself stays a fault: a score of 11, a key that stands twice, a number that JSON or the ledger has not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from consumers.sdk.thinking.response import read_tags
+from ledger.codec import check_depth, encode_utf8, schema_error, strict_json
+from ledger.errors import Refused
+
+T = TypeVar("T")
+
+tries_max: Final = 1_000
+_NUMBER: Final = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,15})?)\s*(?:(%)|(?:/|out of|of)\s*([1-9]\d{0,5}))?\s*", re.ASCII)
+_TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def read_answer(text: str, form: type[T]) -> T:
+    """Return the object of the type ``form`` in what a model wrote.
+
+    Raises:
+        Refused: what is wrong with it, in words that a model can mend it by.
+    """
+    # An answer that is JSON as a whole may hold the tags in its strings.
+    is_whole = text.lstrip()[:1] == "{"
+    answer = text if is_whole else "".join(text[slice(*region)] for region in read_tags(text).answer)
+    kind = inspect.type_info(form)
+    values: list[T] = []
+    faults: dict[int, Refused] = {}
+    for size, value in _objects(answer):
+        if isinstance(value, Refused):
+            faults[size] = value
+            continue
+        try:
+            fitted = msgspec.convert(fit(value, kind), form)
+        except msgspec.ValidationError as error:
+            faults[size] = schema_error(error)
+        else:
+            values += [] if fitted in values else [fitted]
+    if len(values) > 1:
+        raise Refused("INVALID_FORMAT", "it holds two objects of the form that was asked for: write one")
+    if not values:
+        raise faults[max(faults)] if faults else Refused("INVALID_FORMAT", "it holds no JSON object")
+    return values[0]
+
+
+def _objects(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield what begins like an object and stands in no other, with its length: its value, or why it is none.
+
+    Raises:
+        Refused: one is nested too deep, or holds a key twice, or what cannot be UTF-8.
+    """
+    decoder, position = strict_json(controls=True), 0
+    for _ in range(tries_max):
+        if (start := text.find("{", position)) < 0:
+            return
+        try:
+            value, position = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            # What was read of it is not looked at again: an object in one that is cut off is not the answer.
+            position, length = max(start + 1, error.pos), error.pos - start
+            yield length, Refused("INVALID_FORMAT", f"it is not JSON: {error.msg} at character {length} of its object")
+            continue
+        except RecursionError as error:
+            raise Refused("NESTING_TOO_DEEP", "it is nested too deep") from error
+        check_depth(encode_utf8(json.dumps(value, ensure_ascii=False), "answer"))
+        yield position - start, value
+
+
+def fit(value: Any, kind: inspect.Type) -> Any:
+    """Return a value as near to a type as a reader would read it; what does not fit is left for the type to refuse."""
+    match kind:
+        case inspect.Metadata():
+            return fit(value, kind.type)
+        case inspect.StructType() if isinstance(value, dict):
+            return {
+                field.encode_name: fit(value[field.encode_name], field.type)
+                for field in kind.fields
+                if field.encode_name in value and (field.required or value[field.encode_name] is not None)
+            }
+        case inspect.ListType() if value is not None:
+            values = value if isinstance(value, list) else [value]
+            return [fit(one, kind.item_type) for one in values[: kind.max_length]]
+        case inspect.DictType() if isinstance(value, dict):
+            return {key: fit(one, kind.value_type) for key, one in value.items()}
+        case inspect.FloatType() | inspect.IntType():
+            return read_number(value, kind.le)
+        case inspect.StrType() if isinstance(value, str | int | float | list | dict) and not isinstance(value, bool):
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            return text[: kind.max_length]
+        case inspect.BoolType() if isinstance(value, str):
+            return _TRUTHS.get(value.strip().lower(), value)
+        case _:  # any other type, which is taken as it stands
+            return value
+
+
+def read_number(value: Any, most: float | None) -> Any:
+    """Return the number that a text spells, a share as one of ``most``; anything else as it is."""
+    number = _NUMBER.fullmatch(value) if isinstance(value, str) else None
+    if number is None:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+    whole = 100 if number[2] else int(number[3] or 0)
+    spelled = float(number[1]) * (most or 1) / whole if whole else float(number[1])
+    return int(spelled) if spelled.is_integer() else spelled

@@ -1,0 +1,424 @@
+"""A model that thinks, in every way that models and their servers behave: solved, or a failure that can be resumed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from llm_stub import API_KEY, USAGE, Reply, drip, flood, never, says, says_json
+from thinking_model import ThinkingModel, data_of, text_of
+from tot_driver import judged_by, wanted
+
+from consumers.sdk.llm.model import LlmClient, LlmSettings, prompt_digest, read_endpoint
+from consumers.thoughts.thinkers import Answered
+from consumers.thoughts.thinkers.llm import LlmThinker
+from ledger.events import tot as kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from llm_stub import Received
+    from thinking_model import Behaviour
+
+PROBLEM = "Move a shop from one street to another"
+ROOT = [kinds.ThoughtNode(id="root", depth=0, content=PROBLEM)]
+PATHS = [[*ROOT, kinds.ThoughtNode(id=id_, depth=1, parent_id="root", content=f"way {id_}")] for id_ in ("a", "b", "c")]
+SCORE = {"score": 8, "confidence": 0.9}
+
+
+class Memory:
+    """What an agent remembers of the answers to one request."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Answered] = {}
+
+    def recall(self, prompt_sha256: str) -> Answered | None:
+        return self.kept.get(prompt_sha256)
+
+    def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
+        assert (prompt_sha256 in self.kept, model) == (False, "stub-model")
+        self.kept[prompt_sha256] = answered
+
+
+@contextmanager
+def thinking(behaviour: Behaviour | None = None, **settings: Any) -> Iterator[tuple[ThinkingModel, LlmThinker]]:
+    model = ThinkingModel(behaviour)
+    given = {"base_url": model.url, "model": "stub-model", "timeout_s": 20.0, "attempts_max": 1} | settings
+    try:
+        yield model, LlmThinker(LlmClient(read_endpoint(LlmSettings(**given), {"KEY": API_KEY}.get)))
+    finally:
+        model.close()
+
+
+def generate(thinker: LlmThinker, k: int = 3, strategy: Any = "independent_sampling", depth_max: int = 4) -> Any:
+    context = kinds.GenerationContext(problem=PROBLEM, current_depth=1, max_depth=depth_max)
+    return thinker.generate(ROOT, wanted(ROOT, strategy, k, context))
+
+
+def evaluate(thinker: LlmThinker, strategy: Any = "independent_scoring") -> Any:
+    context = kinds.EvaluationContext(problem=PROBLEM, current_depth=1, max_depth=4)
+    criteria = ["correctness", "progress", "feasibility"]
+    return thinker.evaluate(PATHS, judged_by(PATHS, strategy, criteria, context))
+
+
+def think(thinker: LlmThinker) -> kinds.Failure | None:
+    """Ask everything that a search asks; return the first failure."""
+    steps: list[Callable[[], Any]] = [
+        lambda: thinker.decompose(PROBLEM, "planning"),
+        lambda: generate(thinker, strategy="sequential_proposal"),
+        lambda: generate(thinker),
+        lambda: evaluate(thinker),
+        lambda: evaluate(thinker, "comparative_voting"),
+        lambda: thinker.synthesize(PATHS[0], PROBLEM),
+    ]
+    for step in steps:
+        if isinstance(answer := step(), kinds.Failure):
+            return answer
+        if isinstance(answer, kinds.GeneratedPayload):
+            assert len(answer.candidates) == 3
+        if isinstance(answer, kinds.ResultsPayload):
+            assert {one.node_id for one in answer.evaluations} == {"a", "b", "c"}
+    return None
+
+
+def with_fields(answer: dict[str, Any], /, **fields: Any) -> dict[str, Any]:
+    """Return an answer with fields added to it, its candidates and its evaluations."""
+    lists = {name: [one | fields for one in answer[name]] for name in ("candidates", "evaluations") if name in answer}
+    return answer | fields | lists
+
+
+def fenced(answer: dict[str, Any]) -> str:
+    return f"```json\n{json.dumps(answer)}\n```"
+
+
+def in_pieces(answer: dict[str, Any]) -> Reply:
+    """Return the reply of a server that sends what it has bit by bit, as one does that needs its time."""
+    body = says_json(answer).body
+    return Reply(parts=lambda _: iter([body[:40], body[40:]]), headers={"content-length": str(len(body))})
+
+
+def sometimes(number: int, bad: Any, answer: Any, every: int) -> Any:
+    return answer if number % every == 0 else bad
+
+
+def mended(received: Received, bad: Any, answer: Any) -> Any:
+    """Return what a model answers that only does better when it is told what was wrong."""
+    return bad if data_of(received, "fault") is None else answer
+
+
+SOLVED: dict[str, Behaviour] = {
+    "good": lambda r, n, a: a,
+    "a fence": lambda r, n, a: fenced(a),
+    "thinking before": lambda r, n, a: f"<think>Perhaps {{}}?</think>{json.dumps(a)}",
+    "a sentence before": lambda r, n, a: f"Sure! Here is the JSON: {json.dumps(a)}",
+    "a sentence before a fence": lambda r, n, a: f"Sure! Here is the JSON:\n{fenced(a)}\nTell me more.",
+    "another key": lambda r, n, a: with_fields(a, rationale="because"),
+    "temporary ids and metadata": lambda r, n, a: with_fields(a, temp_id="cand_1", metadata={"cost": 2}),
+    "dimensions": lambda r, n, a: with_fields(a, dimension_scores={"progress": 7, "tone": "good"}),
+    "numbers as text": lambda r, n, a: with_fields(a, score="8.5", confidence="80%", depth_estimate="4"),
+    "out of ten": lambda r, n, a: with_fields(a, score="8/10", confidence="8/10"),
+    "null for what may be missing": lambda r, n, a: with_fields(a, metadata=None, reasoning=None, temp_id=None),
+    "only what must be there": lambda r, n, a: {k: v for k, v in a.items() if k not in ("confidence", "reasoning")},
+    "bit by bit": lambda r, n, a: in_pieces(a),
+    "two of three malformed": lambda r, n, a: sometimes(n, "I cannot help with that.", a, 3),
+    "malformed until told why": lambda r, n, a: mended(r, "I cannot help with that.", a),
+    "cut off until told why": lambda r, n, a: mended(r, says('{"scor', finish_reason="length"), a),
+    "a megabyte until told why": lambda r, n, a: mended(r, flood(2), a),
+    "score 11 until told why": lambda r, n, a: mended(
+        r, with_fields(a, score=11, depth_estimate=0, candidates=3, answer=""), a
+    ),
+    "another task's nodes until told why": lambda r, n, a: (
+        mended(r, with_fields(a, node_id="z"), a) if "evaluations" in a else a
+    ),
+    "ten thousand candidates": lambda r, n, a: (
+        a | ({"candidates": a["candidates"] * (10_000 // len(a["candidates"]))} if "candidates" in a else {})
+    ),
+    "a megabyte of reasons": lambda r, n, a: with_fields(a, reasoning="x" * 250_000),
+}
+UNUSABLE: dict[str, Behaviour] = {
+    "prose": lambda r, n, a: "I cannot help with that.",
+    "an empty answer": lambda r, n, a: "",
+    "a list": lambda r, n, a: "[]",
+    "always cut off": lambda r, n, a: says('{"depth', finish_reason="length"),
+    "refused by the model": lambda r, n, a: says("", finish_reason="content_filter"),
+    "always a megabyte": lambda r, n, a: flood(2),
+    "always score 11": lambda r, n, a: with_fields(a, score=11, depth_estimate=100),
+    "a key that looks like a secret": lambda r, n, a: a | {"success_criteria": f"AKIA{'Q7Z4' * 4}"},
+}
+AWAY: dict[str, tuple[Behaviour, dict[str, Any]]] = {
+    "429": (lambda r, n, a: Reply(429), {}),
+    "429 for an hour": (lambda r, n, a: Reply(429, headers={"Retry-After": "3600"}), {"retry_after_s": 3_600}),
+    "500": (lambda r, n, a: Reply(500), {}),
+    "key refused": (lambda r, n, a: Reply(401, API_KEY.encode()), {}),
+    "field refused": (lambda r, n, a: Reply(400, b'{"error": {"message": "no seed", "param": "seed"}}'), {}),
+    "a page": (lambda r, n, a: Reply(200, b"<html>Sign in</html>"), {}),
+    "a redirect": (lambda r, n, a: Reply(307, headers={"Location": "http://127.0.0.1:1/"}), {}),
+    "an error as an answer": (lambda r, n, a: Reply(200, b'{"error": {"message": "no provider"}}'), {}),
+}
+
+
+@pytest.mark.parametrize("behaviour", SOLVED.values(), ids=SOLVED)
+def test_answer_that_can_be_read_is_used(behaviour: Behaviour) -> None:
+    with thinking(behaviour, parallel_max=1) as (model, thinker):
+        assert think(thinker) is None
+    assert thinker.usage.requests == len(model.received)
+
+
+@pytest.mark.parametrize("behaviour", UNUSABLE.values(), ids=UNUSABLE)
+def test_answer_that_cannot_be_read_is_asked_for_again_and_then_fails_alone(behaviour: Behaviour) -> None:
+    with thinking(behaviour) as (model, thinker):
+        failure = thinker.decompose(PROBLEM, "planning")
+    assert isinstance(failure, kinds.Failure)
+    assert (failure.code, failure.recoverable) == ("INVALID_FORMAT", True)
+    assert (len(model.received), thinker.usage.requests) == (3, 3)
+    faults = [data_of(received, "fault") for received in model.received]
+    assert faults[0] is None
+    assert faults[1]
+    assert faults[1] in failure.message
+
+
+@pytest.mark.parametrize(("behaviour", "details"), AWAY.values(), ids=AWAY)
+def test_endpoint_that_cannot_be_asked_is_a_failure_to_be_resumed(
+    behaviour: Behaviour, details: dict[str, Any]
+) -> None:
+    with thinking(behaviour, api_key_variable="KEY") as (model, thinker):
+        failures: list[Any] = [thinker.decompose(PROBLEM, "planning"), generate(thinker), evaluate(thinker)]
+    for failure in failures:
+        assert (failure.code, failure.recoverable) == ("LLM_UNAVAILABLE", True)
+        assert failure.retry_after_s == details.get("retry_after_s")
+        assert API_KEY not in failure.message
+        assert not failure.message.startswith("LLM_")
+    assert thinker.usage == kinds.Usage(requests=len(model.received))
+
+
+@pytest.mark.parametrize("reply", [never(), drip()], ids=["silent", "byte by byte"])
+def test_late_judge_is_an_evaluation_that_timed_out(reply: Reply) -> None:
+    with thinking(lambda r, n, a: reply, timeout_s=0.3) as (_, thinker):
+        assert (evaluate(thinker).code, generate(thinker).code) == ("EVALUATION_TIMEOUT", "LLM_UNAVAILABLE")
+
+
+def test_endpoint_that_is_not_there_or_has_no_key_sends_nothing() -> None:
+    with thinking(api_key_variable="OTHER") as (model, thinker):
+        failure = thinker.decompose(PROBLEM, "planning")
+        assert isinstance(failure, kinds.Failure)
+        assert (failure.code, "OTHER" in failure.message) == ("LLM_UNAVAILABLE", True)
+    with thinking() as (model, thinker):
+        model.close()
+        assert generate(thinker).code == "LLM_UNAVAILABLE"
+    assert thinker.usage == kinds.Usage()
+
+
+def test_every_other_request_refused_is_counted_and_solved() -> None:
+    def busy(received: Received, number: int, answer: Any) -> Any:
+        if received in seen:
+            return answer
+        seen.append(received)
+        return Reply(429, headers={"Retry-After": "0"})
+
+    seen: list[Received] = []
+    with thinking(busy, attempts_max=2) as (model, thinker):
+        assert think(thinker) is None
+    asked = len(model.received) // 2
+    tokens = kinds.Usage(
+        requests=2 * asked, tokens_in=asked * USAGE["prompt_tokens"], tokens_out=asked * USAGE["completion_tokens"]
+    )
+    assert thinker.usage == tokens
+
+
+# What is asked, and what is kept
+
+
+def test_fields_of_the_protocol_are_asked_for_and_kept() -> None:
+    def detailed(received: Received, number: int, answer: Any) -> Any:
+        extra = {
+            "metadata": {"cost": number},
+            "dimension_scores": {"correctness": "9/10", "progress": 7, "tone": "dull"},
+        }
+        return with_fields(answer, temp_id=f"t{number % 2}", **extra)
+
+    with thinking(detailed, parallel_max=1) as (model, thinker):
+        candidates = generate(thinker).candidates
+        scores = evaluate(thinker).evaluations
+    assert [one.temp_id for one in candidates] == ["t1", "t0", "cand_3"]
+    assert [one.metadata for one in candidates] == [{"cost": 1}, {"cost": 2}, {"cost": 3}]
+    assert all(one.dimension_scores == {"correctness": 9, "progress": 7} for one in scores)
+    asked = [text_of(received) for received in model.received]
+    assert all(name in asked[0] for name in ("temp_id", "metadata"))
+    assert all(name in asked[-1] for name in ("dimension_scores", '"correctness"', '"progress"', '"feasibility"'))
+
+
+def test_question_says_how_deep_it_is_and_which_step_is_the_last() -> None:
+    with thinking() as (model, thinker):
+        generate(thinker, k=1, depth_max=2)
+        generate(thinker, k=1, depth_max=1)
+    early, late = (text_of(received) for received in model.received)
+    assert "step 1 of at most 2. {" in early
+    assert "step 1 of at most 1. It is the last one" in late
+
+
+def test_question_says_the_language_of_its_answer() -> None:
+    with thinking() as (model, thinker):
+        thinker.at_work(language="zh").decompose(PROBLEM, "planning")
+        thinker.decompose(PROBLEM, "planning")
+    first, second = (text_of(received) for received in model.received)
+    assert ("Chinese" in first, "Chinese" in second) == (True, False)
+
+
+def test_samples_differ_in_temperature_seed_and_number() -> None:
+    with thinking() as (model, thinker):
+        generate(thinker)
+        generate(thinker, strategy="sequential_proposal")
+    *samples, proposal = model.received
+    assert sorted(one.body["seed"] for one in samples) == [1, 2, 3]
+    assert {one.body["temperature"] for one in samples} == {0.8}
+    assert len({text_of(one) for one in samples}) == 3
+    assert (proposal.body["temperature"], "seed" in proposal.body) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "temperature", "seed"),
+    [
+        ({"family": "openai"}, None, None),
+        ({"family": "anthropic"}, None, None),
+        ({"temperature": "none"}, None, 1),
+        ({"temperature": 1.2, "seed": False}, 1.2, None),
+        ({"family": "openai", "temperature": 0, "seed": True}, 0.8, 1),
+        ({"fields": {"seed": 7, "temperature": 0.3}}, 0.3, 7),
+    ],
+)
+def test_sample_is_asked_as_its_family_takes_it(settings: dict[str, Any], temperature: Any, seed: Any) -> None:
+    with thinking(**settings) as (model, thinker):
+        generate(thinker, k=1)
+    [sent] = model.received
+    assert (sent.body.get("temperature"), sent.body.get("seed")) == (temperature, seed)
+
+
+def test_equal_samples_are_one_thought() -> None:
+    with thinking(lambda r, n, a: {"candidates": [{"content": "red"}]}) as (_, thinker):
+        assert [one.content for one in generate(thinker).candidates] == ["red"]
+
+
+def test_metadata_that_is_large_or_deep_is_left_out() -> None:
+    large, deep = {"text": "x" * 2_000}, json.loads('{"a":' * 20 + "1" + "}" * 20)
+    with thinking(lambda r, n, a: with_fields(a, metadata=large if n == 1 else deep), parallel_max=1) as (_, thinker):
+        assert [one.metadata for one in generate(thinker, k=2).candidates] == [{}, {}]
+
+
+def test_secret_in_an_answer_is_repeated_to_nobody() -> None:
+    key = f"AKIA{'Q7Z4' * 4}"
+    with thinking(lambda r, n, a: f"My key is {key}") as (model, thinker):
+        failure = thinker.decompose(PROBLEM, "planning")
+    assert isinstance(failure, kinds.Failure)
+    assert key not in failure.message
+    assert not any(key in text_of(received) for received in model.received)
+
+
+# What is good is kept, and asked for once
+
+
+def test_bad_judge_spoils_no_other() -> None:
+    def bad(received: Received, number: int, answer: Any) -> Any:
+        return "No." if data_of(received)["steps"] == ["way b"] else answer
+
+    with thinking(bad) as (model, thinker):
+        scores = evaluate(thinker)
+    assert [one.node_id for one in scores.evaluations] == ["a", "c"]
+    assert len(model.received) == 2 + 3
+
+
+def test_bad_sample_spoils_no_other() -> None:
+    with thinking(lambda r, n, a: "No." if "sample 2 of 3" in text_of(r) else a) as (_, thinker):
+        assert [one.content for one in generate(thinker).candidates] == ["step 1, way 1", "step 1, way 3"]
+
+
+def test_votes_that_came_are_kept_and_strangers_passed_over() -> None:
+    some = {"evaluations": [SCORE | {"node_id": id_} for id_ in ("c", "z", "a", "c")]}
+    with thinking(lambda r, n, a: some) as (model, thinker):
+        votes = evaluate(thinker, "comparative_voting")
+    assert [one.node_id for one in votes.evaluations] == ["a", "c"]
+    assert len(model.received) == 1
+
+
+def test_what_was_answered_is_never_asked_again() -> None:
+    memory, away = Memory(), threading.Event()
+
+    def failing(received: Received, number: int, answer: Any) -> Any:
+        if away.is_set():
+            return answer
+        return Reply(503) if data_of(received)["steps"] == ["way c"] else mended(received, "No.", answer)
+
+    with thinking(failing) as (model, thinker):
+        assert evaluate(thinker.at_work(recorder=memory)).code == "LLM_UNAVAILABLE"
+        first, kept = len(model.received), dict(memory.kept)
+        away.set()
+        again = thinker.at_work(recorder=memory)
+        assert len(evaluate(again).evaluations) == 3
+    # Two of three were answered badly and well; the third alone is asked again.
+    assert (first, len(kept), len(model.received)) == (5, 4, 6)
+    assert {prompt_digest(messages_of(one)) for one in model.received} == set(memory.kept)
+    # The cost of what was recalled is its first request's, and the recorder says which that is.
+    assert again.usage.requests == 5
+
+
+def messages_of(received: Received) -> Any:
+    return cast("Any", received.body["messages"])
+
+
+def test_recorded_answer_is_cut_to_what_is_used() -> None:
+    memory = Memory()
+    with thinking(SOLVED["ten thousand candidates"]) as (_, thinker):
+        generate(thinker.at_work(recorder=memory), k=1)
+    [answered] = memory.kept.values()
+    assert answered.answer == {"candidates": [{"content": "step 1, way 1"}]}
+
+
+# At the same time
+
+
+def test_independent_questions_are_asked_at_the_same_time() -> None:
+    together = threading.Barrier(6)
+
+    def wait(received: Received, number: int, answer: Any) -> Any:
+        together.wait(60)
+        return answer
+
+    with thinking(wait) as (model, thinker):
+        assert len(generate(thinker, k=6).candidates) == 6
+        together.reset()
+        model.behaviour = lambda r, n, a: a
+        assert len(evaluate(thinker).evaluations) == 3
+
+
+def test_no_more_are_under_way_than_the_settings_allow() -> None:
+    pairs = threading.Barrier(2)
+
+    def wait(received: Received, number: int, answer: Any) -> Any:
+        pairs.wait(60)
+        return answer
+
+    with thinking(wait, parallel_max=2) as (model, thinker):
+        workers = [threading.Thread(target=generate, args=(thinker.at_work(), 4)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    assert (len(model.received), model.most_under_way) == (8, 2)
+
+
+def test_call_ends_at_the_deadline_and_blames_no_endpoint() -> None:
+    with thinking(lambda r, n, a: never()) as (model, thinker):
+        late = thinker.at_work(deadline="2000-01-01T00:00:00Z")
+        failure = generate(late)
+        assert (failure.code, len(model.received)) == ("SEARCH_EXHAUSTED", 0)
+        model.behaviour = lambda r, n, a: a
+        assert isinstance(late.synthesize(PATHS[0], PROBLEM), kinds.Solution)
+
+
+def test_model_that_says_nothing_of_its_check_was_checked_by_nobody() -> None:
+    with thinking(lambda r, n, a: {k: v for k, v in a.items() if k != "is_valid"}) as (_, thinker):
+        solution = thinker.synthesize(PATHS[0], PROBLEM)
+    assert isinstance(solution, kinds.Solution)
+    assert solution.verification == kinds.Verification(is_valid=False, by="nobody")

@@ -1,0 +1,76 @@
+"""A double for a model that thinks: it answers each question of a search as it is asked, and behaves as it is told.
+
+A behaviour is a function of the request, its number, and what a good model would answer; what it returns is sent: a
+reply as it stands, text as what the model wrote, anything else as that in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+from llm_stub import Received, Reply, Vendor, says, says_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Behaviour = Callable[[Received, int, dict[str, Any]], Any]
+
+
+def data_of(received: Received, name: str = "thoughts") -> Any:
+    """Return the data that a question is about; None without a block of that name."""
+    block = re.search(rf"<{name}>\n(.*?)\n</{name}>", text_of(received), re.DOTALL)
+    return None if block is None else json.loads(block[1])
+
+
+def text_of(received: Received) -> str:
+    system = [received.body["system"]] if "system" in received.body else []
+    return "\n".join([*system, *(message["content"] for message in received.body["messages"])])
+
+
+def good(received: Received, depth: int) -> dict[str, Any]:
+    """Return what a model answers that solves every problem in ``depth`` steps."""
+    text, data = text_of(received), data_of(received)
+    score = {"score": 8, "confidence": 0.9, "reasoning": "it goes on"}
+    if '"depth_estimate"' in text:
+        return {"thought_granularity": "step", "intermediate_steps": ["go on"], "depth_estimate": depth}
+    if '"candidates"' in text and (asked := re.search(r"Propose (\d+)", text)):
+        step, sample = len(data["steps_so_far"]) + 1, re.search(r"sample (\d+)", text)
+        numbers = [int(sample[1])] if sample else range(1, int(asked[1]) + 1)
+        contents = [f"step {step}, way {number}" for number in numbers]
+        return {"candidates": [{"content": content, "is_solution": step == depth} for content in contents]}
+    if '"evaluations"' in text:
+        return {"evaluations": [score | {"node_id": one["node_id"]} for one in data["candidates"]]}
+    if '"answer"' in text:
+        return {
+            "answer": " → ".join(data["steps"]),
+            "reasoning_trace": data["steps"],
+            "confidence": 1,
+            "is_valid": True,
+        }
+    return score
+
+
+class ThinkingModel(Vendor):
+    """A model that solves everything in ``depth`` steps, and answers as ``behaviour`` makes of that."""
+
+    def __init__(self, behaviour: Behaviour | None = None, depth: int = 4) -> None:
+        self.behaviour = behaviour or (lambda _received, _number, answer: answer)
+        self.depth = depth
+        self.asked = self.under_way = self.most_under_way = 0
+        self._lock = threading.Lock()
+        super().__init__()
+
+    def reply_to(self, received: Received) -> Reply:
+        with self._lock:
+            self.asked += 1
+            number, self.under_way = self.asked, self.under_way + 1
+            self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            said = self.behaviour(received, number, good(received, self.depth))
+        finally:
+            with self._lock:
+                self.under_way -= 1
+        return said if isinstance(said, Reply) else says(said) if isinstance(said, str) else says_json(said)
