@@ -23,7 +23,7 @@ what went wrong.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, assert_never, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -77,16 +77,16 @@ def _alongside(state: TreeState, now_ms: int) -> Outgoing | None:
     """Return what a breadth-first search asks beside what waits, or before it adds: the rest of a level."""
     if state.config.strategy == "DFS":
         return None
-    waiting = list(state.requests.values())
-    if any(isinstance(request, kinds.EvaluateThoughts) for request in waiting):
+    if _waiting(state, kinds.EvaluateThoughts):
         batch = _unasked(state)
         return None if batch is None else _ask(state, kinds.EvaluateThoughts, batch, now_ms)
-    asked = [request.payload.parent_node for request in waiting if isinstance(request, kinds.GenerateThoughts)]
-    parents = {node.id: node for node in (*asked, *(state.nodes[drawn.parent] for drawn in state.drawn))}
     node_id = _next_node(state)
-    if not parents or node_id is None or state.nodes[node_id].depth != max(node.depth for node in parents.values()):
+    if node_id is None:
         return None
-    return _generate(state, node_id, now_ms, len(parents) * state.config.branching_factor)
+    asked = {request.payload.parent_node.id for request in _waiting(state, kinds.GenerateThoughts)}
+    parents = asked.union(drawn.parent for drawn in state.drawn)
+    beside = sum(state.nodes[id_].depth == state.nodes[node_id].depth for id_ in parents)
+    return _generate(state, node_id, now_ms, beside * state.config.branching_factor) if beside else None
 
 
 def _finish(state: TreeState, failure: Failure | None = None) -> Outgoing:
@@ -99,8 +99,7 @@ def _mark(state: TreeState, ids: list[str], status: Literal["pruned", "terminal"
 
 
 def _add(state: TreeState) -> Outgoing | None:
-    grown = {drawn.parent for drawn in state.drawn}
-    parents = in_order(state, [id_ for id_ in state.nodes if id_ in grown])
+    parents = in_order(state, state.nodes)  # not in the order of the answers
     for drawn in sorted(state.drawn, key=lambda drawn: parents.index(drawn.parent)):
         depth = state.nodes[drawn.parent].depth + 1
         present = {node.content for node in state.nodes.values() if node.parent_id == drawn.parent}
@@ -137,7 +136,7 @@ def _evaluate(state: TreeState, thinker: Thinker, now_ms: int) -> Outgoing | Non
 
 def _unasked(state: TreeState) -> kinds.EvaluatePayload | None:
     """Return the next request to say what nodes are worth that nobody was asked about."""
-    unjudged = _unjudged(state)
+    unjudged = [node for node in _unjudged(state) if not _is_lost(state, node.id)]
     if not unjudged:
         return None
     first = unjudged[0]
@@ -267,7 +266,7 @@ def _is_spent(state: TreeState, asked: Asked, now_ms: int) -> bool:
     What a program thinks costs nothing: an estimate counts only where a model was paid already.
     """
     config, spent = state.config, state.costs.total
-    waiting = [request.payload for form in get_args(Request) for request in _waiting(state, form)]
+    waiting = (request.payload for request in state.requests.values())
     estimate = sum(map(_calls, (asked, *waiting))) if spent.requests else 0
     return (
         spent.requests + estimate > config.calls_max
@@ -277,15 +276,11 @@ def _is_spent(state: TreeState, asked: Asked, now_ms: int) -> bool:
 
 
 def _calls(asked: Asked) -> int:
-    match asked:
-        case kinds.GeneratePayload(generation_strategy="independent_sampling"):
-            return asked.num_candidates
-        case kinds.EvaluatePayload(evaluation_strategy="independent_scoring"):
-            return len(asked.candidates)
-        case kinds.GeneratePayload() | kinds.EvaluatePayload() | kinds.SynthesizePayload():
-            return 1
-        case _:
-            assert_never(asked)
+    if isinstance(asked, kinds.GeneratePayload) and asked.generation_strategy == "independent_sampling":
+        return asked.num_candidates
+    if isinstance(asked, kinds.EvaluatePayload) and asked.evaluation_strategy == "independent_scoring":
+        return len(asked.candidates)
+    return 1
 
 
 def _waiting(state: TreeState, form: type[M]) -> list[M]:
@@ -328,7 +323,6 @@ def _batch(nodes: list[ThoughtNode]) -> list[ThoughtNode]:
 
 
 M = TypeVar("M", bound=kinds.Message)
-Request: TypeAlias = kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
 Asked: TypeAlias = kinds.GeneratePayload | kinds.EvaluatePayload | kinds.SynthesizePayload
 
 CRITERIA: Final = ("correctness", "progress", "feasibility")

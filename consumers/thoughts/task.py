@@ -12,7 +12,7 @@ event gives another state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, assert_never, get_args
+from typing import Final, NamedTuple, TypeAlias, assert_never, get_args
 
 import msgspec
 
@@ -164,6 +164,9 @@ class Drawn(msgspec.Struct, frozen=True):
     candidates: tuple[kinds.Candidate, ...]
 
 
+Ask: TypeAlias = kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
+
+
 class TreeState(msgspec.Struct, frozen=True):
     """Everything that the next action depends on.
 
@@ -180,7 +183,7 @@ class TreeState(msgspec.Struct, frozen=True):
     request: str
     decomposition: kinds.Decomposition
     nodes: dict[str, kinds.ThoughtNode] = {}
-    requests: dict[str, kinds.Message] = {}
+    requests: dict[str, Ask] = {}
     drawn: tuple[Drawn, ...] = ()
     attempts: dict[str, int] = {}
     given_up: frozenset[str] = frozenset()
@@ -222,7 +225,7 @@ def _advanced(state: TreeState | None, event: Event) -> TreeState | None:
         case kinds.TotBacktracked():
             return _replace(state, backtracks=state.backtracks + 1, turned_from=data.node_id)
         case kinds.TotPaused() | kinds.TotResumed():
-            return _replace(state, is_paused=isinstance(data, kinds.TotPaused), trouble=None)
+            return _replace(state, is_paused=isinstance(data, kinds.TotPaused), trouble=None, failure=None)
         case _:  # the data of any other kind
             return state
 
@@ -289,9 +292,7 @@ def _message(state: TreeState, event: Event, data: kinds.Message) -> TreeState:
             return state
 
 
-def _asked(
-    state: TreeState, id_: str, data: kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
-) -> TreeState:
+def _asked(state: TreeState, id_: str, data: Ask) -> TreeState:
     state = _replace(state, requests=state.requests | {id_: data})
     if not isinstance(data, kinds.GenerateThoughts):
         return state
@@ -348,7 +349,7 @@ def _failed(state: TreeState, event: Event, ids: list[str], failure: kinds.Failu
     )
 
 
-def _without_request(state: TreeState, event: Event) -> tuple[TreeState, kinds.Message | None]:
+def _without_request(state: TreeState, event: Event) -> tuple[TreeState, Ask | None]:
     answered = next((cause for cause in event.causes if cause in state.requests), None)
     left = {id_: message for id_, message in state.requests.items() if id_ != answered}
     return _replace(state, requests=left), state.requests.get(answered or "")

@@ -223,3 +223,60 @@ def test_the_state_survives_its_packed_form_after_every_event():
         made = decoder.decode(msgspec.msgpack.encode(fold(made, event)))
     assert msgspec.msgpack.encode(made) == msgspec.msgpack.encode(record(*EVENTS))
     assert THOUGHT_VIEW.rows(made) == THOUGHT_VIEW.rows(record(*EVENTS))
+
+
+BUSY = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True, retry_after_s=60)
+
+
+def paid(index, digit, cause, sender="generator"):
+    data = kinds.TotModelAnswered(
+        sender=sender, task_id=TASK, prompt_sha256=digit * 64, model="m", answer={}, usage=told.USAGE
+    )
+    return told.spoken(sender, data, index=index, causes=(cause,))
+
+
+def test_paused_task_shows_why_and_resumed_with_whom():
+    pause = told.spoken("explorer", kinds.TotPaused(sender="explorer", task_id=TASK, error=BUSY), index=7, causes=(6,))
+    going = kinds.TotResumed(sender="orchestrator", task_id=TASK, thinker="llm:other")
+    events = [*EVENTS[:7], pause, told.spoken("orchestrator", going, index=8)]
+    (row,) = rows_of(THOUGHT_VIEW, TASK, events[:-1])["tot_tasks"]
+    assert (row["status"], row["thinker"], row["ended_index"]) == ("paused", "game24", None)
+    assert json.loads(row["failure"])["retry_after_s"] == 60
+    (row,) = rows_of(THOUGHT_VIEW, TASK, events)["tot_tasks"]
+    assert (row["status"], row["thinker"], row["failure"]) == ("searching", "llm:other", None)
+
+
+def test_task_that_its_user_stopped_has_failed_also_when_it_was_paused():
+    pause = told.spoken("explorer", kinds.TotPaused(sender="explorer", task_id=TASK, error=BUSY), index=7, causes=(6,))
+    end = kinds.Failure(code="SEARCH_STOPPED", message="enough", recoverable=False)
+    stop = told.spoken("orchestrator", kinds.TotError(sender="orchestrator", task_id=TASK, error=end), index=8)
+    (row,) = rows_of(THOUGHT_VIEW, TASK, [*EVENTS[:7], pause, stop])["tot_tasks"]
+    assert (row["status"], row["ended_index"], json.loads(row["failure"])["code"]) == ("failed", 8, "SEARCH_STOPPED")
+
+
+def test_cost_is_what_answers_say_and_what_was_paid_for_requests_that_wait():
+    asked = [*EVENTS[:7], paid(900, "a", 6), paid(901, "b", 6)]
+
+    def usage(*events):
+        stats = json.loads(rows_of(THOUGHT_VIEW, TASK, events)["tot_tasks"][0]["stats"])
+        return stats["llm_calls"], stats["tokens_in"], stats["tokens_out"]
+
+    assert usage(*asked) == (2, 200, 20)
+    # The whole cost of the request: that of both, and of a call that failed.
+    whole = told.spoken("generator", told.generated([told.N11], usage=kinds.Usage(3, 200, 20)), index=902, causes=(6,))
+    assert usage(*asked, whole) == (3, 200, 20)
+    # An agent that lost count cannot make it less.
+    lost = told.spoken("generator", told.generated([told.N11], usage=kinds.Usage()), index=902, causes=(6,))
+    assert usage(*asked, lost) == (2, 200, 20)
+    failed = told.generated([], payload=None, error=BUSY, usage=kinds.Usage(requests=4))
+    assert usage(*EVENTS[:7], told.spoken("generator", failed, index=902, causes=(6,))) == (4, 0, 0)
+    row = rows_of(THOUGHT_VIEW, TASK, asked)["tot_messages"][-1]
+    assert (json.loads(row["usage"]), row["round"]) == ({"requests": 1, "tokens_in": 100, "tokens_out": 10}, 1)
+
+
+def test_dimensions_of_an_evaluation_stay_with_its_node():
+    judged = [kinds.NodeEvaluation(node_id=one.id, score=5, confidence=1, dimension_scores={"progress": 4.5})
+              for one in (told.N11, told.N12)]  # fmt: skip
+    said = told.evaluated([told.N11, told.N12], payload=kinds.ResultsPayload(evaluations=judged))
+    found = rows_of(THOUGHT_VIEW, TASK, [*EVENTS[:10], told.spoken("evaluator", said, index=10, causes=(9,))])
+    assert [row["dimension_scores"] for row in found["tot_nodes"]] == ["{}", *['{"progress":4.5}'] * 2]

@@ -69,7 +69,7 @@ def admit(found: Solved) -> TotState:
         )  # fmt: skip
         state = transition(state, event)
     assert state is not None
-    assert not state.waiting or not found.state
+    assert not state.waiting or not found.state or state.is_paused
     return state
 
 

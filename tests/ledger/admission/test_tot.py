@@ -230,3 +230,31 @@ def test_logs_with_a_tree_replay_to_the_same_states(ledger: Ledger) -> None:
     ledger.close()
     with Ledger(path) as again:
         assert life(again) == before
+
+
+def test_paid_answer_is_kept_once_within_the_size_of_an_entry_and_a_pause_is_resumed_once(ledger: Ledger) -> None:
+    story.register(ledger)
+    ids = story.play(ledger, story.STORY[:7])
+    generator, orchestrator = story.agent("generator"), story.agent("orchestrator")
+
+    def paid(length: int) -> kinds.TotModelAnswered:
+        answer = {"candidates": ["x" * length]}
+        return kinds.TotModelAnswered(
+            sender="generator", task_id=story.TASK, prompt_sha256="5c" * 32, model="m", answer=answer
+        )
+
+    def resume() -> Any:
+        data = kinds.TotResumed(sender="orchestrator", task_id=story.TASK, thinker="llm:other")
+        return ledger.emit(orchestrator, STREAM, data)
+
+    assert code_of(lambda: ledger.emit(generator, STREAM, paid(48 * 1024), causes=[ids[6]]), ledger) == "TOO_LARGE"
+    ledger.emit(generator, STREAM, paid(40 * 1024), causes=[ids[6]])
+    again = lambda: ledger.emit(generator, STREAM, paid(1), causes=[ids[6]])  # noqa: E731 - called by the check
+    assert code_of(again, ledger) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(resume, ledger) == "TRANSITION_NOT_ALLOWED"
+    error = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True)
+    pause = kinds.TotPaused(sender="explorer", task_id=story.TASK, error=error)
+    ledger.emit(story.agent("explorer"), STREAM, pause, causes=[ids[6]])
+    resume()
+    ledger.clock.advance(1)  # another resume is no repetition of the first
+    assert code_of(resume, ledger) == "TRANSITION_NOT_ALLOWED"

@@ -1,0 +1,142 @@
+"""What stands between the messages of a search: paid answers, pauses, and the user's end of a task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import tot_story as story
+from given import fold, refusal
+from tot_story import N11, N12, TASK, spoken
+
+from ledger.codec import decode_packed, encode_packed
+from ledger.events import tot as kinds
+from ledger.lifecycle import tot
+from ledger.lifecycle.tot import TotState, transition
+
+if TYPE_CHECKING:
+    from ledger.events import EventData
+
+EVENTS = story.events()
+BUSY = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True, retry_after_s=60)
+# Where the generator is asked, its answer, where the evaluator is asked, its answer, and the mark after it.
+GENERATE, GENERATED, EVALUATE, RESULTS, PRUNED = 6, 7, 9, 10, 11
+
+
+def after(count: int, *then: tuple[str, EventData, tuple[int, ...]]) -> TotState:
+    """Return the state after so many events of the story, and what is said ``then`` at the indexes from 900 on."""
+    events = [spoken(role, data, index=900 + at, causes=causes) for at, (role, data, causes) in enumerate(then)]
+    return fold(transition, *EVENTS[:count], *events)
+
+
+def code_of(state: TotState, role: str, data: EventData, *causes: int) -> str:
+    return refusal(transition, state, spoken(role, data, index=990, causes=causes)).code
+
+
+def paid(digit: str = "a", sender: kinds.Role = "generator", **fields: Any) -> kinds.TotModelAnswered:
+    made: dict[str, Any] = {"answer": {"candidates": []}, "usage": story.USAGE} | fields
+    return kinds.TotModelAnswered(sender=sender, task_id=TASK, prompt_sha256=digit * 64, model="m", **made)
+
+
+def paused(sender: kinds.Role = "explorer") -> kinds.TotPaused:
+    return kinds.TotPaused(sender=sender, task_id=TASK, error=BUSY)
+
+
+def resumed(sender: kinds.Role = "orchestrator") -> kinds.TotResumed:
+    return kinds.TotResumed(sender=sender, task_id=TASK, thinker="llm:other")
+
+
+def stopped() -> kinds.TotError:
+    failure = kinds.Failure(code="SEARCH_STOPPED", message="enough", recoverable=False)
+    return kinds.TotError(sender="orchestrator", task_id=TASK, error=failure)
+
+
+ASKED = after(GENERATE + 1)
+PAUSED = after(GENERATED + 1, ("explorer", paused(), (GENERATED,)))
+
+
+def test_paid_answer_belongs_to_a_request_that_waits_for_its_role() -> None:
+    assert len(transition(ASKED, spoken("generator", paid(), index=7, causes=(GENERATE,))).prompts) == 1
+    for causes in ((), (0,), (3,), (5,)):  # nothing, the beginning, the explorer's own request, a line for people
+        assert code_of(ASKED, "generator", paid(), *causes) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(after(GENERATED + 1), "generator", paid(), GENERATE) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(ASKED, "explorer", paid(sender="explorer"), 3) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(ASKED, "evaluator", paid(sender="evaluator"), GENERATE) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(ASKED, "evaluator", paid(), GENERATE) == "NOT_AUTHORIZED"
+    other = msgspec.structs.replace(paid(), task_id="tot-20260212-100000-zzzzzz")
+    assert code_of(ASKED, "generator", other, GENERATE) == "INVALID_FIELD"
+
+
+def test_question_is_paid_once_in_a_task_whoever_asks_it() -> None:
+    once = after(GENERATE + 1, ("generator", paid(), (GENERATE,)))
+    assert code_of(once, "generator", paid(fault="no JSON", answer=None), GENERATE) == "TRANSITION_NOT_ALLOWED"
+    assert len(transition(once, spoken("generator", paid("b"), index=990, causes=(GENERATE,))).prompts) == 2
+    later = fold(transition, *EVENTS[: GENERATE + 1], spoken("generator", paid(), index=900, causes=(GENERATE,)),
+                 *EVENTS[GENERATED : EVALUATE + 1])  # fmt: skip
+    assert code_of(later, "evaluator", paid(sender="evaluator"), EVALUATE) == "TRANSITION_NOT_ALLOWED"
+
+
+@pytest.mark.parametrize("fields", [{"answer": None}, {"fault": "it is prose"}])
+def test_paid_answer_was_read_or_has_a_fault(fields: dict[str, Any]) -> None:
+    assert code_of(ASKED, "generator", paid(**fields), GENERATE) == "INVALID_FIELD"
+
+
+def test_answers_of_a_model_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tot, "prompts_max", 1)
+    once = after(GENERATE + 1, ("generator", paid(), (GENERATE,)))
+    assert code_of(once, "generator", paid("b"), GENERATE) == "TOO_LARGE"
+
+
+def test_paused_search_asks_and_grows_nothing() -> None:
+    for position in (8, 9, 11, len(EVENTS) - 1):
+        one = story.STORY[position]
+        assert code_of(PAUSED, one.role, one.data, *one.causes) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(PAUSED, "explorer", paused(), GENERATED) == "TRANSITION_NOT_ALLOWED"
+    lines = spoken("explorer", story.STORY[5].data, index=990)
+    assert transition(PAUSED, lines) == PAUSED
+
+
+def test_what_was_asked_before_a_pause_is_paid_and_answered_in_it() -> None:
+    state = after(GENERATE + 1, ("explorer", paused(), (GENERATE,)), ("generator", paid(), (GENERATE,)))
+    state = transition(state, EVENTS[GENERATED])
+    assert (state.is_paused, len(state.drawn), len(state.prompts)) == (True, 1, 1)
+
+
+def test_resumed_search_goes_on_where_it_was() -> None:
+    state = transition(PAUSED, spoken("orchestrator", resumed(), index=990))
+    assert state == msgspec.structs.replace(PAUSED, is_paused=False)
+    assert transition(state, EVENTS[8]).nodes.keys() == {"root", N11.id, N12.id}
+    assert transition(state, spoken("explorer", paused(), index=991, causes=(GENERATED,))).is_paused
+
+
+def test_only_a_paused_task_is_resumed_and_only_once_by_its_orchestrator() -> None:
+    assert code_of(ASKED, "orchestrator", resumed()) == "TRANSITION_NOT_ALLOWED"
+    again = transition(PAUSED, spoken("orchestrator", resumed(), index=990))
+    assert code_of(again, "orchestrator", resumed()) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(PAUSED, "explorer", resumed("explorer")) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(PAUSED, "explorer", resumed()) == "NOT_AUTHORIZED"
+
+
+def test_pause_names_what_it_waits_for_and_is_said_by_who_asks() -> None:
+    for causes in ((), (0,), (5,), (8,)):
+        assert code_of(after(GENERATED + 1), "explorer", paused(), *causes) == "INVALID_FIELD"
+    assert code_of(ASKED, "generator", paused("generator"), GENERATE) == "TRANSITION_NOT_ALLOWED"
+    assert after(2, ("orchestrator", paused("orchestrator"), (1,))).is_paused  # before there is a search
+
+
+@pytest.mark.parametrize("state", [ASKED, PAUSED])
+def test_error_of_the_orchestrator_ends_a_task_for_good(state: TotState) -> None:
+    ended = transition(state, spoken("orchestrator", stopped(), index=990))
+    assert ended.is_ended
+    for role, data, cause in (
+        ("orchestrator", resumed(), 0), ("orchestrator", stopped(), 0), ("explorer", paused(), GENERATE),
+        ("generator", paid("c"), GENERATE), ("generator", EVENTS[GENERATED].data, GENERATE),
+    ):  # fmt: skip
+        assert code_of(ended, role, data, cause) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(after(len(EVENTS)), "orchestrator", stopped()) == "TRANSITION_NOT_ALLOWED"
+
+
+def test_pauses_and_prompts_survive_the_packed_form() -> None:
+    state = after(GENERATE + 1, ("generator", paid(), (GENERATE,)), ("explorer", paused(), (GENERATE,)))
+    assert decode_packed(encode_packed(state), msgspec.msgpack.Decoder(TotState)) == state
