@@ -39,7 +39,7 @@ from tests.bench.brief_quality.baselines import (
     spearman,
 )
 from tests.bench.brief_quality.first_build import first_build
-from tests.bench.brief_quality.probes import kind_accuracy, probe_accuracy, verifiable_share
+from tests.bench.brief_quality.probes import EVERY, FITTED, kind_accuracy, probe_accuracy, verifiable_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,11 +56,12 @@ FREE_TEXT_SORTS: Final = ("path", "number", "negation")
 
 
 class Side(NamedTuple):
-    """One way to brief: its mean fidelity, probe accuracy, and the share of critical units that stand word for word."""
+    """One way to brief: its mean fidelity, three of its probes, and what share of critical units stands verbatim."""
 
     fidelity: float
     probes: float
     kinds: float
+    fitted: float
     strict: float
 
 
@@ -84,7 +85,8 @@ def at_budget(memories: Sequence[ReasoningMemory], budget: int, level: TransferL
         name: Side(
             mean(measure(memory, text).value for memory, text in zip(memories, texts, strict=True)),
             mean(probe_accuracy(memory, text) for memory, text in zip(memories, texts, strict=True)),
-            mean(kind_accuracy(memory, text) for memory, text in zip(memories, texts, strict=True)),
+            mean(kind_accuracy(memory, text, EVERY) for memory, text in zip(memories, texts, strict=True)),
+            mean(kind_accuracy(memory, text, FITTED) for memory, text in zip(memories, texts, strict=True)),
             mean(strict_share(memory, text) for memory, text in zip(memories, texts, strict=True)),
         )
         for name, texts in prompts.items()

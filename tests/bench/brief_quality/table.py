@@ -76,6 +76,7 @@ def _budgets(cases: Cases) -> Iterator[Row]:
         yield _row(f"fidelity {at}", sides, "fidelity", fidelity, count)
         yield _row(f"probe accuracy {at}", sides, "probes", probes, count)
         yield _row(f"probe accuracy {at}, every kind alike", sides, "kinds", probes, count)
+        yield _row(f"probe accuracy {at}, kinds that fit the figures", sides, "fitted", probes, count)
         yield _row(f"strict, word for word {at}", sides, "strict", strict, count)
 
 
