@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from ledger.errors import Refused
-from projections.query import Answer, Arguments, ByRef, Moment
+from projections.query import Answer, Arguments, Moment
 from projections.reasoning.queries import find_version
 
 Level = Literal["minimal", "standard", "full"]
@@ -24,8 +24,7 @@ class BriefWanted(Arguments, frozen=True):
 def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
     """Return the brief of the highest fidelity that fits; among equals the shortest, then the newest.
 
-    Raises:
-        Refused: ``NOT_FOUND`` when no such brief was published (one can be made on the spot).
+    Raises Refused: ``NOT_FOUND`` when no such brief was published (one can be made on the spot).
     """
     ref = whole_ref(moment, asked.ref)
     sql = (
@@ -37,22 +36,10 @@ def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
     raise Refused("NOT_FOUND", f"no {asked.level} brief of {ref} was published", ref=ref, level=asked.level)
 
 
-def list_briefs(moment: Moment, asked: ByRef) -> Answer:
-    """Return ``{"briefs", "total"}`` of a version, without their prompts, oldest first."""
-    ref = whole_ref(moment, asked.ref)
-    sql = (
-        "SELECT event_index, reasoning_ref, level, budget, tokens, exact, fidelity, band, compressor, "
-        "compressor_version, author, accepted_ms FROM briefs WHERE reasoning_ref = ? ORDER BY event_index"
-    )
-    briefs = [row | {"exact": bool(row["exact"])} for row in moment.rows(sql, (ref,))]
-    return {"briefs": briefs, "total": len(briefs)}
-
-
 def whole_ref(moment: Moment, asked: str) -> str:
     """Return the whole ref of a reasoning's version (see ``find_version``).
 
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     name, version = find_version(moment, asked)
     sql = "SELECT ref FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"

@@ -190,8 +190,8 @@ def _step(moment: query.Moment, ref: str, number: int) -> dict[str, Any]:
     """Return the event that added a step, as the version ``ref`` holds it."""
     name, version = find_version(moment, ref)
     sql = (
-        "SELECT v.event_index, d.delta FROM reasoning_versions v JOIN reasoning_deltas d USING (reasoning_id, version) "
-        "WHERE reasoning_id = ? AND version <= ? AND v.kind = 'reasoning.extended' ORDER BY version"
+        "SELECT event_index, delta FROM reasoning_versions "
+        "WHERE reasoning_id = ? AND version <= ? AND kind = 'reasoning.extended' ORDER BY version"
     )
     for row in moment.rows(sql, (name, version)):
         if any(step.step_number == number for step in decode_change(row["delta"]).steps_added):

@@ -87,9 +87,8 @@ def apply_chain(
 ) -> ReasoningMemory:
     """Return the graph that changes make of ``base``, one after the other; its hash was computed and is ``target``.
 
-    Raises:
-        Refused: ``VERSION_MISMATCH`` when the changes are for another base, ``INVALID_FIELD`` for what is no ref.
-        Corrupted: ``VERIFICATION_FAILED`` when the result is not ``target``.
+    Raises Refused: ``VERSION_MISMATCH`` when the changes are for another base, ``INVALID_FIELD`` for what is no ref.
+    Corrupted: ``VERIFICATION_FAILED`` when the result is not ``target``.
     """
     state = graph.state_of(base)
     held = graph.ref_of(state)

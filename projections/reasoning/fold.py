@@ -5,8 +5,8 @@ applying the deltas up to it with the function that folds the events, and its re
 damaged row can never pass for the graph that was asked for. A ref names content, not a stream: two reasonings with
 equal content have equal refs.
 
-``bytes`` is the delta's length. Its tokens are counted when somebody asks (the query ``reasoning.deltas``): a machine
-without the tokenizer would fold other rows from the same log, and no two digests could be compared.
+No row holds a count of tokens: a machine without the tokenizer would fold other rows from the same log, and no two
+digests could be compared.
 
 Imported records are folded as the events that they stand for. The row has the importer as ``author``; where it came
 from, and what its original claims, every answer shows under ``imported``: nobody here vouches for it.
@@ -65,7 +65,7 @@ class ReasoningRow(Row, frozen=True):
 
 
 class VersionRow(Row, frozen=True):
-    """A version of a graph, with the event that made it and the ref of the version before it."""
+    """A version of a graph, the event that made it, and ``delta``: what changed from ``base``, the version before."""
 
     reasoning_id: str
     version: int
@@ -74,16 +74,6 @@ class VersionRow(Row, frozen=True):
     event_index: int
     kind: str
     steps: int
-
-
-class DeltaRow(Row, frozen=True):
-    """What changed from the version ``base`` to the version ``target``; ``bytes`` is its length."""
-
-    reasoning_id: str
-    version: int
-    base: str | None
-    target: str
-    bytes: int
     delta: str
 
 
@@ -93,7 +83,6 @@ REASONINGS: Final = Table(
 VERSIONS: Final = Table(
     "reasoning_versions", VersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))
 )
-DELTAS: Final = Table("reasoning_deltas", DeltaRow, primary_key=("reasoning_id", "version"))
 
 
 def origin_of(event: Event) -> Origin | None:
@@ -169,16 +158,12 @@ def rows(state: ReasoningRecord) -> Rows:
 
 
 def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
-    """Return the rows of the version that the event made, and of the delta that leads to it."""
+    """Return the row of the version that the event made."""
     if state is None:
         return ()
-    event = logged.event
-    delta = encode_change(change_of(read_as(event).data))
-    steps = len(state.graph.steps)
-    return (
-        VersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps),
-        DeltaRow(state.id, state.version, state.base, state.ref, len(delta), delta.decode()),
-    )
+    event, steps = logged.event, len(state.graph.steps)
+    delta = encode_change(change_of(read_as(event).data)).decode()
+    return (VersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps, delta),)
 
 
 def keys(event: Event) -> tuple[str, ...]:
@@ -189,5 +174,5 @@ def keys(event: Event) -> tuple[str, ...]:
 VIEW: Final = Projection(
     name="reasoning", version=VIEW_VERSIONS["reasoning"],
     handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded", "record.imported"}),
-    tables=(REASONINGS, VERSIONS, DELTAS), state=ReasoningRecord, keys=keys, fold=fold, rows=rows, added=added,
+    tables=(REASONINGS, VERSIONS), state=ReasoningRecord, keys=keys, fold=fold, rows=rows, added=added,
 )  # fmt: skip

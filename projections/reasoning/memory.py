@@ -95,10 +95,8 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
     """Return the graph that JSON values describe, and what was kept aside, by path (``steps[0].colour``).
 
     Takes the spellings ``step`` and ``evidence_refs`` too, and string dependency keys. A null stands for
-    an absent field. ``task``, ``conclusion`` and ``steps`` are required, the rest has the dataclass defaults.
-
-    Raises:
-        Refused: ``INVALID_FORMAT``, ``INVALID_FIELD``, ``TOO_LARGE`` or ``STEP_CONFLICT``, with ``field``.
+    an absent field. ``task``, ``conclusion`` and ``steps`` are required, the rest has the dataclass defaults. Raises
+    Refused: ``INVALID_FORMAT``, ``INVALID_FIELD``, ``TOO_LARGE`` or ``STEP_CONFLICT``, with ``field``.
     """
     if not isinstance(given, dict):
         raise Refused("INVALID_FORMAT", "A reasoning graph is a JSON object.", field="")
@@ -126,8 +124,7 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
 def check_graph(memory: ReasoningMemory) -> None:
     """Refuse a graph whose steps and dependencies do not fit together.
 
-    Raises:
-        Refused: ``STEP_CONFLICT`` for a number used twice, a dependency on no step, or a cycle (which is named).
+    Raises Refused: ``STEP_CONFLICT`` for a number used twice, a dependency on no step, or a cycle (which is named).
     """
     numbers: set[int] = set()
     for position, step in enumerate(memory.steps):

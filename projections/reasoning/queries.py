@@ -12,7 +12,7 @@ import msgspec
 
 from ledger.errors import Corrupted, Refused
 from projections import query
-from projections.briefs.tokens import count_tokens, tokenizer
+from projections.briefs.tokens import tokenizer
 from projections.reasoning.delta import SentAs, choose, find_change, write_chain, write_full, write_squashed
 from projections.reasoning.fold import marked
 from projections.reasoning.graph import GraphState, apply_change, canonical_text, decode_change, memory_of, ref_of
@@ -37,14 +37,6 @@ class Fetch(query.Arguments, frozen=True):
 
     ref: str
     have: str | None = None
-
-
-class DeltaList(query.Arguments, frozen=True):
-    """The deltas of a reasoning, oldest first; ``after`` is the ``next`` of the page before."""
-
-    id: str
-    after: int = 0
-    limit: query.Limit = 50
 
 
 class ReasoningList(query.Page, frozen=True):
@@ -78,9 +70,8 @@ def find_version(moment: query.Moment, asked: str) -> tuple[str, int]:
 def get_full_reasoning(moment: query.Moment, asked: str) -> FullReasoning:
     """Return a version of a graph whole, with the bytes whose SHA-256 is its ref.
 
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-        Corrupted: the stored deltas do not lead to the ref they are stored under.
+    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``. Corrupted: the stored deltas do not lead to the ref they are
+    stored under.
     """
     name, version = find_version(moment, asked)
     return _whole(moment, name, version, _deltas(moment, name, version))
@@ -90,18 +81,12 @@ def show_reasoning(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return a reasoning at its latest version, its ``versions`` and its whole ``memory``."""
     name, version = find_version(moment, asked.id)
     (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))
-    versions = moment.rows(
-        "SELECT v.version, v.ref, v.base, v.event_index, v.kind, v.steps, d.bytes AS delta_bytes "
-        "FROM reasoning_versions v JOIN reasoning_deltas d USING (reasoning_id, version) "
-        "WHERE reasoning_id = ? ORDER BY version",
-        (name,),
-    )
-    full = get_full_reasoning(moment, name)
+    sql = "SELECT version, ref, base, event_index, kind, steps FROM reasoning_versions WHERE reasoning_id = ? "
+    memory = get_full_reasoning(moment, name).memory.to_dict()
     return marked(row) | {
-        "versions": versions,
-        "asked_version": version,
-        "memory": msgspec.to_builtins(full.memory.to_dict(), str_keys=True),
-    }
+        "versions": moment.rows(sql + "ORDER BY version", (name,)), "asked_version": version,
+        "memory": msgspec.to_builtins(memory, str_keys=True),
+    }  # fmt: skip
 
 
 def full_reasoning(moment: query.Moment, asked: query.ByRef) -> query.Answer:
@@ -119,10 +104,8 @@ def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
     """Return the ``payload`` that is the smallest for this receiver, ``sent_as`` full, squashed or chain.
 
     ``ref`` and ``base`` are whole; ``sizes`` has bytes and tokens of all three, None for what needs a base that the
-    receiver did not name, or that the wanted version did not grow out of.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``, for either.
+    receiver did not name, or that the wanted version did not grow out of. Raises Refused: ``NOT_FOUND`` or
+    ``REF_AMBIGUOUS``, for either.
     """
     name, version = find_version(moment, asked.ref)
     deltas = _deltas(moment, name, version)
@@ -146,27 +129,6 @@ def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
         "sizes": dict.fromkeys(("full", "chain", "squashed")) | msgspec.to_builtins(sizes),
         "tokenizer": tokenizer().name, "exact": tokenizer().exact,
     }  # fmt: skip
-
-
-def list_deltas(moment: query.Moment, asked: DeltaList) -> query.Answer:
-    """Return ``{"id", "deltas", "total", "next", "tokenizer", "exact"}``: what each version changed of the one before.
-
-    A delta has its ``base`` and ``target``, ``bytes``, and the ``tokens`` counted now.
-    """
-    name, _ = find_version(moment, asked.id)
-    sql = "SELECT version, base, target, bytes, delta FROM reasoning_deltas WHERE reasoning_id = ? AND version > ? "
-    rows = moment.rows(sql + "ORDER BY version LIMIT ?", (name, asked.after, asked.limit + 1))
-    page = rows[: asked.limit]
-    return {
-        "id": name,
-        "deltas": [
-            row | {"tokens": count_tokens(row["delta"]), "delta": msgspec.json.decode(row["delta"])} for row in page
-        ],
-        "total": moment.count("SELECT count(*) FROM reasoning_deltas WHERE reasoning_id = ?", (name,)),
-        "next": page[-1]["version"] if len(rows) > asked.limit else None,
-        "tokenizer": tokenizer().name,
-        "exact": tokenizer().exact,
-    }
 
 
 def list_reasonings(moment: query.Moment, asked: ReasoningList) -> query.Answer:
@@ -201,7 +163,7 @@ def origins(moment: query.Moment, asked: query.ByRef) -> query.Answer:
 
 
 def _deltas(moment: query.Moment, name: str, version: int) -> list[str]:
-    sql = "SELECT delta FROM reasoning_deltas WHERE reasoning_id = ? AND version <= ? ORDER BY version"
+    sql = "SELECT delta FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? ORDER BY version"
     return [row["delta"] for row in moment.rows(sql, (name, version))]
 
 

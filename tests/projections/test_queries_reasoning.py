@@ -44,7 +44,7 @@ def test_a_damaged_delta_never_passes_for_the_graph(ledger, reader):
     ledger.reason("r")
     ref = reader.answer("reasoning.show", {"id": "r"})["ref"]
     with reader.store.writing() as writing:
-        sql = "UPDATE reasoning_deltas SET delta = replace(delta, 'Step 1', 'Step 9') RETURNING version"
+        sql = "UPDATE reasoning_versions SET delta = replace(delta, 'Step 1', 'Step 9') RETURNING version"
         assert len(writing.rows(sql)) == 6
     with pytest.raises(Corrupted):
         reader.full_reasoning(ref)
@@ -71,7 +71,6 @@ def test_the_best_brief_has_the_highest_fidelity_that_fits(ledger, reader):
     assert reader.answer("briefs.best", asked)["tokens"] == 190
     fitting = reader.answer("briefs.best", asked | {"budget": 150})
     assert (fitting["tokens"], fitting["data"]["brief"]["fidelity"]["value"], fitting["exact"]) == (110, 0.91, True)
-    assert reader.answer("briefs.list", {"ref": "r"})["total"] == 4
     with pytest.raises(Refused) as refused:
         reader.answer("briefs.best", asked | {"budget": 10})
     assert refused.value.code == "NOT_FOUND"

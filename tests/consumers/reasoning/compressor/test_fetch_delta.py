@@ -156,16 +156,6 @@ def test_base_that_the_ledger_does_not_know_is_refused(reader: Reader) -> None:
     assert refused.value.code == "NOT_FOUND"
 
 
-def test_deltas_are_listed_with_bytes_and_tokens(reader: Reader) -> None:
-    first = reader.answer("reasoning.deltas", {"id": "audit", "limit": 3})
-    rest = reader.answer("reasoning.deltas", {"id": "audit", "after": first["next"], "limit": 500})
-    listed = first["deltas"] + rest["deltas"]
-    assert [one["target"] for one in listed] == refs(reader)
-    assert (first["total"], rest["next"], first["exact"]) == (len(listed), None, tokens.tokenizer().exact)
-    assert all(0 < one["tokens"] <= one["bytes"] for one in listed)
-    assert listed[-2]["delta"] == {"assumptions_updated": {"3": "Validated: 日志已加密 since 2024-10"}}
-
-
 # A sender who lies
 
 
