@@ -106,8 +106,7 @@ class _Worker:
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """Work until ``stop`` is set, or until everything before index ``until`` was handled.
 
-        Raises:
-            Unavailable: the ledger or the store cannot be used.
+        Raises Unavailable: the ledger or the store cannot be used.
         """
         with closing(ProseStore(self._store)) as subscriptions:
             reactor = Reactor(self._author.client, subscriptions, self.name, wait_s=stop_wait_s)
@@ -122,8 +121,7 @@ class _Worker:
     def _brief(self, id_: str, cause: str, level: TransferLevel, said: Prose | str = "", again: str = "") -> None:
         """Publish the brief of a reasoning as it is now, with what a model said or why it did not.
 
-        Raises:
-            Refused: it was not admitted; ``INVALID_FIELD`` when the prose is of an earlier version.
+        Raises Refused: it was not admitted; ``INVALID_FIELD`` when the prose is of an earlier version.
         """
         full = self._reader.full_reasoning(id_)
         prose, missing = (said, "") if isinstance(said, Prose) else (None, said)
@@ -179,8 +177,7 @@ class ProseWorker(_Worker):
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """Work until ``stop`` is set, or, with ``until``, until nothing is due.
 
-        Raises:
-            Unavailable: the ledger or the store cannot be used.
+        Raises Unavailable: the ledger or the store cannot be used.
         """
         asked: set[str] = set()
         with closing(ProseStore(self._store)) as store:

@@ -119,8 +119,7 @@ def best_embedder() -> Embedder:
 def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
     """Return the vector of a text by an embedder: of length 1, or all zeros for a text without words.
 
-    Raises:
-        Refused: ``EMBEDDER_MISMATCH`` when that embedder is not here.
+    Raises Refused: ``EMBEDDER_MISMATCH`` when that embedder is not here.
     """
     if not embedder.is_same(HASH_V1):
         found = _semantic()
@@ -142,8 +141,7 @@ def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
 def cosine_similarity(one: Embedding, other: Embedding) -> float:
     """Return how near two vectors are, from -1 to 1; 0.0 when one of them is of a text without words.
 
-    Raises:
-        Refused: ``EMBEDDER_MISMATCH`` when different embedders made them, or a plain list does not say who made it.
+    Raises Refused: ``EMBEDDER_MISMATCH`` when different embedders made them, or a plain list does not say who made it.
     """
     for vector in (one, other):
         if not isinstance(vector, Embedding):
@@ -166,8 +164,7 @@ def pack(vector: Embedding) -> PackedEmbedding:
 def unpack(packed: PackedEmbedding) -> Embedding:
     """Return a published vector as floats.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` when it does not hold as many places as it says.
+    Raises Refused: ``INVALID_FIELD`` when it does not hold as many places as it says.
     """
     try:
         values = base64.b64decode(packed.values, validate=True)

@@ -61,9 +61,8 @@ class _Written(msgspec.Struct, frozen=True):
 def write_prose(memory: ReasoningMemory, client: LlmClient) -> Prose:
     """Return 3 to 6 checked sentences about a graph.
 
-    Raises:
-        Refused: ``TOO_LARGE`` when the graph is too large to be sent, ``INVALID_FIELD`` when it has no step.
-        Unavailable: ``LLM_UNAVAILABLE``, or ``LLM_INVALID`` with the ``problems`` of the answer.
+    Raises Refused: ``TOO_LARGE`` when the graph is too large to be sent, ``INVALID_FIELD`` when it has no step.
+    Unavailable: ``LLM_UNAVAILABLE``, or ``LLM_INVALID`` with the ``problems`` of the answer.
     """
     if not memory.steps:
         raise Refused("INVALID_FIELD", "a graph without a step has nothing to write about", field="steps")

@@ -175,10 +175,9 @@ def published(
 def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetched:
     """Return the full graph of a reasoning, its hash recomputed; of what is in ``have`` nothing is sent again.
 
-    Raises:
-        Refused: ``NOT_FOUND`` (also when the ledger does not know ``have``) or ``REF_AMBIGUOUS``;
-            ``VERSION_MISMATCH`` when a delta for another base than ``have`` was sent.
-        Corrupted: ``VERIFICATION_FAILED`` when what was sent is not what the reference names.
+    Raises Refused: ``NOT_FOUND`` (also when the ledger does not know ``have``) or ``REF_AMBIGUOUS``;
+    ``VERSION_MISMATCH`` when a delta for another base than ``have`` was sent. Corrupted: ``VERIFICATION_FAILED`` when
+    what was sent is not what the reference names.
     """
     base = None if have is None else compute_reasoning_ref(have)
     arguments = {"ref": ref} if base is None else {"ref": ref, "have": base}

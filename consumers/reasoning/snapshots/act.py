@@ -124,11 +124,8 @@ def act_on(
     ``vectors`` replace those of the snapshot; with a ``tree`` the receiver also validates the fetched graph itself;
     ``fidelity`` is that of what he was sent, where it is not what the snapshot has for the level.
     ``author`` signs the request for a human, if it comes to that; by the name of the ``asker`` alone an earlier request
-    and its answer are found, and nothing is signed.
-
-    Raises:
-        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was not admitted.
-        Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
+    and its answer are found, and nothing is signed. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was
+    not admitted. Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
     ref = snapshot.reasoning_ref

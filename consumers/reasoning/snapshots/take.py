@@ -83,10 +83,8 @@ def assemble(
 
     The vectors are those that the session assessed last, each replaced by one given here; the domain is the
     reasoning's unless given; the context is the author's, else derived from the session, else the reasoning's task.
-
-    Raises:
-        Refused: ``USAGE`` without session, reasoning and context; ``NOT_FOUND``; ``INVALID_FIELD`` for a vector;
-            ``TOO_LARGE`` when context and conclusion alone fit no entry.
+    Raises Refused: ``USAGE`` without session, reasoning and context; ``NOT_FOUND``; ``INVALID_FIELD`` for a vector;
+    ``TOO_LARGE`` when context and conclusion alone fit no entry.
     """
     if session is None and reasoning is None and not (context or "").strip():
         raise Refused("USAGE", "a snapshot of nothing: name a session, a reasoning, or give a context")

@@ -145,10 +145,8 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
     """Return what is to be signed with the digests of what its steps cite, and a warning for each that is not there.
 
     Evidence is looked up in the git work tree that this process is in, and refs in the ledger that ``view`` asks. That
-    of a graph from elsewhere (not ``is_own``) is warned of, whatever it is.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for evidence that has none of the forms, or leads out of any tree.
+    of a graph from elsewhere (not ``is_own``) is warned of, whatever it is. Raises Refused: ``INVALID_FIELD`` for
+    evidence that has none of the forms, or leads out of any tree.
     """
     warnings: list[str] = []
     cited = list(drafts)

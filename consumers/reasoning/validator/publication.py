@@ -87,9 +87,8 @@ def offer(author: Author, view: Ask, validated: Validated, *, must: bool = False
 def publish(author: Author, view: Ask, validated: Validated) -> tuple[int, bool]:
     """Publish a report as ``author``; return its entry, and whether it is new: else his latest one says the same.
 
-    Raises:
-        Refused: ``NOT_AUTHORIZED`` for the reasoning's own author and for agents that are neither service, reviewer
-            nor human; or the key cannot be used. Unavailable: see ``Client.submit``.
+    Raises Refused: ``NOT_AUTHORIZED`` for the reasoning's own author and for agents that are neither service, reviewer
+    nor human; or the key cannot be used. Unavailable: see ``Client.submit``.
     """
     data = validated.report.to_event()
     if data.omitted:

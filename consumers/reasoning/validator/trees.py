@@ -126,8 +126,7 @@ class FolderTree(Tree):
     def __init__(self, folder: Path) -> None:
         """Open the folder (which may itself be a link: whoever names it has chosen it).
 
-        Raises:
-            Refused: ``NOT_FOUND``.
+        Raises Refused: ``NOT_FOUND``.
         """
         try:
             self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -197,9 +196,8 @@ class CommitTree(Tree):
     def __init__(self, repository: Path, revision: str = "HEAD") -> None:
         """Find the commit that ``revision`` names now.
 
-        Raises:
-            Refused: ``NOT_FOUND`` for no such commit, ``INVALID_FIELD`` for what cannot name one.
-            Unavailable: ``STORE_UNAVAILABLE`` when there is no git program.
+        Raises Refused: ``NOT_FOUND`` for no such commit, ``INVALID_FIELD`` for what cannot name one. Unavailable:
+        ``STORE_UNAVAILABLE`` when there is no git program.
         """
         self._git, self.folder = Git(repository, is_own=False), repository
         if REVISION.fullmatch(revision) is None:
@@ -260,9 +258,8 @@ class CommitTree(Tree):
 def open_tree(folder: Path, commit: str | None = None) -> FolderTree | CommitTree:
     """Return the tree of a commit in the repository at ``folder``, or of the folder as it is now.
 
-    Raises:
-        Refused: ``NOT_FOUND``, ``INVALID_FIELD``.
-        Unavailable: ``STORE_UNAVAILABLE`` when a commit is asked for and there is no git program.
+    Raises Refused: ``NOT_FOUND``, ``INVALID_FIELD``. Unavailable: ``STORE_UNAVAILABLE`` when a commit is asked for and
+    there is no git program.
     """
     if commit is not None:
         return CommitTree(folder, commit)
