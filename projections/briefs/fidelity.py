@@ -37,8 +37,6 @@ from projections.briefs.text import content_of, words
 from projections.briefs.vetoes import NO_CAP, find_vetoes
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
-METRIC_NAME: Final = "baton-lexical"
-METRIC_VERSION: Final = "1"
 WEIGHTS: Final = {"R": 0.75, "A": 0.15, "E": 0.10}
 EDGE_HIT: Final = 0.8
 LOSSLESS: Final = 1.0

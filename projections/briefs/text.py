@@ -6,7 +6,7 @@
   renderer is never read as one statement.
 
 Stemming joins ``logs``/``logged``/``logging`` and does not guess at synonyms. Every rule here is part of the metric:
-changing one changes published values, so ``METRIC_VERSION`` in ``fidelity`` changes with it.
+changing one changes published values.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ steps_max: Final = 10_000
 step_number_max: Final = 1_000_000
 _dependency_key_max_chars: Final = 16
 
+_TEXTS: Final = ("reasoning_id", "ai_id", "task", "conclusion", "reasoning_strategy")
 _STEP_ALIASES: Final = {"step": "step_number", "evidence_refs": "evidence"}
 
 
@@ -55,8 +56,7 @@ class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as it is hashed: every dataclass field, the optional ones only when given."""
-        values = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {name: value for name, value in values.items() if value is not UNSET}
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET}
 
 
 class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,10 +74,9 @@ class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the graph as plain values, dependency keys still integers (see the module docstring)."""
-        values = {name: getattr(self, name) for name in self.__struct_fields__}
-        values["steps"] = [step.to_dict() for step in self.steps]
-        values["dependencies"] = {number: list(rests_on) for number, rests_on in self.dependencies.items()}
-        return values
+        dependencies = {number: list(rests_on) for number, rests_on in self.dependencies.items()}
+        steps = [step.to_dict() for step in self.steps]
+        return msgspec.structs.asdict(self) | {"steps": steps, "dependencies": dependencies}
 
 
 def canonical_json(memory: ReasoningMemory) -> bytes:
@@ -105,15 +104,10 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
         if name not in fields:
             raise _invalid(name, "is missing")
     kept_aside = {str(name): fields[name] for name in fields if name not in ReasoningMemory.__struct_fields__}
-    steps = _read_steps(fields["steps"], kept_aside)
     memory = ReasoningMemory(
-        reasoning_id=_read_text(fields.get("reasoning_id", ""), "reasoning_id"),
-        ai_id=_read_text(fields.get("ai_id", ""), "ai_id"),
-        task=_read_text(fields["task"], "task"),
-        conclusion=_read_text(fields["conclusion"], "conclusion"),
-        steps=steps,
+        steps=_read_steps(fields["steps"], kept_aside),
+        **{name: _read_text(fields.get(name, ""), name) for name in _TEXTS},
         dependencies=_read_dependencies(fields.get("dependencies", {})),
-        reasoning_strategy=_read_text(fields.get("reasoning_strategy", ""), "reasoning_strategy"),
         confidence_in_reasoning=_read_confidence(fields.get("confidence_in_reasoning", 1.0), "confidence_in_reasoning"),
         known_limitations=_read_texts(fields.get("known_limitations", []), "known_limitations"),
     )
@@ -245,18 +239,13 @@ def _conflict(path: str, message: str) -> Refused:
     return Refused("STEP_CONFLICT", message, field=path)
 
 
+_LISTS: Final = ("evidence", "premises", "alternatives_considered", "assumptions", "evidence_digests")
 _STEP_READERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "step_number": _read_step_number,
     "type": partial(_read_choice, allowed=STEP_TYPES),
-    "content": _read_text,
     "reasoning_type": partial(_read_choice, allowed=REASONING_TYPES),
-    "evidence": _read_texts,
-    "premises": _read_texts,
-    "alternatives_considered": _read_texts,
-    "assumptions": _read_texts,
     "confidence": _read_confidence,
     "needs_validation": _read_flag,
-    "validation_method": _read_text,
-    "conclusion": _read_text,
-    "evidence_digests": _read_texts,
+    **dict.fromkeys(("content", "validation_method", "conclusion"), _read_text),
+    **dict.fromkeys(_LISTS, _read_texts),
 }

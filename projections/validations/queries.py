@@ -130,23 +130,16 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
         stand += f", signed with a key that entry {row['suspect']} says is compromised"
     tried = "tried" if counts.evidence and not counts.evidence_ok else "checked"
     done = {"failed": "found wrong", "passed": "validated", "unchecked": tried}[outcome]
+    problems = [issue.message for issue in data.issues[:problems_named_max]]
+    if counts.issues > problems_named_max:
+        problems.append(f"and {counts.issues - problems_named_max} more")
     return Voice(
-        outcome=outcome,
-        by=row["author"],
-        at_ms=row["accepted_ms"],
-        age_s=max(0, now_ms - row["accepted_ms"]) // 1000,
-        event_index=row["event_index"],
-        event_id=row["event_id"],
-        references=counts.evidence,
-        stand=counts.evidence_ok,
-        assumptions_open=missing,
-        tree=row["tree"],
-        commit=row["commit_id"],
-        problems=[issue.message for issue in data.issues[:problems_named_max]]
-        + ([f"and {counts.issues - problems_named_max} more"] if counts.issues > problems_named_max else []),
-        counted=stand,
+        outcome=outcome, by=row["author"], at_ms=row["accepted_ms"],
+        age_s=max(0, now_ms - row["accepted_ms"]) // 1000, event_index=row["event_index"], event_id=row["event_id"],
+        references=counts.evidence, stand=counts.evidence_ok, assumptions_open=missing, tree=row["tree"],
+        commit=row["commit_id"], problems=problems, counted=stand,
         text=f"{stand}, {done} by {row['author']} {age_of(row['accepted_ms'], now_ms)}",
-    )
+    )  # fmt: skip
 
 
 def counted_words(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str = "stand") -> str:

@@ -187,29 +187,19 @@ def describe(decision: Decision) -> dict[str, Any]:
     snapshot, report, own = decision.snapshot, decision.validation, decision.own
     graph = decision.graph if decision.may_act else None
     plain: dict[str, Any] = msgspec.to_builtins(decision.prompt)
-    return plain | {
-        "snapshot_id": snapshot.snapshot_id,
-        "reasoning_ref": snapshot.reasoning_ref,
-        "fidelity": _fidelity_at(snapshot, TransferLevel(decision.level)),
-        "action": decision.action,
-        "may_act": decision.may_act,
-        "rule_fired": msgspec.to_builtins(decision.rule),
-        "all_rules": msgspec.to_builtins(decision.answer.all_rules),
-        "not_assessed": decision.answer.not_assessed,
-        "similarity": decision.answer.similarity,
-        "not_compared": decision.answer.not_compared,
-        "imported": decision.is_imported,
-        "rejected": msgspec.to_builtins(snapshot.rejected),
-        "gate": msgspec.to_builtins(decision.gate),
-        "reasons": decision.reasons,
+    voucher = report and {"event_index": report.event_index, "event_id": report.event_id, "author": report.by}
+    decided = ("rule", "gate", "reasons", "verdict", "review")
+    plain |= msgspec.to_builtins({name: getattr(decision, name) for name in decided})
+    plain |= {"rule_fired": plain.pop("rule"), "action": decision.action, "may_act": decision.may_act}
+    answer: dict[str, Any] = msgspec.to_builtins(decision.answer)
+    answer.pop("rule")  # the receiver's own validation may have fired another
+    return plain | answer | {
+        "snapshot_id": snapshot.snapshot_id, "reasoning_ref": snapshot.reasoning_ref,
+        "fidelity": _fidelity_at(snapshot, TransferLevel(decision.level)), "imported": decision.is_imported,
+        "rejected": msgspec.to_builtins(snapshot.rejected), "validation": voucher,
         "own_validation": None if own is None else {"passed": own.passed, "text": _said(own)},
         "graph": None if graph is None else msgspec.to_builtins(graph.to_dict(), str_keys=True),
-        "verdict": msgspec.to_builtins(decision.verdict),
-        "validation": None
-        if report is None
-        else {"event_index": report.event_index, "event_id": report.event_id, "author": report.by},
-        "review": msgspec.to_builtins(decision.review),
-    }
+    }  # fmt: skip
 
 
 def _gate(

@@ -90,13 +90,6 @@ def offered_check(method: str, assumption: str) -> Check | None:
     return None
 
 
-def run_check(check: Check, reads: Reads) -> Result:
-    """Return what came of a named check."""
-    if not reads.is_possible:
-        return Result("not_checked", "There was no tree to check it against")
-    return CHECKS[check.name][1](reads, *check.arguments)
-
-
 def check_assumptions(step: ReasoningStep, number: int | None, reads: Reads) -> Iterator[AssumptionCheck]:
     """Yield a check for the step, if it is an assumption, and for each assumption that it states besides."""
     method = step.validation_method.strip() if isinstance(step.validation_method, str) else ""
@@ -110,19 +103,19 @@ def check_assumption(
     text: str, method: str, reads: Reads, *, step: int | None = None, is_open: bool = True
 ) -> AssumptionCheck:
     """Return what is known of one assumption; not ``is_open``: its author says that it was settled."""
-    check = parse_check(method)
-    if check is not None:
-        result = run_check(check, reads)
-        status = "settled" if result.status == "not_checked" and not is_open else result.status
-        return AssumptionCheck(step, cut(text), status, cut(method), cut(check.spelled()), cut(result.note))
-    if not is_open:
-        return AssumptionCheck(step, cut(text), "settled", cut(method), note="Its author says so; it was not checked")
-    offered = offered_check(method, text)
-    if offered is not None:
+    status: AssumptionStatus = "not_checked" if is_open else "settled"
+    note = "Its author says so; it was not checked"
+    if (check := parse_check(method)) is not None:
+        result = Result("not_checked", "There was no tree to check it against")
+        if reads.is_possible:
+            result = CHECKS[check.name][1](reads, *check.arguments)
+        status, note = (result.status if result.status != "not_checked" else status), result.note
+    elif is_open and (check := offered_check(method, text)) is not None:
         note = "Not run: write the check as it stands here to have it run"
-        return AssumptionCheck(step, cut(text), "not_checked", cut(method), cut(offered.spelled()), note)
-    note = "The method is none of the named checks" if method else "No method says how to check it"
-    return AssumptionCheck(step, cut(text), "not_checked", cut(method), note=note)
+    elif is_open:
+        note = "The method is none of the named checks" if method else "No method says how to check it"
+    spelled = "" if check is None else cut(check.spelled())
+    return AssumptionCheck(step, cut(text), status, cut(method), spelled, cut(note))
 
 
 def _presence(reads: Reads, path: str, *, there: AssumptionStatus, gone: AssumptionStatus) -> Result:

@@ -39,7 +39,8 @@ class FileText:
     @cached_property
     def lines(self) -> list[str]:
         """The lines as editors and git count them: only a line feed ends one."""
-        return lines_of(self.text or "")
+        lines = [line.removesuffix("\r") for line in (self.text or "").split("\n")]
+        return lines if lines[-1] else lines[:-1]
 
 
 def text_of(data: bytes) -> str | None:
@@ -55,12 +56,6 @@ def text_of(data: bytes) -> str | None:
 def digest_of(text: str) -> str:
     """Return the digest of cited text, as events hold it."""
     return hashlib.sha256(text.encode()).hexdigest()[:cited_digest_digits]
-
-
-def lines_of(text: str) -> list[str]:
-    """Return the lines of a text, without their ends."""
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines if lines[-1] else lines[:-1]
 
 
 class Reads:

@@ -29,7 +29,7 @@ that it doubts becomes an issue, one that it approves changes nothing that faile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
 
@@ -172,28 +172,19 @@ def check_inference(step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Infer
     return InferenceCheck(number, sound=True)
 
 
-def _dependency_issues(dependencies: Mapping[int, Iterable[int]], known: set[int]) -> list[Issue]:
-    issues = [
-        Issue(
-            "DEPENDENCY_DANGLING",
-            cut(f"Step {number} rests on step {wanted}, which does not exist"),
-            _number_of(number),
-        )
-        for number, rests_on in dependencies.items()
-        for wanted in (number, *rests_on)
-        if wanted not in known
-    ]
+def _dependency_issues(dependencies: Mapping[int, Iterable[int]], known: set[int]) -> Iterator[Issue]:
+    for number, rests_on in dependencies.items():
+        for wanted in (number, *rests_on):
+            if wanted not in known:
+                message = f"Step {number} rests on step {wanted}, which does not exist"
+                yield Issue("DEPENDENCY_DANGLING", cut(message), _number_of(number))
     try:
         TopologicalSorter(dependencies).prepare()
     except CycleError as error:
         circle = [str(number) for number in error.args[1]]
         shown = " → ".join(circle[:cycle_shown_max]) + (" → …" if len(circle) > cycle_shown_max else "")
-        issues.append(
-            Issue(
-                "DEPENDENCY_CYCLE", cut(f"Steps rest on each other in a circle: {shown}"), _number_of(error.args[1][0])
-            )
-        )
-    return issues
+        message = f"Steps rest on each other in a circle: {shown}"
+        yield Issue("DEPENDENCY_CYCLE", cut(message), _number_of(error.args[1][0]))
 
 
 def _exceeds(confidence: float, premise: float) -> bool:
@@ -264,43 +255,37 @@ def _ref_of(memory: ReasoningMemory) -> str:
         return ""
 
 
-def _step_issues(steps: Sequence[ReasoningStep]) -> list[Issue]:
-    issues: list[Issue] = []
+def _step_issues(steps: Sequence[ReasoningStep]) -> Iterator[Issue]:
     seen: set[int] = set()
     for step in steps:
         number = _number_of(step.step_number)
         if number is None:
-            issues.append(Issue("STEP_NUMBER_INVALID", cut(f"{step.step_number} is not the number of a step")))
+            yield Issue("STEP_NUMBER_INVALID", cut(f"{step.step_number} is not the number of a step"))
         if step.step_number in seen:
-            issues.append(Issue("STEP_REPEATED", cut(f"Step {step.step_number} is given twice"), number))
+            yield Issue("STEP_REPEATED", cut(f"Step {step.step_number} is given twice"), number)
         seen.add(step.step_number)
         if not step.content.strip():
-            issues.append(Issue("CONTENT_EMPTY", cut(f"Step {step.step_number} says nothing"), number))
+            yield Issue("CONTENT_EMPTY", cut(f"Step {step.step_number} says nothing"), number)
         if not _is_confidence(step.confidence):
             message = f"The confidence of step {step.step_number} does not lie between 0 and 1: {step.confidence}"
-            issues.append(Issue("CONFIDENCE_INVALID", cut(message), number))
-    return issues
+            yield Issue("CONFIDENCE_INVALID", cut(message), number)
 
 
-def _conclusion_issues(memory: ReasoningMemory) -> list[Issue]:
+def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
     if not memory.conclusion.strip():
-        return [Issue("CONCLUSION_MISSING", "The graph comes to no conclusion")]
-    issues: list[Issue] = []
+        yield Issue("CONCLUSION_MISSING", "The graph comes to no conclusion")
+        return
     concluding = concluding_steps(memory)
     surest = max((step.confidence for step in concluding if _is_confidence(step.confidence)), default=1.0)
-    if not _is_confidence(memory.confidence_in_reasoning):
-        issues.append(Issue("CONFIDENCE_INVALID", "The confidence in the whole does not lie between 0 and 1"))
-    elif memory.confidence_in_reasoning != confidence_not_stated and _exceeds(memory.confidence_in_reasoning, surest):
-        message = (
-            f"The confidence in the whole is {memory.confidence_in_reasoning:g}, that of its conclusion {surest:g}"
-        )
-        issues.append(Issue("CONFIDENCE_ABOVE_PREMISES", cut(message)))
+    whole = memory.confidence_in_reasoning
+    if not _is_confidence(whole):
+        yield Issue("CONFIDENCE_INVALID", "The confidence in the whole does not lie between 0 and 1")
+    elif whole != confidence_not_stated and _exceeds(whole, surest):
+        message = f"The confidence in the whole is {whole:g}, that of its conclusion {surest:g}"
+        yield Issue("CONFIDENCE_ABOVE_PREMISES", cut(message))
     concluded = [step.step_number for step in concluding]
     with_evidence = {step.step_number for step in memory.steps if references_of(step)}
     grounds = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
     if not ancestors(memory.dependencies, concluded) & grounds:
-        message = (
-            f"Going back from the conclusion, one comes to no {'step with evidence' if with_evidence else 'other step'}"
-        )
-        issues.append(Issue("CONCLUSION_UNREACHABLE", message))
-    return issues
+        sought = "step with evidence" if with_evidence else "other step"
+        yield Issue("CONCLUSION_UNREACHABLE", f"Going back from the conclusion, one comes to no {sought}")

@@ -8,7 +8,7 @@ import pytest
 from trees_for_tests import citing, commit, write
 
 from consumers.reasoning.validator import trees as trees_module
-from consumers.reasoning.validator.assumptions import check_assumption, offered_check, parse_check, run_check
+from consumers.reasoning.validator.assumptions import check_assumption, offered_check, parse_check
 from consumers.reasoning.validator.reads import Reads
 from consumers.reasoning.validator.trees import open_tree
 from consumers.reasoning.validator.validator import ReasoningValidator
@@ -24,10 +24,9 @@ FILES: dict[str, str | bytes] = {
 }
 
 
-def result(folder: Path, method: str) -> str:
-    check = parse_check(method)
-    assert check is not None
-    return run_check(check, Reads(open_tree(folder))).status
+def result(folder: Path, method: str, revision: str | None = None) -> str:
+    assert parse_check(method) is not None
+    return check_assumption("It holds", method, Reads(open_tree(folder, revision))).status
 
 
 @pytest.mark.parametrize(
@@ -78,9 +77,7 @@ def test_named_check_comes_to_its_verdict_in_a_folder_and_in_a_commit(
 ) -> None:
     commit(tmp_path, FILES)
     assert result(tmp_path, method) == expected
-    check = parse_check(method)
-    assert check is not None
-    assert run_check(check, Reads(open_tree(tmp_path, "HEAD"))).status == expected
+    assert result(tmp_path, method, "HEAD") == expected
 
 
 @pytest.mark.parametrize(
