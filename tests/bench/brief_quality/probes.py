@@ -11,8 +11,8 @@ premises and wording without any brief, but not these.
 The figures to reach were set with questions that are not at hand, on other graphs. They raised a brief's share when
 assumptions weighed more in choosing; those of ``OF_STEPS`` lower it. Of all sets of four to six kinds, each question or
 each kind alike, ``FITTED`` explains best of five how the published shares of three baselines lie beside their fidelity
-and how three changes of the choice moved them (off by .03 of a share on average; ``OF_STEPS``, the 195th of 308, by .05).
-No choice reads any of this.
+and how three changes of the choice moved them (off by .03 of a share on average; ``OF_STEPS``, the 195th of 308 such
+sets, by .05). No choice reads any of this.
 """
 
 from __future__ import annotations
