@@ -183,8 +183,8 @@ def measured(brief: Brief, index: GraphIndex) -> Brief:
     """Return a brief with the fidelity, the size and the embedding of the prompt that it renders to."""
     prompt = to_context_prompt(brief)
     brief = replace(brief, fidelity=measure_indexed(index, prompt.prompt))
-    # The figure is part of the prompt, so the prompt's size is known only now.
-    if f"\n{sentences.FIDELITY}: " in prompt.prompt:
+    # The figure is part of the prompt, its first line where a graph has no conclusion: its size is known only now.
+    if f"{sentences.FIDELITY}: " in prompt.prompt:
         prompt = to_context_prompt(brief)
     sizes = Sizes(compressed=prompt.tokens, full=brief.sizes.full)
     return replace(brief, sizes=sizes, embedding=pack(embed_text(brief.reasoning_brief, best_embedder())))

@@ -92,6 +92,17 @@ def test_certificate_catches_corruption_beside_the_facts() -> None:
 # Fidelity
 
 
+def test_size_is_counted_with_the_measured_figure_where_that_is_the_first_line() -> None:
+    brief = compress(
+        graph(
+            {"task": "", "conclusion": "", "steps": [{"step": 1, "type": "observation", "content": "so it is " * 150}]}
+        )
+    )
+    prompt = to_context_prompt(brief)
+    assert prompt.prompt.startswith("FIDELITY: 1.00 (lossless)")
+    assert prompt.tokens == brief.sizes.compressed
+
+
 @given(odd_graphs(), st.sampled_from(TransferLevel), st.one_of(st.none(), st.integers(0, 500)))
 def test_receiver_measures_what_the_sender_published(
     memory: ReasoningMemory, level: TransferLevel, budget: int | None
