@@ -25,7 +25,7 @@ VIEW_VERSIONS: Final = {
     "agents": 5,
     "reasoning": 5,
     "briefs": 3,
-    "handoffs": 6,
+    "handoffs": 7,
     "sessions": 6,
     "validations": 2,
     "snapshots": 2,

@@ -25,12 +25,12 @@ import random
 import re
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from consumers.sdk.git import Git, failure
+from consumers.sdk.git import Git, Objects, failure, output_size_max_bytes
 from consumers.sessions.places import Status, name_of, text_of
 from ledger.errors import Refused, Unavailable
 
@@ -47,6 +47,8 @@ MARKDOWN_NOTES: Final = f"{NOTES}handoff-markdown/"
 
 _REPORT_ID: Final = re.compile(r"[\w:.-]{1,200}", re.ASCII)
 _OBJECT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_ONE_NOTE: Final = re.compile(rb"100644 (?:[0-9a-f]{40}\0(.{20})|[0-9a-f]{64}\0(.{32}))", re.DOTALL)
+_tree_size_max_bytes: Final = 4096
 _COMMIT: Final = re.compile(r"commit (-?\d+) ?(?:(\S+) (-?\d+))?")
 _CHANGE: Final = re.compile(r":\d+ \d+ [0-9a-f]+ ([0-9a-f]+) [A-Z]\d*\t(.+)")
 _LOG: Final = (
@@ -160,6 +162,16 @@ class Notes:
             has_markdown = root == MARKDOWN_NOTES or name in rows
             rows[name] = Listed(text_of(name), ref, commit, int(written or 0) * 1000, has_markdown)
         return sorted(rows.values(), key=lambda row: (-row.written_ms, row.ref))
+
+    def contents(self, rows: Iterable[Listed]) -> Iterator[str | None]:
+        """Yield the latest note of each session; where its tree has one note alone, of one running git for all."""
+        with Objects(self.git) as objects:
+            for row in rows:
+                tree = objects.get(f"{row.commit}^{{tree}}", _tree_size_max_bytes)
+                entry = _ONE_NOTE.fullmatch((tree and tree.content) or b"")
+                note = objects.get((entry[1] or entry[2]).hex(), output_size_max_bytes) if entry else None
+                content = None if note is None else note.content
+                yield self.read(row.ref) if content is None else content.decode("utf-8", "replace")
 
     def find(self, asked: str) -> str:
         """Return the ref's last part for a session's id, the start of an id, or that part itself."""

@@ -107,7 +107,7 @@ class DependencyRow(Row, frozen=True):
 
 
 class LogRow(Row, frozen=True):
-    """An event of a handoff, as a line of its log."""
+    """An event of a handoff, as a line of its log; a tick has the ``position`` of what is ticked."""
 
     event_index: int
     handoff_id: str
@@ -116,6 +116,7 @@ class LogRow(Row, frozen=True):
     author: str
     kind: str
     text: str
+    position: int | None
 
 
 HANDOFFS: Final = Table(
@@ -243,7 +244,8 @@ def added(state: HandoffRecord | None, logged: Logged) -> Rows:
     if state is None or state.content is None:
         return ()
     text = log_text(event, state.content)
-    return (LogRow(event.index, event.name, day_of(event.accepted_ms), event.at, event.author, event.kind, text),)
+    day, position = day_of(event.accepted_ms), getattr(event.data, "position", None)
+    return (LogRow(event.index, event.name, day, event.at, event.author, event.kind, text, position),)
 
 
 def day_of(accepted_ms: int) -> str:

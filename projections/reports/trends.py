@@ -7,7 +7,9 @@ own. A negative bias is overconfident (``projections.reports.calibration``).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, Final, get_args
 
 import msgspec
@@ -20,9 +22,9 @@ from projections.sessions.queries import find_session
 accomplished_max: Final = 200
 
 _DONE: Final = {
-    "handoff.task_checked": ("task done: ", "task undone: "),
-    "handoff.criterion_checked": ("criterion met: ", "criterion open again: "),
-    "handoff.completed": ("completed", ""),
+    "handoff.task_checked": "task done: ",
+    "handoff.criterion_checked": "criterion met: ",
+    "handoff.completed": "completed",
 }
 
 GROUNDS: Final = ("criteria", "verified", "findings", "retracted", "tests", "reasonings", "stand")
@@ -33,11 +35,14 @@ _GROUNDS_WORDS: Final = {
     "reasonings": "{stand} of {reasonings} reasonings stand",
 }
 _TEST: Final = re.compile(r"(?i)\btest|test\b|unittest|pytest|jest\b|mocha|rspec|\btox\b|\bnox\b")
-# Both bounds are known before the log is read: an ended session's own stretch of it, not 100,000 rows for each.
+_STRETCHES: Final = (
+    "SELECT id, author, started_index AS first, coalesce(ended_index, 9223372036854775807) AS last FROM sessions "
+    "WHERE imported IS NULL AND id "
+)
+# The stretch of all sessions is read once: of 500 that never ended, each by itself would read to the log's end.
 _TICKED: Final = (
-    "SELECT l.handoff_id, l.kind, l.text, h.status FROM sessions s CROSS JOIN handoff_log l "
-    "ON l.event_index > s.started_index AND l.event_index < coalesce(s.ended_index, 9223372036854775807) "
-    "JOIN handoffs h ON h.id = l.handoff_id WHERE s.id = ? AND s.imported IS NULL AND l.author = s.author "
+    "SELECT l.event_index, l.author, l.handoff_id, l.kind, l.position, l.text, h.status FROM handoff_log l "
+    "JOIN handoffs h ON h.id = l.handoff_id WHERE l.event_index > ? AND l.event_index < ? "
     "AND l.kind = 'handoff.criterion_checked' ORDER BY l.event_index"
 )
 _STANDS: Final = (
@@ -94,9 +99,17 @@ def grounds_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
     """
     counts: dict[str, dict[str, Any]] = {name: dict.fromkeys(GROUNDS, 0) for name in sessions}
     among = f"IN ({', '.join('?' * len(sessions))})"
-    for name in counts:
-        statuses = [row["status"] for row in _finished(moment.rows(_TICKED, (name,)))]
-        counts[name] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
+    stretches = moment.rows(_STRETCHES + among, sessions)
+    bounds = [min((one["first"] for one in stretches), default=0), max((one["last"] for one in stretches), default=0)]
+    ticked: dict[str, list[dict[str, Any]]] = {one["author"]: [] for one in stretches}
+    for row in moment.rows(_TICKED, bounds):
+        if row["author"] in ticked:
+            ticked[row["author"]].append(row)
+    for one in stretches:
+        rows = ticked[one["author"]]
+        begin, end = (bisect_left(rows, one[bound], key=itemgetter("event_index")) for bound in ("first", "last"))
+        statuses = [row["status"] for row in _finished(rows[begin:end])]
+        counts[one["id"]] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
     for row in moment.rows(_COUNTED + among, sessions):
         counts[row["session_id"]] |= {name: row[name] for name in ("findings", "retracted", "reasonings", "stand")}
     for row in moment.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions):  # noqa: S608 - marks alone
@@ -117,7 +130,7 @@ def accomplished(moment: Moment, asked: ById) -> Answer:
     """
     session = find_session(moment, asked.id)
     sql = (
-        "SELECT event_index, handoff_id, at, kind, text FROM handoff_log WHERE author = ? AND event_index > ? "
+        "SELECT event_index, handoff_id, kind, position, text FROM handoff_log WHERE author = ? AND event_index > ? "
         "AND event_index < coalesce(?, 9223372036854775807) AND kind IN (?, ?, ?) ORDER BY event_index"
     )
     asked_for = (session["author"], session["started_index"], session["ended_index"], *_DONE)
@@ -168,18 +181,9 @@ def _agent(ai_id: str, points: list[dict[str, Any]], limit: int) -> dict[str, An
 
 def _finished(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what was done and not undone later, each once, in the order of the log."""
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    finished: dict[tuple[str, str, int | None], dict[str, Any]] = {}
     for row in rows:
-        done, undone = _DONE[row["kind"]]
-        place = (row["handoff_id"], row["kind"])
-        if row["text"].startswith(done):
-            key = (*place, row["text"].removeprefix(done) if undone else "")
-            found.pop(key, None)
-            found[key] = row
-        else:
-            what = row["text"].removeprefix(undone)
-            # A criterion's evidence follows it in brackets: "tests are green (make test)".
-            gone = [key for key in found if key[:2] == place and (key[2] == what or key[2].startswith(f"{what} ("))]
-            for key in gone:
-                del found[key]
-    return list(found.values())
+        finished.pop(key := (row["handoff_id"], row["kind"], row["position"]), None)
+        if row["text"].startswith(_DONE[row["kind"]]):
+            finished[key] = row
+    return list(finished.values())

@@ -39,6 +39,7 @@ _SESSIONS: Final = (
     "coalesce(r.task_summary, '') AS outcome, coalesce(r.key_findings, '[]') AS key_findings, s.imported "
     "FROM sessions s LEFT JOIN handoff_reports r ON r.session_id = s.id"
 )
+_REASONED: Final = "e.stream >= 'reasoning/' AND e.stream < 'reasoning0'"
 
 Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="What is to be done.")]
 
@@ -82,9 +83,12 @@ def related_work(moment: Moment, asked: LikeTask) -> Answer:
 
     Sessions without a report count like others: what failed there failed all the same.
     """
-    events = [near for near in nearest(moment, asked.task, _sessions_where(asked)) if near.score >= related_min]
+    where = Where()
+    of_sessions = _sessions_where(asked)
+    where.add(f"({of_sessions.sql.removeprefix(' WHERE ')} OR {_REASONED})", *of_sessions.values)
+    events = [near for near in nearest(moment, asked.task, where) if near.score >= related_min]
     own = {near.event_index: near.score for near in events}
-    streams = by_stream(events)
+    streams = by_stream([near for near in events if near.stream.startswith("session/")])
     sql = (
         "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.basis, d.impact, "
         "d.at, d.happened_ms, s.imported FROM dead_ends d JOIN sessions s ON s.id = d.session_id "
@@ -97,9 +101,7 @@ def related_work(moment: Moment, asked: LikeTask) -> Answer:
         for row in _of_streams(moment, sql, list(streams.values()))
     ]
     dead_ends.sort(key=lambda row: (-own.get(row["event_index"], 0), -row["score"], row["event_index"]))
-    where = Where()
-    where.add("e.stream >= 'reasoning/' AND e.stream < 'reasoning0'")
-    reasoned = [near for near in by_stream(nearest(moment, asked.task, where)).values() if near.score >= related_min]
+    reasoned = list(by_stream([near for near in events if near.stream.startswith("reasoning/")]).values())
     sql = "SELECT id, task, conclusion, author, ai_id, status, ref, updated_ms FROM reasonings WHERE id"
     rows = {row["id"]: row for row in _of_streams(moment, sql, reasoned)}
     reasonings = [row | near.scored for near in reasoned if (row := rows.get(near.name)) is not None]

@@ -169,7 +169,8 @@ class HandWritten:
                 handoff |= {"status": "completed", "completed_index": index, "summary": data["summary"]}
         handoff["updated"] = index
         text = data.get("summary") or kind.partition(".")[2]
-        self.rows[LogRow].append(LogRow(index, name, body["at"][:10], body["at"], body["author"], kind, text))
+        line = (body["at"][:10], body["at"], body["author"], kind, text, data.get("position"))
+        self.rows[LogRow].append(LogRow(index, name, *line))
 
     def write(self) -> None:
         """Write the page's rows, and the present rows of everything that changed."""

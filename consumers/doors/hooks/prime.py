@@ -116,8 +116,8 @@ def prime(
     packing = _Packing(budget, origin, folder or present_folder())
     packing.add(_acting(view, agent, session))
     if doubts:
-        told = "- A key was compromised: what is named here, and what rests on it, may be a thief's."
-        lines = [_Item(told), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
+        warning = "- A key was compromised: what is named here, and what rests on it, may be a thief's."
+        lines = [_Item(warning), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
         packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "baton key list"))
     packing.add(dead_ends)
     if known.items:
@@ -189,16 +189,16 @@ def _acting(view: Ask, agent: str | None, session: str | None) -> _Section:
 
 
 def _session_line(view: Ask, agent: str, session: str | None) -> str:
-    found = view("sessions.list", {"author": agent, "status": "open", "limit": 1})
+    page = view("sessions.list", {"author": agent, "status": "open", "limit": 1})
     if session is not None:
         advice = "start no other. Where BATON_SESSION is not set, name it in each verb."
         return f"- Your open session is {session}: {advice}"
-    if found["total"] == 0:
+    if page["total"] == 0:
         return "- You have no open session."
-    if found["total"] == 1:
-        return f"- Your open session is {found['sessions'][0]['id']}."
+    if page["total"] == 1:
+        return f"- Your open session is {page['sessions'][0]['id']}."
     listed = f"`baton session list --agent {agent} --status open`"
-    return f"- You have {found['total']} open sessions ({listed}): set BATON_SESSION to one."
+    return f"- You have {page['total']} open sessions ({listed}): set BATON_SESSION to one."
 
 
 def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
@@ -222,9 +222,9 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
         what, way = one["id"], one["command"]
         if not is_plain(one["id"]):
             what, way, sentence = f"what stands under {number}", command, f"{one_line(one['id'])}: {sentence}"
-        said = f"{number}. {one['author']}, {age(one['since_ms'], now)}: {sentence}"
+        words = f"{number}. {one['author']}, {age(one['since_ms'], now)}: {sentence}"
         behind = " (with its reasoning)" if one["reasoning_refs"] else ""
-        items.append(_Item(f"{number}. {whose}{one['action']} {what}{behind}: `{way}`", said))
+        items.append(_Item(f"{number}. {whose}{one['action']} {what}{behind}: `{way}`", words))
     if not items:
         nothing = _Item(f"- `{command}` shows it when something does.")
         return _Section("what waits", f"Nothing waits{whom}", [nothing], 1, command)
@@ -240,11 +240,10 @@ def _related(
     related: Mapping[str, Any] = {"dead_ends": [], "reasonings": [], "sessions": []}
     if wanted.strip():
         related = view("search.related", {"task": wanted, "limit": dead_ends_max, "session_id": present})
-    found = [(one["author"], one["happened_ms"], one) for one in related["dead_ends"]]
     lines: dict[str, str] = {}
-    for author, at_ms, one in found:
-        said = one_line(dead_end_text(one))
-        lines.setdefault(said, f"- {author}, {age(at_ms, now)}: {said}")
+    for one in related["dead_ends"]:
+        line = one_line(dead_end_text(one))
+        lines.setdefault(line, f"- {one['author']}, {age(one['happened_ms'], now)}: {line}")
     items = [_Item(others=line) for line in lines.values()]
     failed = _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
     known = [] if not task else [
@@ -272,8 +271,8 @@ def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, no
         if one["session_id"] != present or any(one.get(what) for what in _RECORDED):
             name = one["session_id"]
             own = f"- `{command} --session-id {name}` tells it." if is_plain(name) else f"- `{command}` tells it."
-            said = f"{by[name][0]}, {age(one['timestamp'], now)}: {one_line(one['task']) or '(no task was said)'}"
-            return _Section("the last session", "The last session", [_Item(own, said)], 1, command)
+            words = f"{by[name][0]}, {age(one['timestamp'], now)}: {one_line(one['task']) or '(no task was said)'}"
+            return _Section("the last session", "The last session", [_Item(own, words)], 1, command)
     return _Section("the last session", "The last session", [_Item("- No session was recorded yet.")], 1, command)
 
 

@@ -112,8 +112,8 @@ class RecordTool:
             if isinstance(one, Alone):
                 if len(entries) > 1 or idempotency_key is not None:
                     raise Refused("USAGE", f"a {one.type} stands alone in its call, without a key", field="entries")
-                told = judged(author, self._ledger, one, session_id, task)
-                return self._answer([], None, is_repeat=False, told=told)
+                judgement = judged(author, self._ledger, one, session_id, task)
+                return self._answer([], None, is_repeat=False, judgement=judgement)
         asked = {
             "entries": [entry.model_dump(mode="json") for entry in entries],
             "session_id": session_id,
@@ -122,8 +122,8 @@ class RecordTool:
         }
         digest = sha256(compact([author.name, idempotency_key, asked]).encode()).hexdigest()[:_digest_digits]
         corr = None if idempotency_key is None else f"record:{digest}"
-        if corr is not None and (found := self._earlier(author, corr)):
-            return self._answer(found, self._report(author, entries, found), is_repeat=True)
+        if corr is not None and (earlier := self._earlier(author, corr)):
+            return self._answer(earlier, self._report(author, entries, earlier), is_repeat=True)
         seed = corr or str(uuid.uuid4())
 
         warnings: list[str] = []
@@ -143,8 +143,8 @@ class RecordTool:
             batch, accepted = emit_planned(author, batch, planned)
         except Refused as refusal:
             # Another call under the same key may have been first: then its events are the answer.
-            if refusal.code in _AGAIN and corr is not None and (found := self._earlier(author, corr)):
-                return self._answer(found, self._report(author, entries, found), is_repeat=True)
+            if refusal.code in _AGAIN and corr is not None and (earlier := self._earlier(author, corr)):
+                return self._answer(earlier, self._report(author, entries, earlier), is_repeat=True)
             raise
         # Told from the drafts: nothing that could fail is asked once the events stand.
         events = [
@@ -163,17 +163,17 @@ class RecordTool:
     def _earlier(self, author: Author, corr: str) -> list[dict[str, Any]]:
         rows = self._ledger.ask("catalog.find", corr=corr, author=author.name, limit=500)["events"]
         client = self._ledger.client
-        found = [read_event(row["event_index"], client.entry(row["event_index"])) for row in rows]
-        return [event_dict(one.kind, one.stream, one.index, one.id, one.data) for one in found]
+        events = [read_event(row["event_index"], client.entry(row["event_index"])) for row in rows]
+        return [event_dict(one.kind, one.stream, one.index, one.id, one.data) for one in events]
 
     def _failed_before(self, batch: Batch) -> list[dict[str, Any]]:
         """Return dead ends of sessions like the one that is started; asked before anything is signed."""
         first: EventData | dict[str, Any] = batch.drafts[0].data
         if not isinstance(first, SessionStarted) or not first.task.strip():
             return []
-        found = self._ledger.ask("search.related", task=first.task, limit=_dead_ends_max)["dead_ends"]
+        dead_ends = self._ledger.ask("search.related", task=first.task, limit=_dead_ends_max)["dead_ends"]
         names = ("approach", "why_failed", "session_id")
-        return [words_of(one["author"], one["happened_ms"], {name: one[name] for name in names}) for one in found]
+        return [words_of(one["author"], one["happened_ms"], {name: one[name] for name in names}) for one in dead_ends]
 
     def _report(self, author: Author, entries: list[AnyEntry], events: list[dict[str, Any]]) -> dict[str, Any] | None:
         """Return what came of the report of a POSTFLIGHT; a failure is a warning: the assessment stands.
@@ -192,8 +192,8 @@ class RecordTool:
                 raise
             # Whatever it was: the assessment is in the ledger, and its author must hear that beside what failed.
             _log.exception("no report was made of session %s", name)
-            said = f"POSTFLIGHT is recorded, but there is no report of it: {type(failure).__name__}"
-            return {"handoff_report": None, "warnings": [f"{said}; `baton session sweep` makes it again"]}
+            warning = f"POSTFLIGHT is recorded, but there is no report of it: {type(failure).__name__}"
+            return {"handoff_report": None, "warnings": [f"{warning}; `baton session sweep` makes it again"]}
 
     def _answer(
         self,
@@ -202,7 +202,7 @@ class RecordTool:
         *,
         is_repeat: bool,
         dead_ends: list[dict[str, Any]] | None = None,
-        told: dict[str, Any] | None = None,
+        judgement: dict[str, Any] | None = None,
         warnings: Sequence[str] = (),
     ) -> RecordedAll:
         streams = [one["stream"].partition("/") for one in events]
@@ -223,7 +223,7 @@ class RecordTool:
             answer["warnings"].append("dead ends of similar tasks are left out: resume_previous_session names them")
         kept = fitting(rows, answer)
         more = {"events_left_out": len(rows) - kept} if kept < len(rows) else {}
-        return RecordedAll.model_validate(answer | {"events": rows[:kept]} | more | (told or {}))
+        return RecordedAll.model_validate(answer | {"events": rows[:kept]} | more | (judgement or {}))
 
 
 def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> tuple[Batch, list[Accepted]]:
@@ -276,9 +276,9 @@ class Batch(NamedTuple):
         numbers = sorted({number for number in about if number is not None})
         if not numbers:
             return refusal
-        said = f"entry {numbers[0]}: {refusal.message.partition(': ')[2] or refusal.message}"
+        message = f"entry {numbers[0]}: {refusal.message.partition(': ')[2] or refusal.message}"
         details = {name: value for name, value in refusal.details.items() if name != "events"}
-        return Refused(refusal.code, f"{said} (nothing was recorded)", **details | {"entries": numbers})
+        return Refused(refusal.code, f"{message} (nothing was recorded)", **details | {"entries": numbers})
 
 
 def place_of(  # noqa: PLR0917 - what a call gives
@@ -334,10 +334,10 @@ def _session(
 ) -> tuple[str, SessionStarted | None]:
     if given is not None:
         name = given.removeprefix("session/")
-        found = _found(ledger, "sessions.show", name, task)
-        if found is None and not task.strip():
+        session = _found(ledger, "sessions.show", name, task)
+        if session is None and not task.strip():
             raise Refused("NOT_FOUND", f"there is no session {name}: give a task to start it", session=name)
-        return (name, SessionStarted(task=task, ai_id=agent)) if found is None else (found["id"], None)
+        return (name, SessionStarted(task=task, ai_id=agent)) if session is None else (session["id"], None)
     if not task:
         meant = meant_session(ledger.client.view, agent)
         if meant.session_id is not None:
@@ -355,24 +355,24 @@ def _reasoning(
     if given is None and not task.strip():
         raise Refused("USAGE", "a reasoning needs a name: give reasoning_id, or a task to start one", field="task")
     name = default_id(task) if given is None else given.removeprefix("reasoning/")
-    found = _found(ledger, "reasoning.show", name, task)
-    if found is not None:
-        numbers = [one["step_number"] for one in found["memory"]["steps"]]
-        return found["id"], None, max(numbers, default=0) + 1
+    reasoning = _found(ledger, "reasoning.show", name, task)
+    if reasoning is not None:
+        numbers = [one["step_number"] for one in reasoning["memory"]["steps"]]
+        return reasoning["id"], None, max(numbers, default=0) + 1
     return name, ReasoningStarted(task=task.strip() or name, ai_id=agent, session=session_id or ""), 1
 
 
 def _found(ledger: ToolLedger, query: str, name: str, task: str) -> dict[str, Any] | None:
     """Return what has exactly this name, or None; a name that another's begins with needs a task to be a new one."""
     try:
-        found = ledger.ask(query, id=name)
+        shown = ledger.ask(query, id=name)
     except Refused as refusal:
         if refusal.code == "NOT_FOUND" or (refusal.code == "REF_AMBIGUOUS" and task.strip()):
             return None
         raise
-    if found["id"] == name:
-        return found
+    if shown["id"] == name:
+        return shown
     if task.strip():
         return None
-    said = f"there is no {name}, and {found['id']} may be meant: give its whole id, or a task to start {name}"
-    raise Refused("REF_AMBIGUOUS", said, candidates=[found["id"]])
+    message = f"there is no {name}, and {shown['id']} may be meant: give its whole id, or a task to start {name}"
+    raise Refused("REF_AMBIGUOUS", message, candidates=[shown["id"]])

@@ -143,9 +143,9 @@ class Folder:
             return  # somebody saved it again meanwhile: that is the edit to look at, on the base that was signed
         if read_file(self._beside(id_)) == ledger.content:
             remove_file(self._beside(id_))
-        said = agreed.said if agreed else ""
+        notices = agreed.said if agreed else ""
         self._store.agree(
-            id_, sync.Agreed(now, handoff["updated_index"], _digest(target, now) if plan.held else "", said)
+            id_, sync.Agreed(now, handoff["updated_index"], _digest(target, now) if plan.held else "", notices)
         )
         if target != content and not is_signed:
             self._tell(sync.Notice("written", id_, file_name(id_)))
@@ -203,10 +203,10 @@ class Folder:
 
     def _say(self, id_: str, *notices: sync.Notice, about: bytes = b"") -> None:
         """Tell what is left undone, once for as long as it is the same."""
-        said = hashlib.sha256(repr(notices).encode() + about).hexdigest() if notices else ""
+        digest = hashlib.sha256(repr(notices).encode() + about).hexdigest() if notices else ""
         agreed = self._store.agreed(id_) or sync.Agreed()
-        if agreed.said != said:
-            self._store.agree(id_, agreed._replace(said=said))
+        if agreed.said != digest:
+            self._store.agree(id_, agreed._replace(said=digest))
             for one in notices:
                 self._tell(one)
 
@@ -215,12 +215,12 @@ class Folder:
 
     def _answered(self, id_: str) -> dict[str, Any] | None:
         try:
-            found = self._answer("handoffs.show", {"id": id_})
+            handoff = self._answer("handoffs.show", {"id": id_})
         except Refused as refusal:
             if refusal.code in ("NOT_FOUND", "REF_AMBIGUOUS"):
                 return None
             raise
-        return found if found["id"] == id_ else None
+        return handoff if handoff["id"] == id_ else None
 
     def _skeleton(self, handoff: dict[str, Any]) -> bytes | None:
         ref = handoff["skeleton"]

@@ -86,18 +86,18 @@ def read_records(
     for done, file in enumerate(paths, 1):
         try:
             source = read_source(file, path)
-            found = records_of(source, put_blob, reviewer=reviewer)
+            read = records_of(source, put_blob, reviewer=reviewer)
         except Refused as refusal:
             unread.append(Aside(str(file), f"{refusal.code}: {refusal.message}"))
             continue
-        for record in found.records:
+        for record in read.records:
             data = record.data
             is_file = data.mapped_kind is not None and data.format != TABLE_FORMAT
             if is_file and (first := taken.setdefault(record.stream, source.name)) != source.name:
                 again = f"{first} has the same name, and so the same id: rename one of them"
                 record = kept_aside(data.original, data.source, data.format, again)  # noqa: PLW2901 - in its place
             records.append(record)
-        warnings += found.warnings
+        warnings += read.warnings
         step(done, len(paths))
     return Found(tuple(records), tuple(warnings), tuple(unread))
 
@@ -169,10 +169,13 @@ def _claimed(
 
 
 def _warned(source: Source, problems: tuple[Problem, ...]) -> tuple[Warned, ...]:
-    told = [Warned(source.name, problem.line, problem.text) for problem in problems]
+    warnings = [Warned(source.name, problem.line, problem.text) for problem in problems]
     lines = enumerate(source.content.decode(errors="replace").split("\n"), 1)
     odd = [number for number, line in lines if on_a_line(line.rstrip("\r")) != line.rstrip("\r")]
-    return (*told, *(Warned(source.name, number, "a control character, which is read as a space") for number in odd))
+    return (
+        *warnings,
+        *(Warned(source.name, number, "a control character, which is read as a space") for number in odd),
+    )
 
 
 def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record], int, list[str]]:
@@ -188,15 +191,15 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     changed: list[Record] = []
     copies: list[str] = []
     for record in records:
-        found = standing.get(record.stream.partition("/")[2]) if record.data.mapped_kind is not None else None
-        if found is not None and found["importer"] is None and record.data.format != TABLE_FORMAT:
+        row = standing.get(record.stream.partition("/")[2]) if record.data.mapped_kind is not None else None
+        if row is not None and row["importer"] is None and record.data.format != TABLE_FORMAT:
             copies.append(record.data.source)
             continue
-        place = None if found is None else _place(found["source"] or "", found["format"])
-        if found is None or place != _place(record.data.source, record.data.format):
+        place = None if row is None else _place(row["source"] or "", row["format"])
+        if row is None or place != _place(record.data.source, record.data.format):
             changed.append(record)
-        elif not _says_the_same(record.data, found):
-            changed.append(record._replace(over=found["skeleton_index"]))
+        elif not _says_the_same(record.data, row):
+            changed.append(record._replace(over=row["skeleton_index"]))
     others = [one.data for one in changed if one.over is None and one.data.mapped_kind is not None]
     rows = existing_records(answer, ((data.original, data.source) for data in others))
     replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}
@@ -206,22 +209,22 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
 
 def existing_handoffs(answer: Ask, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return where handoffs stand, by their ids; those that there are not are left out."""
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for start in range(0, len(ids), page_rows_max):
-        found |= answer("handoffs.existing", {"ids": list(ids[start : start + page_rows_max])})["handoffs"]
-    return found
+        rows |= answer("handoffs.existing", {"ids": list(ids[start : start + page_rows_max])})["handoffs"]
+    return rows
 
 
 def _place(source: str, read_as: str | None) -> str:
     return source.rpartition(":")[0] if read_as == TABLE_FORMAT else source
 
 
-def _says_the_same(data: RecordImported, found: dict[str, Any]) -> bool:
-    if data.original == found["original"]:
+def _says_the_same(data: RecordImported, row: dict[str, Any]) -> bool:
+    if data.original == row["original"]:
         return True
-    if data.format != TABLE_FORMAT or found["claimed_status"] is None:
+    if data.format != TABLE_FORMAT or row["claimed_status"] is None:
         return False
     return (data.claims.get("status") or "", data.claims.get("done")) == (
-        found["claimed_status"],
-        found["claimed_done"],
+        row["claimed_status"],
+        row["claimed_done"],
     )

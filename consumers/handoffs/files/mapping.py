@@ -85,9 +85,9 @@ def content_of_row(row: TableRow, *, reviewer: str | None) -> HandoffContent:
 
 def claims_of_file(file: HandoffFile) -> HandoffClaims:
     """Return what a file says of its own state."""
-    said = "" if file.status is None else file.status.written + file.status.rest
+    written = "" if file.status is None else file.status.written + file.status.rest
     return HandoffClaims(
-        status=shortened(said, line_max_chars) if said else None,
+        status=shortened(written, line_max_chars) if written else None,
         tasks=_ticked(file.tasks),
         criteria=_ticked(file.criteria),
     )
@@ -106,8 +106,8 @@ def claimed_author(written: str | None) -> str | None:
 
 def day_of(written: str | None) -> str | None:
     """Return the day that a date begins with; None where it lacks a year."""
-    found = _DAY.match((written or "").strip())
-    return found[0] if found else None
+    day = _DAY.match((written or "").strip())
+    return day[0] if day else None
 
 
 def shortened(text: str, chars_max: int) -> str:
@@ -192,7 +192,7 @@ def last_rendered(
     ``handoff`` is the answer of ``handoffs.show``; of longer lives only the last ``versions_max`` events are looked at.
     """
     skeletons: dict[int, HandoffFile] = {}
-    found = None
+    last = None
     for count, (index, record) in enumerate(_records(handoff, read_entry), 1):
         if len(handoff["log"]) - count >= versions_max:
             continue
@@ -205,8 +205,8 @@ def last_rendered(
         except Refused:
             is_same = False  # what could not be written as a file never was one
         if is_same:
-            found = index
-    return found
+            last = index
+    return last
 
 
 def _records(handoff: dict[str, Any], read_entry: Callable[[int], bytes]) -> Iterator[tuple[int, HandoffRecord]]:

@@ -169,11 +169,11 @@ class Watcher:
 
         watched = self._folder_identity()
         is_told = False
-        told = watch(
+        changed = watch(
             self._folder.path, stop_event=stop, step=_notify_step_ms, debounce=_notify_debounce_ms, recursive=False,
             rust_timeout=_notify_timeout_ms, yield_on_timeout=True, raise_interrupt=False,
         )  # fmt: skip
-        while (changes := self._next(told)) is not None:
+        while (changes := self._next(changed)) is not None:
             if not is_told:
                 self._waiting.pop("files", None)
                 self._asked.put((_RESCAN, None))  # what changed before the file system told of it
@@ -185,15 +185,15 @@ class Watcher:
             if self._folder_identity() != watched:
                 return  # another folder stands in its place, and the file system tells of the old one
 
-    def _next(self, told: Iterator[Any]) -> Any:
+    def _next(self, changed: Iterator[Any]) -> Any:
         try:
-            return next(told, None)
+            return next(changed, None)
         except RuntimeError as error:  # what watchfiles makes of the system's refusals, as when too many are watched
             raise Unavailable("STORE_UNAVAILABLE", f"{self._folder.path} cannot be watched: {error}") from error
 
     def _folder_identity(self) -> tuple[int, int]:
-        found = self._folder.path.stat()
-        return found.st_dev, found.st_ino
+        folder = self._folder.path.stat()
+        return folder.st_dev, folder.st_ino
 
     def _until_stopped(self, what: str, work: Callable[[threading.Event], None], stop: threading.Event) -> None:
         wait_s = retry_wait_s
@@ -209,15 +209,15 @@ class Watcher:
 
     def _scan(self) -> list[str]:
         """Return the handoffs that files are named after, remembering what each file looks like from outside."""
-        found: dict[str, tuple[int, int]] = {}
+        stamps: dict[str, tuple[int, int]] = {}
         with as_unavailable(self._folder.path, "cannot be read"):
             for path in self._folder.path.iterdir():
                 id_ = handoff_of(path)
                 if id_ is not None:
                     stat = path.lstat()
-                    found[id_] = max(found.get(id_, (0, 0)), (stat.st_ctime_ns, stat.st_size))
-        self._stamps = found
-        return sorted(found)
+                    stamps[id_] = max(stamps.get(id_, (0, 0)), (stat.st_ctime_ns, stat.st_size))
+        self._stamps = stamps
+        return sorted(stamps)
 
     def _changed_unseen(self) -> list[str]:
         before = self._stamps

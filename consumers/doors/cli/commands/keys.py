@@ -64,10 +64,10 @@ def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def revoke(app: App, public_key: str, reason: str) -> None:
     """Revoke a key, by its public half in hex or an unambiguous beginning of it. Signed by its owner or an admin."""
-    found = _key_of(app, public_key)
-    data = KeyRevoked(key=found["key"], reason=reason)
-    accepted = app.author().emit(Draft(stream=f"agent/{found['agent']}", data=data))[0]
-    answer = {"key": data.key, "agent": found["agent"], "index": accepted.index}
+    key = _key_of(app, public_key)
+    data = KeyRevoked(key=key["key"], reason=reason)
+    accepted = app.author().emit(Draft(stream=f"agent/{key['agent']}", data=data))[0]
+    answer = {"key": data.key, "agent": key["agent"], "index": accepted.index}
     app.show(
         "key", answer, lambda: click.echo(f"revoked {short_key(data.key)} of {answer['agent']} at {accepted.index}")
     )
@@ -158,31 +158,29 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     suspect everywhere; nothing is deleted. An approval among it does not count for a later claim. Signed by its own
     agent (--as) or an admin; by root if nobody is named. A key of root or node is replaced first.
     """
-    found = _key_of(app, key_or_agent)
+    key = _key_of(app, key_or_agent)
     index = index_of(app.client(), since)
-    data = KeyCompromised(key=found["key"], since=index, reason=reason)
-    earlier = _earlier_keys(app, found, index) if key_or_agent == found["agent"] else []
+    data = KeyCompromised(key=key["key"], since=index, reason=reason)
+    earlier = _earlier_keys(app, key, index) if key_or_agent == key["agent"] else []
     author = app.author(app.settings().agent or ROOT)
     # The present key last, which may be the one that signs this.
-    said = [KeyCompromised(key=one, since=index, reason=reason) for one in (*earlier, data.key)]
-    accepted = author.emit(*(Draft(stream=f"agent/{found['agent']}", data=each) for each in said))[-1]
+    events = [KeyCompromised(key=one, since=index, reason=reason) for one in (*earlier, data.key)]
+    accepted = author.emit(*(Draft(stream=f"agent/{key['agent']}", data=each) for each in events))[-1]
     introduced = _introduced(app, data)
     answer = {
-        "key": data.key, "agent": found["agent"], "since": index, "index": accepted.index, "earlier": earlier,
+        "key": data.key, "agent": key["agent"], "since": index, "index": accepted.index, "earlier": earlier,
         "introduced": introduced,
     }  # fmt: skip
 
     def text() -> None:
-        click.echo(
-            f"{short_key(data.key)} of {found['agent']} is compromised since entry {index}, says {accepted.index}"
-        )
+        click.echo(f"{short_key(data.key)} of {key['agent']} is compromised since entry {index}, says {accepted.index}")
         for old in earlier:
             click.echo(f"So is {short_key(old)}, which was its key then")
         for one in introduced:
             short, at = short_key(one["key"]), one["since_index"]
             click.echo(f"It brought in {short} of {one['agent']} at entry {at}, which is valid:")
             click.echo(f"  if that is not theirs either: baton key compromised {short} --since {at}")
-        click.echo(f"Next: baton key rotate --as {found['agent']} --lost, if the agent shall go on")
+        click.echo(f"Next: baton key rotate --as {key['agent']} --lost, if the agent shall go on")
 
     app.show("key", answer, text)
 
@@ -198,14 +196,14 @@ def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
     ]
 
 
-def _introduced(app: App, said: KeyCompromised) -> list[dict[str, Any]]:
+def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
     """Return the valid identity keys that the compromised one registered or put in another's place since then."""
     keys = [one for one in app.query("agents.keys")["keys"] if one["sort"] == "identity" and one["state"] == "valid"]
     return [
         {name: one[name] for name in ("agent", "key", "since_index")}
         for one in keys
-        if one["since_index"] >= said.since
-        and read_event(one["since_index"], app.client().entry(one["since_index"])).key == said.key
+        if one["since_index"] >= event.since
+        and read_event(one["since_index"], app.client().entry(one["since_index"])).key == event.key
     ]
 
 
@@ -250,19 +248,19 @@ def _key_of(app: App, asked: str) -> dict[str, Any]:
     """Return the key that is asked for: by the beginning of its public half, or as an agent's identity key."""
     keys: list[dict[str, Any]] = app.query("agents.keys")["keys"]
     current = {one.name: one.key for one in app.client().agents()}
-    found = [one for one in keys if one["key"] == current.get(asked)]
-    found = found or [one for one in keys if one["key"].startswith(asked.lower())]
-    if len(found) != 1:
-        code = "REF_AMBIGUOUS" if found else "NOT_FOUND"
-        message = f"{len(found)} keys begin with {asked}, and no agent has that name: `baton key list` shows them"
-        raise Refused(code, message, candidates=[one["key"] for one in found])
-    return found[0]
+    matches = [one for one in keys if one["key"] == current.get(asked)]
+    matches = matches or [one for one in keys if one["key"].startswith(asked.lower())]
+    if len(matches) != 1:
+        code = "REF_AMBIGUOUS" if matches else "NOT_FOUND"
+        message = f"{len(matches)} keys begin with {asked}, and no agent has that name: `baton key list` shows them"
+        raise Refused(code, message, candidates=[one["key"] for one in matches])
+    return matches[0]
 
 
 def parse_ttl(text: str) -> timedelta:
     """Return the duration in ``text``, as 90s, 30m, 12h or 7d."""
-    found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
-    ttl = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else timedelta()
+    parts = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
+    ttl = timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts else timedelta()
     if not timedelta() < ttl <= ttl_max:
         raise Refused("USAGE", f"{text!r} is no time up to {ttl_max.days} days: write 30m, 12h or 7d")
     return ttl

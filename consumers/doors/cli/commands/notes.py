@@ -82,9 +82,10 @@ def list_(app: App) -> None:
     """List the sessions that have git notes, the last written first, and whether a signed event is behind each."""
     kept, has_ledger = notes_of(app)
     listed = []
+    rows = kept.listed()
+    contents = kept.contents(rows) if has_ledger else [None] * len(rows)
     with progress("checking notes", shown=has_ledger and not app.as_json) as step:
-        for number, row in enumerate(rows := kept.listed(), 1):
-            content = kept.read(row.ref) if has_ledger else None
+        for number, (row, content) in enumerate(zip(rows, contents, strict=True), 1):
             signed = _signed(app, row.session_id, content, has_ledger=has_ledger)
             has_ledger = signed["signed"] is not None  # one that does not answer is not asked for every note
             listed.append(row._asdict() | signed)

@@ -155,9 +155,9 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
         record = provenance_of(app, ref)
         app.show("provenance", record, lambda: print_fields(record))
         return
-    found = find(app, ref)
-    found["verdict"] = app.query("validations.latest", ref=ref)
-    app.show("reasoning", found, lambda: print_tree(found) if tree else print_reasoning(found))
+    shown = find(app, ref)
+    shown["verdict"] = app.query("validations.latest", ref=ref)
+    app.show("reasoning", shown, lambda: print_tree(shown) if tree else print_reasoning(shown))
 
 
 @reasoning.command()
@@ -173,23 +173,23 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
     """
     cache = GraphCache(app.settings().home)
     base = find_base(app.query_with, cache, have, base_file)
-    found = fetch_graph(app.query_with, ref, have=base.memory)
-    is_cached = cache.keep(found)
-    verdict = app.query("validations.latest", ref=found.ref)
+    graph = fetch_graph(app.query_with, ref, have=base.memory)
+    is_cached = cache.keep(graph)
+    verdict = app.query("validations.latest", ref=graph.ref)
     data = {
-        "ref": found.ref, "verified": True, "verdict": verdict, "canonical": found.canonical,
-        "memory": msgspec.to_builtins(found.memory.to_dict(), str_keys=True), "tokenizer": tokenizer().name,
+        "ref": graph.ref, "verified": True, "verdict": verdict, "canonical": graph.canonical,
+        "memory": msgspec.to_builtins(graph.memory.to_dict(), str_keys=True), "tokenizer": tokenizer().name,
         "exact": tokenizer().exact, "base_from": base.origin, "base_transferred": msgspec.to_builtins(base.transferred),
-        "cached": is_cached, **msgspec.to_builtins(found.sent),
+        "cached": is_cached, **msgspec.to_builtins(graph.sent),
     }  # fmt: skip
 
     def text() -> None:
-        click.echo(found.canonical)
+        click.echo(graph.canonical)
         about = "" if tokenizer().exact else "about "
         if base.transferred is not None:
             click.echo(f"-- {have} was not here: fetched whole, {about}{base.transferred.tokens} tokens", err=True)
-        said = f"-- sent as {found.sent.sent_as}: {about}{found.sent.transferred.tokens} tokens"
-        click.echo(f"{said} (whole: {found.sent.full.tokens}), hash recomputed: {found.ref}", err=True)
+        line = f"-- sent as {graph.sent.sent_as}: {about}{graph.sent.transferred.tokens} tokens"
+        click.echo(f"{line} (whole: {graph.sent.full.tokens}), hash recomputed: {graph.ref}", err=True)
         print_verdict(verdict, err=True)
 
     app.show("reasoning_graph", data, text)
@@ -201,21 +201,21 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
 def diff(app: App, base: str, target: str) -> None:
     """Show what changed from version A to version B: steps added, assumptions settled, another conclusion."""
     before = fetch_graph(app.query_with, base)
-    found = describe_diff(before.memory, fetch_graph(app.query_with, target, have=before.memory).memory)
-    app.show("reasoning_diff", found, lambda: print_diff(found))
+    changes = describe_diff(before.memory, fetch_graph(app.query_with, target, have=before.memory).memory)
+    app.show("reasoning_diff", changes, lambda: print_diff(changes))
 
 
 def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> None:
     """Sign and append one event of a reasoning, and say where it stands now, and what is doubtful about it."""
     accepted = app.author().emit(Draft(stream=f"reasoning/{name}", data=data))[0]
-    found = find(app, name)
-    answer = {"id": name, "ref": found["ref"], "steps": found["steps"], "accepted": fields_of(accepted)}
+    graph = find(app, name)
+    answer = {"id": name, "ref": graph["ref"], "steps": graph["steps"], "accepted": fields_of(accepted)}
     answer |= {"warnings": list(warnings)}
     # The id alone: it is what every verb takes, and a hash would change with the next step.
-    said = f"{name}: {counted(found['steps'], 'step')}, {found['status']} (entry {accepted.index})"
+    line = f"{name}: {counted(graph['steps'], 'step')}, {graph['status']} (entry {accepted.index})"
 
     def text() -> None:
-        click.echo(said)
+        click.echo(line)
         warn(warnings)
 
     app.show("reasoning", answer, text)
@@ -241,19 +241,19 @@ def provenance_of(app: App, ref: str) -> dict[str, Any]:
 
 def next_number(app: App, ref: str) -> tuple[str, int, list[str]]:
     """Return the id of a reasoning, the number its next step would have, and a warning where it was concluded."""
-    found = find(app, ref)
-    numbers = [one["step_number"] for one in found["memory"]["steps"]]
-    return found["id"], max(numbers, default=0) + 1, reopened(found)
+    graph = find(app, ref)
+    numbers = [one["step_number"] for one in graph["memory"]["steps"]]
+    return graph["id"], max(numbers, default=0) + 1, reopened(graph)
 
 
-def reopened(found: dict[str, Any]) -> list[str]:
+def reopened(graph: dict[str, Any]) -> list[str]:
     """Return what to do about steps that come after a conclusion, which stays that of the steps before."""
-    if found["status"] != "concluded":
+    if graph["status"] != "concluded":
         return []
-    name, anew = found["id"], "`baton handoff amend ID --reasoning"
+    name, anew = graph["id"], "`baton handoff amend ID --reasoning"
     again = f"`baton reasoning conclude {quote(name)} --conclusion TEXT`"
-    told = f"{name} was concluded, and this reopens it: {again} concludes it"
-    return [f"{told} anew; a handoff keeps the version that it named ({anew} {name}` names this one)"]
+    message = f"{name} was concluded, and this reopens it: {again} concludes it"
+    return [f"{message} anew; a handoff keeps the version that it named ({anew} {name}` names this one)"]
 
 
 @reasoning.command()

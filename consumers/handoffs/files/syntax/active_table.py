@@ -164,8 +164,8 @@ def _read_row(text: str, line: int, columns: tuple[str, ...]) -> TableRow | Prob
     sender, to, task, status = (cell[column] for column in _NEEDED)
     created, done = (value_or_none(cell.get(column, "")) for column in COLUMNS[4:])
     word = None if is_none(status) else _STATUS.match(status)
-    said = ("", "") if word is None else (word[1], status[word.end() :])
-    return TableRow(line, sender, to, task, *said, created, done)
+    status_parts = ("", "") if word is None else (word[1], status[word.end() :])
+    return TableRow(line, sender, to, task, *status_parts, created, done)
 
 
 def _cells(text: str, *, keep_code: bool) -> list[str]:

@@ -155,10 +155,10 @@ def key_name(key: str) -> str:
 
 def split_title(heading: str) -> tuple[str | None, str]:
     """Return ``handoff``, ``proposal`` or None by the prefix of a title, and the title without it."""
-    found = _TITLE.match(heading)
-    if not found:
+    title = _TITLE.match(heading)
+    if not title:
         return None, heading.strip()
-    return ("handoff" if found[1] else "proposal"), heading[found.end() :].strip()
+    return ("handoff" if title[1] else "proposal"), heading[title.end() :].strip()
 
 
 def title_column(line: str) -> int | None:
@@ -166,14 +166,14 @@ def title_column(line: str) -> int | None:
     hashes = re.match(r" {0,3}#[ \t]+", line)
     if not hashes:
         return None
-    found = _TITLE.match(line, hashes.end())
-    return found.end() if found else hashes.end()
+    title = _TITLE.match(line, hashes.end())
+    return title.end() if title else hashes.end()
 
 
 def status_heading(heading: str) -> int | None:
     """Return where the value begins in a heading like ``Status: completed (2026-02-12)``, or None."""
-    found = _STATUS_HEADING.match(heading)
-    return found.end() if found else None
+    title = _STATUS_HEADING.match(heading)
+    return title.end() if title else None
 
 
 def is_none(value: str) -> bool:

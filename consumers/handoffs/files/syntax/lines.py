@@ -141,8 +141,8 @@ def text_problems(lines: Sequence[str], *, has_mark: bool) -> Iterator[Problem]:
             yield Problem(number, f"mixed line endings: {ending!r} here, {first!r} on line 1; each is kept")
             break
     for number, line in enumerate(lines, start=1):
-        if not line.isascii() and (found := _MOJIBAKE.search(line)):
-            around = line[max(0, found.start() - 10) : found.end() + 10].strip()
+        if not line.isascii() and (damaged := _MOJIBAKE.search(line)):
+            around = line[max(0, damaged.start() - 10) : damaged.end() + 10].strip()
             yield Problem(number, f"garbled characters (mojibake) near {quoted(around)}; they are kept")
 
 
@@ -247,6 +247,6 @@ def _is_closed(token: Token, lines: Sequence[str]) -> bool:
         last = text_of(lines[min(stop, len(lines)) - 1]).strip()
         return stop - start > 1 and len(last) >= len(token.markup) and not last.strip(token.markup[0])
     for begins, ends in _HTML_ENDS:
-        if found := begins.match(token.content):
-            return ends.search(token.content, found.end()) is not None
+        if begin := begins.match(token.content):
+            return ends.search(token.content, begin.end()) is not None
     return True

@@ -104,10 +104,10 @@ def _refuse_swallowed(lines: Sequence[str], blocks: Blocks) -> None:
     if blocks.open_start is None:
         return
     for index in range(blocks.open_start + 1, len(lines)):
-        found = _HASHED.match(text_of(lines[index]))
-        if found and (document.section_name(found[1]) or document.status_heading(found[1]) is not None):
+        heading = _HASHED.match(text_of(lines[index]))
+        if heading and (document.section_name(heading[1]) or document.status_heading(heading[1]) is not None):
             line = blocks.open_start + 1
-            what = f"the block that line {line} opens is never closed and swallows {quoted(found[0].strip())}"
+            what = f"the block that line {line} opens is never closed and swallows {quoted(heading[0].strip())}"
             raise Refused("INVALID_FORMAT", f"{what} on line {index + 1}: close it", line=line)
 
 
@@ -161,24 +161,24 @@ def _refuse_unfinished(
 
 def _statuses(lines: Sequence[str], entry: document.MetaEntry | None, blocks: Blocks) -> Iterator[document.StatusText]:
     """Yield the status of the Meta block, and those that stand in headings."""
-    if entry and (found := parts.read_status(entry.value.split("\n")[0], entry.line, entry.column)):
-        yield found
+    if entry and (status := parts.read_status(entry.value.split("\n")[0], entry.line, entry.column)):
+        yield status
     for heading in blocks.headings:
         start = document.status_heading(heading.text) if heading.level == 2 and heading.is_hashed else None
         if start is not None:
             column = lines[heading.start].index(heading.text) + start
-            if found := parts.read_status(heading.text[start:], heading.start + 1, column):
-                yield found
+            if status := parts.read_status(heading.text[start:], heading.start + 1, column):
+                yield status
 
 
 def _pick_status(statuses: Iterator[document.StatusText]) -> tuple[document.StatusText | None, list[Problem]]:
-    found = sorted(statuses, key=lambda one: one.line)
-    if not found:
+    in_order = sorted(statuses, key=lambda one: one.line)
+    if not in_order:
         return None, []
-    first = found[0]
+    first = in_order[0]
     problems = [
         Problem(other.line, f"Status stands on line {first.line} and again on line {other.line}: the first counts")
-        for other in found[1:]
+        for other in in_order[1:]
     ]
     if first.word not in parts.STATUS_WORDS:
         problems.append(Problem(first.line, f"{quoted(first.written)} is no status of the protocol"))

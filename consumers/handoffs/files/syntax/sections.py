@@ -76,17 +76,15 @@ def read_checkboxes(
     for item in blocks.items:
         if section is None or not section.body <= item.start < section.stop:
             continue
-        found = _BOX.match(item.text)
+        box = _BOX.match(item.text)
         markers = _MARKERS.match(lines[item.start])
-        if not found or not markers:
+        if not box or not markers:
             continue
-        text = " ".join(part.strip() for part in item.text[found.end() :].split("\n")).strip()
+        text = " ".join(part.strip() for part in item.text[box.end() :].split("\n")).strip()
         if text:
             _, end = trim_blank(lines, item.start, item.end)
             column = markers.end() + 1
-            boxes.append(
-                document.Checkbox(text, found[1] != " ", item.start + 1, item.stop, max(item.stop, end), column)
-            )
+            boxes.append(document.Checkbox(text, box[1] != " ", item.start + 1, item.stop, max(item.stop, end), column))
     return tuple(boxes)
 
 
@@ -119,10 +117,10 @@ def read_log(
         text = text_of(lines[index])
         if is_blank(text):
             continue
-        found = None if index in code else _LOG_LINE.match(text)
-        if found:
-            author = found[4].strip() or None
-            entries.append(document.LogLine((found[5] or "").strip(), index + 1, index + 1, found[1], author))
+        parts = None if index in code else _LOG_LINE.match(text)
+        if parts:
+            author = parts[4].strip() or None
+            entries.append(document.LogLine((parts[5] or "").strip(), index + 1, index + 1, parts[1], author))
         elif entries and entries[-1].last_line == index and text.startswith((" ", "\t")) and index not in code:
             last = entries[-1]
             entries[-1] = document.LogLine(f"{last.text} {text.strip()}", last.line, index + 1, last.day, last.author)
@@ -154,9 +152,9 @@ def read_notes(
         text = text_of(lines[index])
         if is_blank(text):
             continue
-        if index not in code and (found := _NOTE.match(text)):
-            last = notes[of_label[found[1].casefold()]]
-            last.append(found[2].strip())
+        if index not in code and (parts := _NOTE.match(text)):
+            last = notes[of_label[parts[1].casefold()]]
+            last.append(parts[2].strip())
         elif last and text.startswith((" ", "\t")):
             last[-1] += f" {text.strip()}"
         else:
@@ -195,15 +193,15 @@ def read_entries(
         if index in code or is_blank(text):
             is_open = is_open and text.startswith((" ", "\t"))
             continue
-        found = _ENTRY.match(text)
+        parts = _ENTRY.match(text)
         if (
-            found
-            and _is_entry(found, first)
-            and is_wanted(name := document.key_name(found["marked"] or found["plain"]))
+            parts
+            and _is_entry(parts, first)
+            and is_wanted(name := document.key_name(parts["marked"] or parts["plain"]))
         ):
-            first = first or found
-            key, value = (found["marked"] or found["plain"]).strip(), found["value"].rstrip()
-            entries.append(document.MetaEntry(key, name, value, index + 1, index + 1, found.start("value")))
+            first = first or parts
+            key, value = (parts["marked"] or parts["plain"]).strip(), parts["value"].rstrip()
+            entries.append(document.MetaEntry(key, name, value, index + 1, index + 1, parts.start("value")))
             is_open = True
         elif entries and (is_open or text.startswith((" ", "\t"))):
             more = re.sub(rf"^\s*(?:{_BULLET})?", "", text).rstrip()
@@ -214,14 +212,14 @@ def read_entries(
     return entries
 
 
-def _is_entry(found: re.Match[str], first: re.Match[str] | None) -> bool:
+def _is_entry(parts: re.Match[str], first: re.Match[str] | None) -> bool:
     """Tell an entry from an address, and from what is indented below an entry."""
-    if not found["marked"] and found["value"].startswith("//"):
+    if not parts["marked"] and parts["value"].startswith("//"):
         return False
-    indent = len(found["indent"].expandtabs(4))
+    indent = len(parts["indent"].expandtabs(4))
     if first is None:
         return indent < 4
-    return indent <= len(first["indent"].expandtabs(4)) + (1 if found["bullet"] else 0)
+    return indent <= len(first["indent"].expandtabs(4)) + (1 if parts["bullet"] else 0)
 
 
 def first_of(entry: document.MetaEntry | None) -> str:
@@ -243,12 +241,12 @@ def entry_problems(entries: Sequence[document.MetaEntry]) -> Iterator[Problem]:
 
 def read_status(text: str, line: int, column: int) -> document.StatusText | None:
     """Return the status in a text that stands at ``column`` of ``line``, or None if there is no word in it."""
-    found = None if document.is_none(text) else _STATUS.match(text)
-    if not found:
+    parts = None if document.is_none(text) else _STATUS.match(text)
+    if not parts:
         return None
-    written = found[1]
+    written = parts[1]
     return document.StatusText(
-        status_word(written), written, text[found.end(1) :].rstrip(), line, column + found.start(1)
+        status_word(written), written, text[parts.end(1) :].rstrip(), line, column + parts.start(1)
     )
 
 
@@ -270,8 +268,8 @@ def read_dependencies(entry: document.MetaEntry | None) -> tuple[tuple[str, ...]
         text = _ID_LINK.sub(r"\1", part.split("←")[0]).strip().strip("`<>*").strip()
         if document.is_none(text):
             continue
-        found = _ID_FILE.match(text)
-        named = found[1] if found else text
+        file = _ID_FILE.match(text)
+        named = file[1] if file else text
         if named in ids:
             continue
         ids.append(named)
@@ -290,10 +288,10 @@ def read_refs(entry: document.MetaEntry | None) -> tuple[tuple[str, ...], list[P
     named = {name: re.match(REF_PATTERN, name) is not None for name in names if not document.is_none(name)}
     refs = [name for name, is_ref in named.items() if is_ref]
     strange = [quoted(name) for name, is_ref in named.items() if not is_ref]
-    said = [f"Reasoning names {name}, which is no whole ref (sha256:…): it counts for nothing" for name in strange]
+    faults = [f"Reasoning names {name}, which is no whole ref (sha256:…): it counts for nothing" for name in strange]
     if len(refs) > reasoning_refs_max:
-        said.append(f"Reasoning names {len(refs)} refs: the first {reasoning_refs_max} count")
-    return tuple(refs[:reasoning_refs_max]), [Problem(entry.line if entry else 1, text) for text in said]
+        faults.append(f"Reasoning names {len(refs)} refs: the first {reasoning_refs_max} count")
+    return tuple(refs[:reasoning_refs_max]), [Problem(entry.line if entry else 1, text) for text in faults]
 
 
 def is_handoff_id(name: str) -> bool:

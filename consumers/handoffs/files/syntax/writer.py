@@ -110,8 +110,8 @@ def tick(file: HandoffFile, box: Checkbox, mark: str) -> Edit:
 
 def bullet_of(line: str) -> str:
     """Return the indentation and list mark that a line begins with; a number is not repeated."""
-    found = _BULLET.match(line)
-    return found[0] if found else ""
+    bullet = _BULLET.match(line)
+    return bullet[0] if bullet else ""
 
 
 def closed_end(file: HandoffFile) -> int:
@@ -230,9 +230,9 @@ def read_back(written: bytes, expected: Mapping[str, Any]) -> None:
             raise
         message = f"this content cannot be written as a handoff file: {refusal.message}"
         raise Refused("INVALID_FIELD", message, **refusal.details) from refusal
-    found = fields_of(file)
+    fields = fields_of(file)
     for name, value in expected.items():
-        if found[name] != _as_read(name, value):
+        if fields[name] != _as_read(name, value):
             message = f"{name} cannot be written as a handoff file: it would not be read back as it is"
             raise Refused("INVALID_FIELD", message, field=name)
 
