@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Final, assert_never
 
@@ -61,22 +62,6 @@ _ANSWERS: Final[dict[kinds.Role, type[kinds.Message]]] = {
 }
 
 
-class _Work(threading.Thread):
-    """One request that is thought about and answered while its agent reads on; ``error`` is what that came to."""
-
-    def __init__(self, answer: Callable[[], Refused | None]) -> None:
-        # A daemon: who is stopped does not wait for a model; what was answered and is not in the log is lost then.
-        super().__init__(daemon=True)
-        self._answer = answer
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.error = self._answer()
-        except BaseException as error:  # noqa: BLE001 - the agent raises it
-            self.error = error
-
-
 class Agent:
     """One role of one task, played by ``author`` with ``thinker``."""
 
@@ -95,7 +80,8 @@ class Agent:
         self._thinker = thinker
         self._opening = opening
         self._task = Task(task_id)
-        self._works: dict[str, _Work] = {}
+        self._threads = ThreadPoolExecutor(at_once_max)
+        self._works: dict[str, Future[Refused | None]] = {}
         self._since_s: dict[str, float] = {}
 
     def run(self, stop: threading.Event, start: int = 0) -> bool:
@@ -110,7 +96,7 @@ class Agent:
         position, wait, has_news, refusal = start, 0.0, False, None
         client, stream = self._author.client, f"tot/{self._task.id}"
         while not stop.is_set():
-            ended = [id_ for id_, work in self._works.items() if not work.is_alive()]
+            ended = [id_ for id_, work in self._works.items() if work.done()]
             page = client.entries(position, stream=stream, wait_s=wait)
             for index, data in page.entries:
                 self._task.apply(read_event(index, data))
@@ -118,7 +104,9 @@ class Agent:
             if position < page.size:
                 continue  # an agent that has not read everything would answer what is answered
             for id_ in ended:
-                self._take(id_, self._works.pop(id_))
+                told = self._works.pop(id_).result()
+                if told is not None and id_ in self._task.waiting and not self._task.is_over:
+                    raise told  # nobody was faster
             if refusal is not None and not has_news:
                 raise refusal
             refusal = self._act()
@@ -129,6 +117,11 @@ class Agent:
                 return True
             wait, has_news = wait_s, False
         return False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being thought about, so that no thread uses the author's client."""
+        return all(work.done() for work in self._works.values())
 
     def _act(self) -> Refused | None:
         match self._role:
@@ -145,13 +138,12 @@ class Agent:
 
     def _begin(self, role: kinds.Role) -> None:
         """Begin with the requests that wait for ``role``, the oldest first."""
+        if self._task.is_over or self._task.paused is not None:
+            return
         for id_, asked in self._task.waiting.items():
-            if self._task.is_over or self._task.paused is not None or len(self._works) >= at_once_max:
-                break
             if asked.event.data.to == role and id_ not in self._works:
                 begins = [] if (role, id_) in self._task.announced else [begin(role, self._task, asked)]
-                self._works[id_] = work = _Work(partial(self._answer, role, asked, begins))
-                work.start()
+                self._works[id_] = self._threads.submit(self._answer, role, asked, begins)
 
     def _answer(self, role: kinds.Role, asked: Asked, begins: list[Say]) -> Refused | None:
         """Say that a request is begun with, think, and answer; return the refusal if somebody else did.
@@ -159,17 +151,8 @@ class Agent:
         What happens if we crash here: the request still waits; the next process of the role finds the line that was
         written, and answers under the same key.
         """
-        self._say(begins, None)
+        self._say(begins)
         return self._say([answer(asked, self._thinker, self._task, self._author)], partial(refused, role, asked))
-
-    def _take(self, id_: str, work: _Work) -> None:
-        """Raise what a request came to, unless it was that somebody else had answered it."""
-        is_told = isinstance(work.error, Refused) and work.error.code in _SAID_ALREADY
-        if work.error is not None and (not is_told or self._is_waiting(id_)):
-            raise work.error
-
-    def _is_waiting(self, id_: str) -> bool:
-        return id_ in self._task.waiting and not self._task.is_over
 
     def _late(self) -> list[Say]:
         """Return the pause of a task of which another's agent did not answer a request in time.
@@ -179,27 +162,24 @@ class Agent:
         task = self._task
         if task.started is None or task.is_over or task.paused is not None:
             return []
-        others = {
-            binding.role: binding.agent for binding in task.started.roles if binding.agent != AGENTS[binding.role]
-        }
+        others = {bound.role: bound.agent for bound in task.started.roles if bound.agent != AGENTS[bound.role]}
         limit_s, now_s = float(task.started.options.get("answer_wait_s", answer_wait_s)), time.monotonic()
         for id_, asked in task.waiting.items():
             role: kinds.Role = asked.event.data.to
             if role in others and now_s - self._since_s.setdefault(id_, now_s) >= limit_s:
                 message = f"{others[role]}, the {role}, has not answered entry {asked.event.index} within {limit_s:g} s"
-                code = "EVALUATION_TIMEOUT" if role == "evaluator" else "GENERATION_FAILED"
-                failure = kinds.Failure(code=code, message=message, recoverable=True)
+                failure = kinds.Failure(code="EVALUATION_TIMEOUT", message=message, recoverable=True)
                 return [paused("explorer", task, failure, id_)]
         return []
 
     def _end(self) -> None:
         """Keep what the task came to; said again by whoever resumes it, it is taken once."""
         if self._role == "orchestrator":
-            refusal = self._say(remembered(self._task), None)
+            refusal = self._say(remembered(self._task))
             if refusal is not None:
                 raise refusal
 
-    def _say(self, says: list[Say], instead: Callable[[str], list[Say]] | None) -> Refused | None:
+    def _say(self, says: list[Say], instead: Callable[[str], list[Say]] = lambda _: []) -> Refused | None:
         """Append one submission, or what is said ``instead`` of one that no event holds.
 
         Return the refusal that says that somebody was faster.
@@ -211,10 +191,10 @@ class Agent:
         except Refused as refusal:
             if refusal.code in _SAID_ALREADY:
                 return refusal
-            other = instead(refusal.message) if instead is not None and refusal.code in _NO_EVENT else []
+            other = instead(refusal.message) if refusal.code in _NO_EVENT else []
             if not other:
                 raise
-            return self._say(other, None)
+            return self._say(other)
         return None
 
 
@@ -311,7 +291,7 @@ def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Say:
         else:
             assert asked.tree is not None  # noqa: S101 - the gate lets nobody ask these before there is a search
             reply = answers.respond(asked.tree, request, thinker)
-    except Exception as error:  # noqa: BLE001 - another's code: one that raises must not end a search
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - another's code: one that raises must not end a search
         return refused(request.to, asked, _failed(thinker, error))[0]
     if isinstance(thinker, PaidThinker):
         reply = msgspec.structs.replace(reply, usage=reply.usage + thinker.usage)
@@ -327,23 +307,16 @@ class _Recorder:
         self._request = request
 
     def recall(self, prompt_sha256: str) -> Answered | None:
-        event = self._task.answers.get(prompt_sha256)
-        if event is None:
+        if (event := self._task.answers.get(prompt_sha256)) is None:
             return None
-        data: kinds.TotModelAnswered = event.data
-        is_ours = self._request.id in event.causes
+        data, is_ours = event.data, self._request.id in event.causes
         return Answered(data.answer, data.fault or "", data.usage if is_ours else kinds.Usage())
 
     def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
         data = kinds.TotModelAnswered(
-            sender=self._request.data.to,
-            task_id=self._task.id,
-            prompt_sha256=prompt_sha256,
-            model=model,
-            answer=answered.answer,
-            fault=answered.fault or None,
-            usage=answered.usage,
-        )
+            sender=self._request.data.to, task_id=self._task.id, prompt_sha256=prompt_sha256, model=model,
+            answer=answered.answer, fault=answered.fault or None, usage=answered.usage,
+        )  # fmt: skip
         try:
             self._author.emit(*drafts(self._task.id, [Say(f"paid:{prompt_sha256}", data, [self._request.id])]))
         except Refused as refusal:
@@ -352,7 +325,7 @@ class _Recorder:
                 raise
 
 
-def _failed(thinker: Thinker, error: Exception) -> str:
+def _failed(thinker: Thinker, error: BaseException) -> str:
     return f"the thinker {thinker.name} failed: {type(error).__name__}: {error}"
 
 

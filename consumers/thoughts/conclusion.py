@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from consumers.thoughts.task import AGENTS, Say, Task, TreeState
-from ledger.events import reasoning
+from ledger.events import EventData, reasoning
 from ledger.events import tot as kinds
 
 line_max_chars: Final = 2_000
@@ -28,56 +28,36 @@ def remembered(task: Task) -> list[Say]:
     """Return the reasoning of a finished task, one submission: all of it or nothing; nothing without a solution."""
     if task.started is None or task.tree is None or task.complete is None or task.solution is None:
         return []
-    solution: kinds.Solution = task.solution.data.payload
-    stream = f"reasoning/{task.id}"
+    solution, tree = task.solution.data.payload, task.tree
     started = reasoning.ReasoningStarted(
-        task=task.started.problem,
-        ai_id=AGENTS["orchestrator"],
-        reasoning_strategy=f"Tree of Thoughts, {task.tree.config.strategy}",
-        domain=task.started.task_type,
-    )
-    steps = _steps(task, task.tree, task.complete.data.payload.best_path, solution)
-    says = [Say("reasoning:started", started, [task.complete.id], stream)]
-    for step, causes in steps:
-        number = step.step_number
-        rests_on = {number: [number - 1]} if number > 1 else {}
-        extended = reasoning.ReasoningExtended(steps=[step], dependencies=rests_on)
-        says.append(Say(f"reasoning:step:{number}", extended, causes, stream))
-    concluded = reasoning.ReasoningConcluded(
-        conclusion=solution.answer,
-        confidence_in_reasoning=solution.confidence,
-        known_limitations=solution.verification.validation_errors,
-    )
-    return [*says, Say("reasoning:concluded", concluded, [task.solution.id], stream)]
-
-
-def _steps(
-    task: Task, tree: TreeState, path: list[kinds.ThoughtNode], solution: kinds.Solution
-) -> list[tuple[reasoning.Step, list[str]]]:
-    steps: list[tuple[reasoning.Step, list[str]]] = []
-    for number, node in enumerate(path, 1):
-        kept = tree.nodes[node.id]
-        evaluation = kept.evaluation
-        causes = [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]
+        task=task.started.problem, ai_id=AGENTS["orchestrator"], domain=task.started.task_type,
+        reasoning_strategy=f"Tree of Thoughts, {tree.config.strategy}",
+    )  # fmt: skip
+    says: list[tuple[str, EventData, list[str]]] = [("started", started, [task.complete.id])]
+    for number, node in enumerate((tree.nodes[node.id] for node in task.complete.data.payload.best_path), 1):
         step = reasoning.Step(
-            step_number=number,
-            type="observation" if kept.parent_id is None else "inference",
-            content=kept.content,
-            alternatives_considered=_alternatives(tree, kept),
-            confidence=1.0 if evaluation is None else evaluation.confidence,
-        )
-        steps.append((step, causes))
-    causes = [] if task.solution is None else [task.solution.id]
+            step_number=number, type="inference" if node.parent_id else "observation", content=node.content,
+            alternatives_considered=_alternatives(tree, node),
+            confidence=node.evaluation.confidence if node.evaluation else 1.0,
+        )  # fmt: skip
+        says.append(_step(step, [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]))
     answer = _cut(solution.answer, answer_size_max_bytes)
     last = reasoning.Step(
-        step_number=len(steps) + 1,
-        type="conclusion",
-        content=answer,
+        step_number=len(says), type="conclusion", content=answer, conclusion=answer, confidence=solution.confidence,
         premises=_first(solution.reasoning_trace, premises_size_max_bytes),
-        confidence=solution.confidence,
-        conclusion=answer,
-    )
-    return [*steps, (last, causes)]
+    )  # fmt: skip
+    concluded = reasoning.ReasoningConcluded(
+        conclusion=solution.answer, confidence_in_reasoning=solution.confidence,
+        known_limitations=solution.verification.validation_errors,
+    )  # fmt: skip
+    says += [_step(last, [task.solution.id]), ("concluded", concluded, [task.solution.id])]
+    return [Say(f"reasoning:{key}", data, causes, f"reasoning/{task.id}") for key, data, causes in says]
+
+
+def _step(step: reasoning.Step, causes: list[str]) -> tuple[str, EventData, list[str]]:
+    number = step.step_number
+    rests_on = {number: [number - 1]} if number > 1 else {}
+    return f"step:{number}", reasoning.ReasoningExtended(steps=[step], dependencies=rests_on), causes
 
 
 def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:

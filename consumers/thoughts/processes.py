@@ -158,14 +158,17 @@ def main() -> int:
         home, config = Path(assignment.home), assignment.config
         settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
         thinker = thinker_named(assignment.thinker, assignment.actions)
-        with open_client(settings) as client:
-            author = author_of(role, settings, client)
-            agent = Agent(role, assignment.task_id, author, thinker, opening=assignment.opening)
-            return Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
+        client = open_client(settings)
+        author = author_of(role, settings, client)
+        agent = Agent(role, assignment.task_id, author, thinker, opening=assignment.opening)
+        code = Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
+        if agent.is_idle:
+            client.close()  # else a thread may be writing: a store that is closed under it may never come back
     except BatonError as error:
         sys.stdout.buffer.write(msgspec.json.encode(error.to_dict()) + b"\n")
         sys.stdout.buffer.flush()
-        return error.exit_code
+        code = error.exit_code
+    return code
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from msgspec.structs import asdict, replace
 
@@ -52,23 +52,23 @@ def new_task_id() -> str:
     return f"tot-{datetime.now(UTC):%Y%m%d-%H%M%S}-{short}"
 
 
+class Players(TypedDict, total=False):
+    """Who plays a new task: its id, who thinks, who plays others' roles, and how long their answers may take."""
+
+    task_id: str
+    thinker: str | None
+    bound: Mapping[str, str]
+    answer_wait_s: float | None
+
+
 def run_task(
-    settings: Settings,
-    problem: str,
-    options: TaskOptions | None = None,
-    *,
-    thinker: str | None = None,
-    bound: Mapping[str, str] | None = None,
-    answer_wait_s: float | None = None,
-    task_id: str | None = None,
-    progress: Progress | None = None,
-    client: Client | None = None,
-) -> dict[str, Any]:
+    settings: Settings, problem: str, options: TaskOptions | None = None, *, progress: Progress | None = None,
+    client: Client | None = None, **players: Unpack[Players],
+) -> dict[str, Any]:  # fmt: skip
     """Search a problem with six agents and return the outcome; ``progress`` sees each event of the task.
 
     ``bound`` maps ``generator`` and ``evaluator`` to others' agents; one that does not answer a request within
-    ``answer_wait_s`` (default: ``agents.answer_wait_s``) pauses the task. ``client`` is one of the same ledger that is
-    open already, and stays open.
+    ``answer_wait_s`` (default: ``agents.answer_wait_s``) pauses the task. A ``client`` that is given stays open.
 
     Raises:
         Refused: ``INVALID_FIELD`` for options or a problem that cannot be; ``USAGE`` where nobody can think about it;
@@ -76,30 +76,13 @@ def run_task(
         Unavailable: the ledger cannot be used; ``resume_task`` goes on with what is there.
     """
     with _opened(settings, client) as ledger:
-        assignment = prepare(
-            settings,
-            ledger,
-            problem,
-            options or TaskOptions(),
-            thinker=thinker,
-            bound=bound,
-            answer_wait_s=answer_wait_s,
-            task_id=task_id,
-        )
+        assignment = prepare(settings, ledger, problem, options or TaskOptions(), **players)
         with _held(settings, assignment.task_id):
             return _play(assignment, _Reading(ledger, assignment, progress))
 
 
 def prepare(
-    settings: Settings,
-    client: Client,
-    problem: str,
-    options: TaskOptions,
-    *,
-    thinker: str | None = None,
-    bound: Mapping[str, str] | None = None,
-    answer_wait_s: float | None = None,
-    task_id: str | None = None,
+    settings: Settings, client: Client, problem: str, options: TaskOptions, **players: Unpack[Players]
 ) -> Assignment:
     """Return what the six processes of a new task are told; their keys are there and registered after this."""
     if not problem.strip():
@@ -107,35 +90,31 @@ def prepare(
     task_type = read_task_type(options.task_type)
     search_config(task_type, None, options.overrides)
     actions = actions_of(settings, client)
-    keys, others = role_keys(settings, client), _others(client, bound or {})
-    told = options.to_strings()
-    if answer_wait_s is not None:
-        if not 0 < answer_wait_s <= answer_wait_max_s:
-            message = f"an agent is waited for up to {answer_wait_max_s} s, not {answer_wait_s:g}"
+    keys = role_keys(settings, client)
+    bindings = {role: kinds.RoleBinding(role=role, agent=name, key=keys[role]) for role, name in AGENTS.items()}
+    bindings |= _others(client, players.get("bound", {}))
+    told, wait_s = options.to_strings(), players.get("answer_wait_s")
+    if wait_s is not None:
+        if not 0 < wait_s <= answer_wait_max_s:
+            message = f"an agent is waited for up to {answer_wait_max_s} s, not {wait_s:g}"
             raise Refused("INVALID_FIELD", message, path="$.answer_wait_s")
-        told["answer_wait_s"] = f"{answer_wait_s:g}"
+        told["answer_wait_s"] = f"{wait_s:g}"
     opened = kinds.TotStarted(
-        task_id=task_id or new_task_id(),
-        problem=problem,
-        task_type=task_type,
-        roles=[
-            others.get(role) or kinds.RoleBinding(role=role, agent=name, key=keys[role])
-            for role, name in AGENTS.items()
-        ],
-        thinker=choose_thinker(problem, task_type, actions, thinker).name,
-        options=told,
-    )
+        task_id=players.get("task_id") or new_task_id(), problem=problem, task_type=task_type,
+        roles=list(bindings.values()), options=told,
+        thinker=choose_thinker(problem, task_type, actions, players.get("thinker")).name,
+    )  # fmt: skip
     return _assignment(settings, actions, opened, client.head().size)
 
 
-def _others(client: Client, bound: Mapping[str, str]) -> dict[str, kinds.RoleBinding]:
+def _others(client: Client, bound: Mapping[str, str]) -> dict[kinds.Role, kinds.RoleBinding]:
     """Return the roles that are bound to others' agents, each to the identity key that the log proves to be its own."""
-    bindings: dict[str, kinds.RoleBinding] = {}
-    if bound.keys() - set(BINDABLE):
-        raise Refused("USAGE", f"of the six roles others play only {' and '.join(BINDABLE)}", roles=sorted(bound))
+    if bound.keys() - set(BINDABLE) or {*bound.values()} & {*AGENTS.values()}:
+        raise Refused("USAGE", f"others play only {' and '.join(BINDABLE)}: name agents that are none of ours for them")
+    if len({*bound.values()}) != len(bound):
+        raise Refused("USAGE", "nobody answers himself: generator and evaluator are two agents with two keys")
+    bindings: dict[kinds.Role, kinds.RoleBinding] = {}
     for role, name in ((role, bound[role]) for role in BINDABLE if role in bound):
-        if name in AGENTS.values():
-            raise Refused("USAGE", f"{name} plays a role of its own: name an agent of yours as the {role}")
         size = client.streams.read(f"agent/{name}").head.size
         agent = client.streams.authority.agent(name, size)
         if agent is None or agent.removed_index is not None:
@@ -148,8 +127,6 @@ def _others(client: Client, bound: Mapping[str, str]) -> dict[str, kinds.RoleBin
             message = f"the identity key of {name} was revoked, so it cannot be the {role}: name another agent"
             raise Refused("KEY_REVOKED", message, name=name)
         bindings[role] = kinds.RoleBinding(role=role, agent=name, key=agent.key)
-    if len({binding.agent for binding in bindings.values()}) != len(bindings):
-        raise Refused("USAGE", "nobody answers himself: generator and evaluator are two agents with two keys")
     return bindings
 
 
@@ -175,8 +152,8 @@ def resume_task(
         if reading.is_kept():
             return outcome(reading.task) | {"pids": {}}
         _require_keys(settings, opening.data)
-        others = [binding for binding in opening.data.roles if binding.role in assignment.others]
-        if others != list(_others(ledger, {binding.role: binding.agent for binding in others}).values()):
+        others = {binding.role: binding for binding in opening.data.roles if binding.role in assignment.others}
+        if others != _others(ledger, {role: binding.agent for role, binding in others.items()}):
             message = f"an agent of {task_id} has another key now: end it by `baton tot stop {task_id}`, and begin anew"
             raise Refused("KEY_REVOKED", message, task=task_id)
         with _held(settings, task_id):
@@ -212,10 +189,7 @@ def stop_task(settings: Settings, task_id: str, reason: str, *, client: Client |
 
 
 def _tell(settings: Settings, client: Client, data: kinds.TotResumed | kinds.TotError, cause: str) -> None:
-    """Say as its orchestrator that a task goes on or ends, unless somebody was faster.
-
-    A server takes what an agent says only over that agent's own connection.
-    """
+    """Say as its orchestrator, over its own connection, that a task goes on or ends, unless somebody was faster."""
     is_ours = settings.server is None or settings.agent == AGENTS["orchestrator"]
     own = nullcontext(client) if is_ours else open_client(replace(settings, agent=AGENTS["orchestrator"]))
     with own as ledger:
@@ -229,11 +203,7 @@ def _tell(settings: Settings, client: Client, data: kinds.TotResumed | kinds.Tot
 
 @contextmanager
 def _held(settings: Settings, task_id: str) -> Iterator[None]:
-    """Be the only one here who plays a task; the lock is the kernel's, so it ends with its process, however that ends.
-
-    Raises:
-        Unavailable: ``STORE_IN_USE``: somebody plays it.
-    """
+    """Be the only one here who plays a task (else ``STORE_IN_USE``); the kernel's lock ends with its process."""
     path = settings.home / f"{PurePath(task_id).name}.lock"
     with as_unavailable(path):
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -241,10 +211,7 @@ def _held(settings: Settings, task_id: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            message = (
-                f"{task_id} is being searched by another process: watch it by `baton tot show {task_id} --follow`, "
-                "or resume it when that has ended"
-            )
+            message = f"another process searches {task_id}: follow it by `baton tot show {task_id} --follow`"
             raise Unavailable("STORE_IN_USE", message, task_id=task_id) from error
         yield
         path.unlink(missing_ok=True)

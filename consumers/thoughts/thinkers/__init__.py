@@ -8,7 +8,7 @@
     >>> asked = GeneratePayload(root, "sequential_proposal", 2, context)
     >>> answer = Game24().generate([root], asked)
     >>> [candidate.content for candidate in answer.candidates]
-    ['13 - 9 = 4, left: 4, 4, 10', '10 - 9 = 1, left: 1, 4, 13']
+    ['13 - 9 = 4, left: 4, 4, 10', '13 - 10 = 3, left: 3, 4, 9']
 
 A thinker may be a program or a model; the search cannot tell them apart. A *path* is the list of nodes from the root to
 a node. What a thinker cannot do it says by returning a ``Failure``, which the agent sends as the message's ``error``.
@@ -204,7 +204,7 @@ def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | 
     programs = list[Thinker]()
     for point in registered().values():
         programs.append(program := _made(point))
-        if _called(_label(point), partial(program.reads, problem, task_type)):
+        if _called(point, partial(program.reads, problem, task_type)):
             return program
     if actions.llm:
         return thinker_named(MODEL, actions)
@@ -228,9 +228,8 @@ def thinker_named(name: str, actions: Actions) -> Thinker:
         return LlmThinker(named_client(actions))
     points = registered()
     if name not in points:
-        names = [*points, MODEL]
-        message = f"there is no thinker {name[:60]!r}: {', '.join(names)}{did_you_mean(near(name, names))}"
-        raise Refused("USAGE", message)
+        alike = did_you_mean(near(name, points))
+        raise Refused("USAGE", f"there is no thinker {name[:60]!r}: {', '.join([*points, MODEL])}{alike}")
     return _made(points[name])
 
 
@@ -242,35 +241,30 @@ def registered() -> dict[str, EntryPoint]:
         if point.dist is not None and Folder(str(point.dist.locate_file(""))).resolve() == Folder.cwd():
             continue
         if point.name == MODEL or point.name in points:
-            raise _unusable(_label(point), "there is another one of this name")
+            raise _unusable(point, "there is another one of this name")
         points[point.name] = point
     return points
 
 
 def _made(point: EntryPoint) -> Thinker:
-    def make() -> Thinker:
-        thinker = point.load()()
-        if not isinstance(thinker, Thinker) or thinker.name != point.name:
-            raise TypeError(f"it is no Thinker that calls itself {point.name}")
-        return thinker
-
-    return _called(_label(point), make)
+    thinker = _called(point, _called(point, point.load))
+    if not isinstance(thinker, Thinker) or thinker.name != point.name:
+        raise _unusable(point, f"it is no Thinker that calls itself {point.name}")
+    return thinker
 
 
-def _called(whose: str, call: Callable[[], T]) -> T:
-    """Return what a thinker answers before a search; what it raises is an error that names it."""
+def _called(point: EntryPoint, call: Callable[[], Any]) -> Any:
+    """Return what a package's thinker answers before a search; what it raises is an error that names it."""
     try:
         return call()
     except (Exception, SystemExit) as error:
-        raise _unusable(whose, f"{type(error).__name__}: {error}"[:300]) from error
+        raise _unusable(point, f"{type(error).__name__}: {error}"[:300]) from error
 
 
-def _unusable(whose: str, why: str) -> Refused:
-    return Refused("USAGE", f"the thinker {whose} cannot be used: {why}: mend or uninstall it, or name another")
-
-
-def _label(point: EntryPoint) -> str:
-    return point.name if point.dist is None else f"{point.name} of the package {point.dist.name}"
+def _unusable(point: EntryPoint, why: str) -> Refused:
+    package = "no package" if point.dist is None else point.dist.name
+    message = f"the thinker {point.name} of {package} cannot be used: {why}: mend or uninstall it, or name another"
+    return Refused("USAGE", message)
 
 
 def ranked(evaluations: list[kinds.NodeEvaluation], *, hopeless_below: float = 1.0) -> kinds.ResultsPayload:
