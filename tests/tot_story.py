@@ -15,7 +15,7 @@ from ledger.author import Draft
 from ledger.events import KIND_OF, EventData
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.thought_tree import node_states, tree_digest
+from ledger.lifecycle.tot import node_states, tree_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,20 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from msgspec import ValidationError, convert
-
+from ledger.codec import converted
 from ledger.errors import Refused
-from ledger.events.fields import Time
 from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrategy, SearchConfig, Strategy
 
 Name = TypeVar("Name", bound=str)
-Number = TypeVar("Number", int, float)
 T = TypeVar("T")
-
-depth_max: Final = 64
-branching_max: Final = 64
-budget_max: Final = 2_000
-tokens_max: Final = 1_000_000_000
 
 
 class TaskSettings(NamedTuple):
@@ -66,6 +58,7 @@ class TaskOptions(NamedTuple):
 
 
 _INTEGERS: Final = ("depth", "branching", "beam_width", "nodes_max", "calls_max", "tokens_max")
+_LIMITS: Final = ("beam_width", "nodes_max", "calls_max", "tokens_max", "deadline")
 _SCORING: Final[EvaluationStrategy] = "independent_scoring"
 _VOTING: Final[EvaluationStrategy] = "comparative_voting"
 _SAMPLING: Final[GenerationStrategy] = "independent_sampling"
@@ -152,28 +145,17 @@ def search_config(
         row = TaskSettings(task_type, asked.depth, strategy, _SCORING, _PROPOSAL)
     estimate = row.depth if decomposition is None else decomposition.depth_estimate
     generation, evaluation = _either(asked.generation, row.generation), _either(asked.evaluation, row.evaluation)
+    config = {
+        "strategy": read_name(STRATEGIES, _either(asked.strategy, row.strategy), "strategy"),
+        "max_depth": _either(asked.depth, estimate),
+        "branching_factor": _either(asked.branching, row.branching),
+        "pruning_threshold": _either(asked.threshold, row.threshold),
+        "generation_strategy": read_name(GENERATIONS, generation, "generation_strategy"),
+        "evaluation_strategy": read_name(EVALUATIONS, evaluation, "evaluation_strategy"),
+    }
     # What nobody asks for is left to the message's own defaults.
-    budgets = {"nodes_max": budget_max, "calls_max": budget_max, "tokens_max": tokens_max}
-    asked_budgets = {name: getattr(asked, name) for name in budgets if getattr(asked, name) is not None}
-    return SearchConfig(
-        strategy=read_name(STRATEGIES, _either(asked.strategy, row.strategy), "strategy"),
-        max_depth=_within("depth", _either(asked.depth, estimate), 1, depth_max),
-        branching_factor=_within("branching", _either(asked.branching, row.branching), 1, branching_max),
-        pruning_threshold=float(_within("threshold", _either(asked.threshold, row.threshold), 0, 10)),
-        beam_width=None if asked.beam_width is None else _within("beam_width", asked.beam_width, 1, branching_max),
-        generation_strategy=read_name(GENERATIONS, generation, "generation_strategy"),
-        evaluation_strategy=read_name(EVALUATIONS, evaluation, "evaluation_strategy"),
-        **{name: _within(name, most, 1, budgets[name]) for name, most in asked_budgets.items()},
-        deadline=None if asked.deadline is None else _time(asked.deadline),
-    )
-
-
-def _time(text: str) -> str:
-    try:
-        return convert(text, Time)
-    except ValidationError as error:
-        message = f"deadline is a time in UTC, as 2026-02-12T10:00:00Z, not {text[:60]!r}"
-        raise Refused("INVALID_FIELD", message, path="$.deadline") from error
+    limits = {name: getattr(asked, name) for name in _LIMITS}
+    return converted(config | {name: limit for name, limit in limits.items() if limit is not None}, SearchConfig)
 
 
 def _either(asked: T | None, default: T) -> T:
@@ -186,9 +168,3 @@ def _find(aliases: Mapping[Name, tuple[str, ...]], spelling: str) -> Name | None
         if spelled == name.replace("_", "").lower() or spelled in others:
             return name
     return None
-
-
-def _within(name: str, value: Number, least: int, most: int) -> Number:
-    if not least <= value <= most:
-        raise Refused("INVALID_FIELD", f"{name} is {value:g}: it lies between {least} and {most}", path=f"$.{name}")
-    return value

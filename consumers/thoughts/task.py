@@ -20,7 +20,7 @@ from ledger.author import Draft
 from ledger.events import EventData
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.thought_tree import node_states, tree_digest
+from ledger.lifecycle.tot import node_states, tree_digest
 from projections.thoughts import tree as view
 
 AGENTS: Final[dict[kinds.Role, str]] = {role: f"tot-{role}" for role in get_args(kinds.Role)}

@@ -122,13 +122,18 @@ class SearchComplete(Reply, frozen=True, kw_only=True):
     payload: SearchPayload
 
 
-class GenerationContext(EventData, frozen=True):
-    """What a generator must know of the problem, and how deep the thoughts are that it is asked for."""
+class EvaluationContext(EventData, frozen=True):
+    """What must be known of the problem and the search; the depth is that of the thoughts that are asked about."""
 
     problem: Text
     current_depth: Depth
     max_depth: Depth
     goal: OptionalText = ""
+
+
+class GenerationContext(EvaluationContext, frozen=True):
+    """What a generator must know besides: its thoughts are to keep the constraints."""
+
     constraints: list[Passage] = []
 
 
@@ -168,15 +173,6 @@ class GeneratedThoughts(Reply, frozen=True, kw_only=True):
 
     type: Literal["generated_thoughts"]
     payload: GeneratedPayload | None = None
-
-
-class EvaluationContext(EventData, frozen=True):
-    """What an evaluator must know of the problem and the search."""
-
-    problem: Text
-    current_depth: Depth
-    max_depth: Depth
-    goal: OptionalText = ""
 
 
 class EvaluatePayload(EventData, frozen=True):
@@ -221,12 +217,10 @@ class EvaluationResults(Reply, frozen=True, kw_only=True):
     payload: ResultsPayload | None = None
 
 
-class SynthesizePayload(EventData, frozen=True):
+class SynthesizePayload(DecomposePayload, frozen=True):
     """The path from the root to the best end."""
 
     best_path: Annotated[list[ThoughtNode], msgspec.Meta(min_length=1)]
-    problem: Text
-    task_type: Label
 
 
 class SynthesizeSolution(Message, frozen=True, kw_only=True):

@@ -7,28 +7,30 @@ that is another than the one that was searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, assert_never
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, assert_never
 
 import msgspec
+from blake3 import blake3
 
+from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.thought_tree import (
-    NodeState,
-    content_digest,
-    digest_bytes,
-    digest_of,
-    evaluation_digest,
-    is_searched,
-    leads_down,
-    problem_digest,
-    tree_digest,
-)  # fmt: skip
 
 nodes_max: Final = 2_000
 prompts_max: Final = 4_000
+_digest_bytes: Final = 12
+
+
+class NodeState(msgspec.Struct, frozen=True, array_like=True):
+    """A node as the gate remembers it; what it says is a digest."""
+
+    parent: str | None
+    depth: int
+    content: bytes
+    status: str = "pending"
+    evaluation: bytes = b""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -41,9 +43,8 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
 class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     """Where a task stands. ``waiting`` maps event ids to requests; ``answered`` maps the others to their answers.
 
-    ``drawn`` maps answers of the generator to the temporary ids that became no node yet, with what they stand for;
-    ``problem`` and ``config`` are digests of what is to be solved and how it is searched; ``prompts`` are those of the
-    questions that a model was paid for.
+    ``drawn`` maps answers of the generator to the temporary ids that became no node yet, with what they stand for.
+    ``problem``, ``config`` and ``prompts`` are digests: of what is solved, how, and what a model was paid for.
     """
 
     roles: dict[str, tuple[str, str]]
@@ -114,21 +115,19 @@ def transition(state: TotState | None, event: Event) -> TotState:
 def _started(state: TotState | None, event: Event, data: kinds.TotStarted) -> TotState:
     if state is not None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"task {event.name} was started already")
-    _require_task(event, data.task_id)
     roles: dict[str, tuple[str, str]] = {binding.role: (binding.agent, binding.key) for binding in data.roles}
     if len(roles) != len(data.roles):
         raise Refused("INVALID_FIELD", "each of the six roles is bound once", path="$.data.roles")
     if len({key for _, key in roles.values()}) != len(roles):
         raise Refused("INVALID_FIELD", "the six roles have six keys: nobody answers himself", path="$.data.roles")
-    started = TotState(roles, problem=problem_digest(data.problem, data.task_type))
-    _require_role(started, event, "orchestrator")
+    started = TotState(roles, problem=digest_of((data.problem, data.task_type)))
+    _require_role(started, event, "orchestrator", data.task_id)
     return started
 
 
 def _aside(state: TotState, event: Event, data: kinds.Aside) -> TotState:
     """Take what stands between the messages: words for people, what a model was paid for, a pause, the user's end."""
-    _require_role(state, event, data.sender)
-    _require_task(event, data.task_id)
+    _require_role(state, event, data.sender, data.task_id)
     if isinstance(data, kinds.TotLogWritten) or (isinstance(data, kinds.TotError) and data.sender != "orchestrator"):
         return state
     _require_going(state, event)
@@ -161,7 +160,7 @@ def _paid(state: TotState, event: Event, data: kinds.TotModelAnswered) -> TotSta
     if not any(parties_of(type_)[1] == data.sender for type_ in waits):
         message = f"{event.kind} works on a request that waits for the {data.sender}: the first cause names it"
         raise Refused("TRANSITION_NOT_ALLOWED", message)
-    prompt = bytes.fromhex(data.prompt_sha256)[:digest_bytes]
+    prompt = bytes.fromhex(data.prompt_sha256)[:_digest_bytes]
     if prompt in state.prompts:
         raise Refused("TRANSITION_NOT_ALLOWED", "this question was answered already: use that answer")
     if len(state.prompts) >= prompts_max:
@@ -171,11 +170,10 @@ def _paid(state: TotState, event: Event, data: kinds.TotModelAnswered) -> TotSta
 
 def _message(state: TotState, event: Event, data: kinds.Question | kinds.Answer) -> TotState:
     kind = data.type
-    _require_task(event, data.task_id)
     sender, to = parties_of(kind)
     if (data.sender, data.to) != (sender, to):
         raise Refused("INVALID_FIELD", f"{kind} goes from the {sender} to the {to}", path="$.data.from")
-    _require_role(state, event, sender)
+    _require_role(state, event, sender, data.task_id)
     if isinstance(data, kinds.Question):
         return _asked(state, event, data)
     return _answered(state, event, _ANSWERED_BY[kind], data)
@@ -191,11 +189,13 @@ def _asked(state: TotState, event: Event, data: kinds.Question) -> TotState:
     else:
         _require_search(state, kind)
     nodes, about, config = state.nodes, list[kinds.ThoughtNode](), state.config
+    asked = data.payload
+    if isinstance(asked, kinds.DecomposePayload) and digest_of((asked.problem, asked.task_type)) != state.problem:
+        raise Refused("INVALID_FIELD", "this is another problem than the task's", path="$.data.payload.problem")
     match data:
         case kinds.DecomposeTask():
-            _require_problem(state, data.payload.problem, data.payload.task_type)
+            pass
         case kinds.InitializeSearch():
-            _require_problem(state, data.payload.problem, data.payload.task_type)
             config = digest_of(data.payload.search_config)
         case kinds.GenerateThoughts():
             parent = data.payload.parent_node
@@ -206,7 +206,6 @@ def _asked(state: TotState, event: Event, data: kinds.Question) -> TotState:
         case kinds.EvaluateThoughts():
             about = data.payload.candidates
         case kinds.SynthesizeSolution():
-            _require_problem(state, data.payload.problem, data.payload.task_type)
             about = data.payload.best_path
         case _:
             assert_never(data)
@@ -236,7 +235,7 @@ def _answered(state: TotState, event: Event, request: str, data: kinds.Answer) -
         case kinds.EvaluationResults():
             return state if data.payload is None else _evaluated(state, data.payload, about)
         case kinds.SearchComplete():
-            _require_tree(state, data)
+            _require_searched(state, data)
             return msgspec.structs.replace(state, is_ended=True)
         case kinds.FinalSolution():
             return state
@@ -255,11 +254,11 @@ def _evaluated(state: TotState, payload: kinds.ResultsPayload, about: tuple[str,
     for id_ in (*(result.node_id for result in payload.evaluations), *payload.ranking, *payload.pruning_suggestions):
         if id_ not in about:
             raise Refused("INVALID_FIELD", f"nobody asked for an evaluation of {id_}", node_id=id_)
-    nodes = dict(state.nodes)
-    for result in payload.evaluations:
-        judged = evaluation_digest(result.evaluation)
-        nodes[result.node_id] = msgspec.structs.replace(nodes[result.node_id], evaluation=judged)
-    return msgspec.structs.replace(state, nodes=nodes)
+    judged = {
+        result.node_id: msgspec.structs.replace(state.nodes[result.node_id], evaluation=digest_of(result.evaluation))
+        for result in payload.evaluations
+    }
+    return msgspec.structs.replace(state, nodes=state.nodes | judged)
 
 
 def _added(state: TotState, event: Event, data: kinds.TotNodesAdded) -> TotState:
@@ -302,18 +301,6 @@ def _without_drawn(state: TotState, event: Event, data: kinds.TotNodesAdded) -> 
     return {cause: ids for cause, ids in state.drawn.items() if cause != source} | ({source: left} if left else {})
 
 
-def _require_tree(state: TotState, data: kinds.SearchComplete) -> None:
-    _same(state, data.payload.best_path, is_path=True)
-    if not is_searched(data, state.nodes, state.problem, state.config):
-        digest = tree_digest(state.nodes)
-        raise Refused("VERSION_MISMATCH", "the tree is another than the one that was searched", tree_digest=digest)
-
-
-def _require_problem(state: TotState, problem: str, task_type: str) -> None:
-    if problem_digest(problem, task_type) != state.problem:
-        raise Refused("INVALID_FIELD", "this is another problem than the task's", path="$.data.payload.problem")
-
-
 def _require_search(state: TotState, kind: str) -> None:
     if all(request.type != "initialize_search" for request in state.waiting.values()):
         raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} belongs to a search: initialize_search comes first")
@@ -329,16 +316,13 @@ def _require_growing(id_: str, node: NodeState) -> None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"node {id_} is {node.status}: nothing grows from it")
 
 
-def _require_role(state: TotState, event: Event, role: str) -> None:
+def _require_role(state: TotState, event: Event, role: str, task_id: str | None = None) -> None:
+    if task_id not in (None, event.name):
+        raise Refused("INVALID_FIELD", f"a message of {task_id} belongs on tot/{task_id}", path="$.data.task_id")
     agent, key = state.roles.get(role, ("", ""))
     if (event.author, event.key) != (agent, key):
         message = f"the {role} of {event.name} is {agent}, by the key bound at its start"
         raise Refused("NOT_AUTHORIZED", message, role=role)
-
-
-def _require_task(event: Event, task_id: str) -> None:
-    if event.name != task_id:
-        raise Refused("INVALID_FIELD", f"a message of {task_id} belongs on tot/{task_id}", path="$.data.task_id")
 
 
 def _known(state: TotState, ids: Iterable[str]) -> None:
@@ -352,5 +336,65 @@ def _same(state: TotState, nodes: list[kinds.ThoughtNode], *, is_path: bool = Fa
         _known(state, [node.id])
         if state.nodes[node.id].content != content_digest(node):
             raise Refused("INVALID_FIELD", f"node {node.id} is another in the tree", node_id=node.id)
-    if is_path and not leads_down(nodes):
+    above = (None, *(node.id for node in nodes))
+    if is_path and any(node.parent_id != parent for node, parent in zip(nodes, above, strict=False)):
         raise Refused("INVALID_FIELD", "a path leads from the root down, node by node", path="$.data.payload.best_path")
+
+
+def content_digest(node: kinds.ThoughtNode) -> bytes:
+    """Return the digest of what a node is, without its evaluation, status and children."""
+    return digest_of((node.id, node.parent_id, node.depth, node.content, node.action_type, node.metadata))
+
+
+def tree_digest(nodes: Mapping[str, NodeState]) -> str:
+    """Return the digest of a whole tree, in whatever order its nodes came: hex."""
+    lines = [
+        (id_, node.parent, node.depth, node.content.hex(), node.status, node.evaluation.hex())
+        for id_, node in sorted(nodes.items())
+    ]
+    return blake3(encode_canonical(lines)).hexdigest()
+
+
+def node_states(nodes: Iterable[kinds.ThoughtNode]) -> dict[str, NodeState]:
+    """Return nodes as the gate remembers them, to compare a tree with it."""
+
+    def remembered(node: kinds.ThoughtNode) -> NodeState:
+        judged = b"" if node.evaluation is None else digest_of(node.evaluation)
+        return NodeState(node.parent_id, node.depth, content_digest(node), node.status, judged)
+
+    return {node.id: remembered(node) for node in nodes}
+
+
+def _require_searched(state: TotState, data: kinds.SearchComplete) -> None:
+    """Refuse a search that ends with other nodes than it grew, or another problem or configuration than it began with.
+
+    What follows from them (stats, frontier) is the views' to say: they show their own beside the explorer's.
+    """
+    _same(state, data.payload.best_path, is_path=True)
+    digest, path, tree = tree_digest(state.nodes), node_states(data.payload.best_path), data.payload.tree
+    is_same = data.payload.tree_digest == digest and path.items() <= state.nodes.items()
+    if tree is not None:
+        is_same &= (
+            (tree.task_id, digest_of((tree.problem, tree.task_type))) == (data.task_id, state.problem)
+            and digest_of(tree.search_config) == state.config
+            and _is_whole(tree)
+            and tree_digest(node_states(tree.nodes.values())) == digest
+        )
+    if not is_same:
+        raise Refused("VERSION_MISMATCH", "the tree is another than the one that was searched", tree_digest=digest)
+
+
+def _is_whole(tree: kinds.ThoughtTree) -> bool:
+    """Return whether nodes stand under their own ids, children beside their parents, and the root at the top."""
+    children: dict[str | None, list[str]] = {}
+    for node in tree.nodes.values():
+        children.setdefault(node.parent_id, []).append(node.id)
+    return children.get(None) == [tree.root_id] and all(
+        id_ == node.id and sorted(node.children_ids) == sorted(children.get(id_, []))
+        for id_, node in tree.nodes.items()
+    )
+
+
+def digest_of(content: Any) -> bytes:
+    """Return the short digest of plain content."""
+    return blake3(encode_canonical(content)).digest(length=_digest_bytes)

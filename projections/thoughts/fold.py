@@ -14,8 +14,7 @@ import msgspec
 from ledger.events import KINDS
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.thought_tree import tree_digest
-from ledger.lifecycle.tot import TotState, transition
+from ledger.lifecycle.tot import TotState, transition, tree_digest
 from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, json_text, row_of
 from projections.thoughts.messages import Rounds, error_of, round_of, rounds_after, sender_of, text_of
 from projections.thoughts.tree import Costs, costs_after, root_of, search_state, stats_of, with_children

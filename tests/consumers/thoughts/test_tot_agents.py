@@ -20,7 +20,7 @@ from consumers.thoughts.thinkers.game24 import Game24
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import tot as kinds
-from ledger.lifecycle.thought_tree import node_states, tree_digest
+from ledger.lifecycle.tot import node_states, tree_digest
 from ledger.local import LocalClient
 from projections.reader import Reader
 

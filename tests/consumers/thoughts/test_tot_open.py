@@ -13,7 +13,7 @@ from tot_driver import TASK_ID, Solved, Spoken, prefixes, solve
 from consumers.thoughts.settings import Overrides, search_config
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
-from ledger.lifecycle.thought_tree import tree_digest
+from ledger.lifecycle.tot import tree_digest
 
 BUSY = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True, retry_after_s=7)
 UNREADABLE = kinds.Failure(code="GENERATION_FAILED", message="prose", recoverable=True)

@@ -16,8 +16,7 @@ from consumers.thoughts.thinkers.game24 import Game24
 from consumers.thoughts.thinkers.planning import Planning
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.thought_tree import node_states
-from ledger.lifecycle.tot import TotState, transition
+from ledger.lifecycle.tot import TotState, node_states, transition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,8 +13,7 @@ from ledger.author import Draft
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import tot as kinds
-from ledger.lifecycle.thought_tree import tree_digest
-from ledger.lifecycle.tot import TotState
+from ledger.lifecycle.tot import TotState, tree_digest
 from ledger.log.tables import stream_key
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from tot_story import N11, N12, N21, N32, NODES, ROOT, TASK, spoken
 
 from ledger.codec import decode_packed, encode_packed
 from ledger.events import tot as kinds
-from ledger.lifecycle.thought_tree import node_states, tree_digest
-from ledger.lifecycle.tot import TotState, transition
+from ledger.lifecycle.tot import TotState, node_states, transition, tree_digest
 
 if TYPE_CHECKING:
     from ledger.errors import Refused
