@@ -133,7 +133,7 @@ class Folder:
         plan = plan_edits(standing, base=before, edited=edited, ledger=ledger, acting=self._author.name)
         is_signed = bool(plan.steps or plan.amends)
         if is_signed:
-            self._tell(sync.sign_plan(self._context, handoff, plan, edited=edited, ledger=ledger))
+            self._tell(sync.sign_plan(self._context, handoff, plan, base=before, edited=edited, ledger=ledger))
             handoff = self._answered(id_) or handoff
             now = file_now(handoff, self._skeleton(handoff))
         if plan.amends:

@@ -16,7 +16,7 @@ from consumers.handoffs.files.syntax.comparison import Edits, differences, is_te
 from consumers.handoffs.files.syntax.document import HandoffFile, LogLine
 from consumers.handoffs.files.syntax.lines import apply_edits, join_lines
 from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.writer import replace_at
+from consumers.handoffs.files.syntax.writer import Progress, render, replace_at
 from ledger.events import KIND_OF
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
@@ -97,6 +97,25 @@ def plan_edits(
     known = Counter(map(_said, ledger.log)) - Counter(map(_said, base.log)) + Counter(map(_said, edits.gone))
     planner.log(edits.log, known)
     return planner.plan()
+
+
+def base_after(plan: Plan, *, base: HandoffFile, ledger: HandoffFile) -> bytes:
+    """Return ``base`` with the status and ticks of a plan: what a file was edited from once these are signed.
+
+    Of content that is amended, and of the log, whoever looks again sees that the ledger has it.
+    """
+    status: str | None = None
+    tasks: dict[int, bool] = {}
+    criteria: dict[int, bool] = {}
+    for step in () if plan.amends else plan.steps:
+        match step:
+            case kinds.HandoffTaskChecked():
+                tasks |= moved({step.position: step.checked}, ledger.tasks, base.tasks)
+            case kinds.HandoffCriterionChecked():
+                criteria |= moved({step.position: step.checked}, ledger.criteria, base.criteria)
+            case _:  # the acts that set a status, and lines of the log
+                status = next((act.leads for act in ACTS.values() if type(step) in act.signs and act.leads), status)
+    return render(base, Progress(status=status, tasks=tasks, criteria=criteria))
 
 
 def reason_in(text: str) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from consumers.handoffs.content import amended, content_from
 from consumers.handoffs.files.mapping import content_of_file
-from consumers.handoffs.files.plan import Held, Plan
+from consumers.handoffs.files.plan import Held, Plan, base_after
 from consumers.handoffs.files.syntax.comparison import with_progress_of
 from consumers.handoffs.files.syntax.document import HandoffFile
 from consumers.sdk.subscriptions import Subscriptions
@@ -118,8 +118,9 @@ class SyncContext(NamedTuple):
 
 
 def sign_plan(
-    context: SyncContext, handoff: dict[str, Any], plan: Plan, *, edited: HandoffFile, ledger: HandoffFile
-) -> Notice:
+    context: SyncContext, handoff: dict[str, Any], plan: Plan, *, base: HandoffFile, edited: HandoffFile,
+    ledger: HandoffFile,
+) -> Notice:  # fmt: skip
     """Sign a plan on the handoff as it was shown.
 
     Raises Refused: ``STREAM_CONFLICT`` when it went on meanwhile, or whatever the ledger refuses. Unavailable: the
@@ -136,8 +137,9 @@ def sign_plan(
     version = len(handoff["log"])
     stream = f"handoff/{handoff['id']}"
     drafts = [Draft(stream=stream, data=data, expect=version + n) for n, data in enumerate(steps)]
-    # What is held stays in the file, which then asks for more than is signed.
-    return _signed(context, handoff["id"], drafts, b"" if plan.held else edited.content)
+    # What is held stays in the file, which then asks for more than is signed: agreed is what was, with what is ticked.
+    asking = base_after(plan, base=base, ledger=ledger) if plan.held else edited.content
+    return _signed(context, handoff["id"], drafts, asking)
 
 
 def sign_new(context: SyncContext, id_: str, file: HandoffFile) -> Notice:

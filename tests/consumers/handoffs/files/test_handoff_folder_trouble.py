@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from syncing import SyncedFolder
 
 
+HELD = (("# Handoff: ", "# Handoff: New "), ("Status: in_progress", "Status: verified"))
+
+
 def test_kill_between_signing_and_writing_repeats_nothing(
     folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,11 +54,14 @@ def test_kill_between_signing_and_writing_repeats_nothing(
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize(
+    "held", [(), (("# Handoff: ", "# Handoff: New "), ("Status: in_progress", "Status: verified"))]
+)
 def test_tick_taken_back_before_its_signature_is_written_is_taken_back(
-    folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch, *, is_killed: bool
+    folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch, held: tuple[tuple[str, str], ...], *, is_killed: bool
 ) -> None:
     bob = folder.claimed()
-    folder.edit(("- [ ] look", "- [x] look"), ("[alice] created\n", "[alice] created\n-  tried\n"))
+    folder.edit(("- [ ] look", "- [x] look"), ("[alice] created\n", "[alice] created\n-  tried\n"), *held)
 
     def save(*_: object, **__: object) -> bool:
         folder.edit(("- [x] look", "- [ ] look"))
@@ -67,10 +73,37 @@ def test_tick_taken_back_before_its_signature_is_written_is_taken_back(
         patched.setattr("consumers.handoffs.files.folder.write_file", save)
         bob.reconcile()
     bob = folder.hand("bob")
-    assert bob.reconcile() == ["signed: handoff.task_checked"]
+    told = bob.reconcile()
+    assert told[0] == "signed: handoff.task_checked"
+    assert [one.partition(":")[0] for one in told[1:]] == ["held"] * len(held)
     assert folder.kinds()[-3:] == ["task_checked bob", "logged bob", "task_checked bob"]
     assert "- [ ] look" in folder.text()
-    folder.assert_in_step(bob)
+    if held:
+        assert all(after in folder.text() for _, after in held)
+        assert bob.reconcile() == []
+    else:
+        folder.assert_in_step(bob)
+
+
+def test_status_taken_back_before_its_signature_is_written_beside_what_is_held_is_taken_back(
+    folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob = folder.claimed()
+    folder.edit(("Status: in_progress", "Status: blocked (no key)"), HELD[0])
+
+    def kill(*_: object, **__: object) -> bool:
+        folder.edit(("Status: blocked (no key)", "Status: in_progress"))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("consumers.handoffs.files.folder.write_file", kill)
+        with pytest.raises(KeyboardInterrupt):
+            bob.reconcile()
+    bob = folder.hand("bob")
+    bob.reconcile()
+    assert folder.kinds()[-2:] == ["blocked bob", "unblocked bob"]
+    assert folder.status() == "in_progress"
+    assert "Handoff: New " in folder.text()
 
 
 def test_line_of_an_editor_that_never_saw_it_rewritten_is_not_logged_again(folder: SyncedFolder) -> None:
