@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -120,7 +119,10 @@ def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
     if change.dependencies:
         dependencies = dependencies | {number: tuple(rests_on) for number, rests_on in change.dependencies.items()}
     if change.assumptions_updated:
-        steps = _settled(steps, change.assumptions_updated)
+        settled = change.assumptions_updated
+        steps = tuple(
+            (number, _updated(text, settled[number]) if number in settled else text) for number, text in steps
+        )
     return msgspec.structs.replace(state, steps=steps, dependencies=dependencies, **scalars)
 
 
@@ -157,10 +159,6 @@ def memory_of(state: GraphState, reasoning_id: str) -> ReasoningMemory:
         dependencies={number: list(rests_on) for number, rests_on in state.dependencies.items()},
         known_limitations=list(state.known_limitations),
     )
-
-
-def _settled(steps: Iterable[tuple[int, str]], updates: dict[int, str]) -> tuple[tuple[int, str], ...]:
-    return tuple((number, _updated(text, updates[number]) if number in updates else text) for number, text in steps)
 
 
 def _updated(text: str, update: str) -> str:

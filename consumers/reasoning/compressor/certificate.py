@@ -16,13 +16,14 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.compress import budget_needed, made_whole, measured, remarks_of
+from consumers.reasoning.compressor.compress import budget_needed, measured, remarks_of
 from consumers.reasoning.compressor.envelope import empty_brief, with_facts
 from ledger.events.brief import Brief, Fact
 from projections.briefs.certificate import CertificateProblem
 from projections.briefs.embedding import is_embedding_of
 from projections.briefs.index import index_graph
 from projections.briefs.tokens import tokenizer
+from projections.reasoning.delta import write_full
 from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -48,7 +49,7 @@ def check_certificate(
         return [CertificateProblem("reasoning_ref", None, "The brief is of another graph.")]
     index = index_graph(memory)
     empty = empty_brief(index, brief.level, brief.budget, context=context, domain=domain)
-    begun = made_whole(empty, memory) if brief.layout.whole else empty
+    begun = replace(empty, whole_graph=write_full(memory)) if brief.layout.whole else empty
     shown = {fact.step for fact in brief.facts}.difference(brief.layout.others)
     remarks = [remark for remark in remarks_of(index) if remark in brief.remarks]
     true = with_facts(begun, index, shown, remarks, brief.layout)

@@ -26,7 +26,7 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from consumers.reasoning.compressor.envelope import empty_brief, make_fact, whole_json, with_facts
-from consumers.reasoning.compressor.selection import Line, Part, Pick, order_of
+from consumers.reasoning.compressor.selection import Line, Order, Part, Pick
 from ledger.events.brief import Brief, Layout, Remark, RemarkSort, Sizes
 from projections.briefs import sentences, shorthand
 from projections.briefs.embedding import best_embedder, embed_text, pack
@@ -70,7 +70,7 @@ def compress(
     index = index_graph(memory)
     limit = LEVEL_TOKENS[level][1] if budget is None else budget
     empty = empty_brief(index, level.value, limit, context=context, domain=domain)
-    whole, choice = made_whole(empty, memory), _Choice(index, empty)
+    whole, choice = replace(empty, whole_graph=write_full(memory)), _Choice(index, empty)
     # Sent whole is what fits; unasked, what fits with every field written out: a graph that only its short form brings
     # under the level's 700 tokens has a brief of .95 at half of that.
     fitting = whole if budget is not None else replace(empty, whole_graph=whole_json(memory))
@@ -93,7 +93,7 @@ class _Choice:
         self._facts = {step.step_number: make_fact(step, index.memory) for step in index.memory.steps}
         self._remarks = remarks_of(index)
         self._lines = list(self._all_lines())
-        self.order = order_of(index, self._lines, self.conclusion)
+        self.order = list(Order(index, self._lines, self.conclusion).picks())
 
     def _all_lines(self) -> Iterator[Line]:
         """Yield a line for each step and critical remark that the conclusion's own line does not say already."""
@@ -172,11 +172,6 @@ class _Choice:
     def _tokens(self, pick: Pick) -> int:
         line = self._lines[pick.place]
         return count_tokens((line.text, line.evidence, line.check)[pick.part])
-
-
-def made_whole(empty: Brief, memory: ReasoningMemory) -> Brief:
-    """Return a brief that carries its graph whole, in the short form that ``fetch`` sends too."""
-    return replace(empty, whole_graph=write_full(memory))
 
 
 def measured(brief: Brief, index: GraphIndex) -> Brief:

@@ -85,15 +85,11 @@ class Pick(NamedTuple):
 _Entry: TypeAlias = tuple[float, int, Part]
 
 
-def order_of(index: GraphIndex, lines: list[Line], conclusion: str) -> list[Pick]:
-    """Return every part of every line once, in the order of their worth, beside as much of a conclusion as is shown."""
-    return list(_Order(index, lines, conclusion).picks())
-
-
-class _Order:
+class Order:
     """The order of the lines: what was taken so far, and what each line would add to it."""
 
     def __init__(self, index: GraphIndex, lines: list[Line], conclusion: str) -> None:
+        """Take the lines, and as much of the conclusion as is shown beside them."""
         self._index, self._lines = index, lines
         self._weights = [fact.unit.weight * _FACTORS.get(fact.unit.kind, 1.0) for fact in index.key_facts]
         self._weight = sum(self._weights) or 1.0
@@ -134,6 +130,7 @@ class _Order:
         self._held = dict.fromkeys(self._inferences, 0)
 
     def picks(self) -> Iterator[Pick]:
+        """Yield every part of every line once, in the order of their worth."""
         queue = [self._entry(position, Part.STATEMENT) for position, line in enumerate(self._lines) if line.text]
         queue += [entry for position, line in enumerate(self._lines) if not line.text for entry in self._take(position)]
         heapq.heapify(queue)

@@ -133,9 +133,11 @@ def act_on(
     gate = _gate(snapshot, level, verdict)
     sent = TransferLevel(gate.level)
     is_imported = _is_imported(view, snapshot)
+    shown = (text for brief in snapshot.briefs for fact in brief.facts for text in fact.evidence)
+    evidence = list(dict.fromkeys([*snapshot.evidence_refs, *snapshot.top_evidence_refs, *shown]))
     answer = gates.should_fetch_full_reasoning(
         snapshot, fidelity=_fidelity_at(snapshot, sent) if fidelity is None else fidelity,
-        domain=_riskier_domain(view, snapshot), vectors=vectors, evidence_refs=_evidence_of(snapshot), task=task,
+        domain=_riskier_domain(view, snapshot), vectors=vectors, evidence_refs=evidence, task=task,
         own_task="" if task is None or verdict is None else fetch(view, verdict.reasoning_ref).memory.task,
         is_imported=is_imported, verdict=verdict,
     )  # fmt: skip
@@ -234,11 +236,6 @@ def _is_imported(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> bool:
         return False
     found = view("reasoning.origins", {"ref": snapshot.reasoning_ref})
     return bool(found["imported"]) and not found["own"]
-
-
-def _evidence_of(snapshot: EnhancedEpistemicSnapshot) -> list[str]:
-    shown = [text for brief in snapshot.briefs for fact in brief.facts for text in fact.evidence]
-    return list(dict.fromkeys([*snapshot.evidence_refs, *snapshot.top_evidence_refs, *shown]))
 
 
 def _said(own: ValidationReport) -> str:

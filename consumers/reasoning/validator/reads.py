@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
-from consumers.reasoning.validator.trees import Listing, Outcome, Parts, Tree, commit_of
+from consumers.reasoning.validator.trees import CommitTree, Listing, Outcome, Parts, Tree
+from ledger.errors import Refused, Unavailable
 from ledger.events.reasoning import CheckedTree, EvidenceStatus
 
 file_size_max_bytes: Final = 8 * 1024**2
@@ -82,8 +84,11 @@ class Reads:
         """Return the looks into another commit of the same repository ("": this tree); None where there is none."""
         assert self.tree is not None  # noqa: S101 - callers ask is_possible first
         if revision and revision not in self._revisions:
-            tree = commit_of(self.tree.folder, revision) if len(self._revisions) < revisions_max else None
-            self._revisions[revision] = None if tree is None else Reads(tree, within=self.whole)
+            there = None
+            with suppress(Refused, Unavailable):  # no such commit, or no git
+                if len(self._revisions) < revisions_max:
+                    there = Reads(CommitTree(self.tree.folder, revision), within=self.whole)
+            self._revisions[revision] = there
         return self._revisions[revision] if revision else self
 
     def look_up(self, ref: str) -> tuple[EvidenceStatus, str]:

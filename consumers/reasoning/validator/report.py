@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from itertools import accumulate
+from typing import Any, Final
 
 import msgspec
 
 from consumers.reasoning.validator.evidence import HOLDING, cut
 from ledger.events import reasoning
-from ledger.events.brief import Part
 
 VALIDATOR_NAME: Final = "baton-validator"
 VALIDATOR_VERSION: Final = "1"
 report_size_max_bytes: Final = 36 * 1024
-
-P = TypeVar("P", bound="Part")
 
 
 @dataclass
@@ -78,44 +76,29 @@ class ValidationReport:
 
     def to_event(self, *, whole: str | None = None) -> reasoning.ReasoningValidated:
         """Return the event's data, the worst first; ``whole`` is the blob with what it had to leave out."""
-        room = _Room()
-        # Each takes of what is left, so their order is part of what is published.
-        kept = {
-            "issues": room.take(self.issues),
-            "evidence": room.take(sorted(self.evidence, key=lambda check: check.status in HOLDING)),
-            "assumptions": room.take(sorted(self.assumptions, key=lambda check: _ASSUMPTIONS.index(check.status))),
-            "inferences": room.take(
-                sorted(self.inferences, key=lambda check: (check.sound, check.opinion != "does_not_follow"))
-            ),
+        ordered: dict[str, Sequence[Any]] = {
+            "issues": self.issues,
+            "evidence": sorted(self.evidence, key=lambda check: check.status in HOLDING),
+            "assumptions": sorted(self.assumptions, key=lambda check: _ASSUMPTIONS.index(check.status)),
+            "inferences": sorted(self.inferences, key=lambda check: (check.sound, check.opinion != "does_not_follow")),
         }
-        blob = whole if room.omitted else None
-        return reasoning.ReasoningValidated(**self._fields() | kept, omitted=room.omitted, whole=blob)
+        left, omitted, kept = report_size_max_bytes, 0, dict[str, Any]()
+        # No list takes more than half of what the lists before it left: their order is part of what is published.
+        for name, lines in ordered.items():
+            sizes = accumulate(len(msgspec.json.encode(line)) + 1 for line in lines[: reasoning.listed_max])
+            half = left // 2
+            fitting = [size for size in sizes if size <= half]
+            kept[name] = list(lines[: len(fitting)])
+            left -= max(fitting, default=0)
+            omitted += len(lines) - len(fitting)
+        blob = whole if omitted else None
+        return reasoning.ReasoningValidated(**self._fields() | kept, omitted=omitted, whole=blob)
 
     def _fields(self) -> dict[str, Any]:
         """Return what the report and its event have under the same names."""
         names = ("reasoning_ref", "passed", "issues", "evidence", "assumptions", "inferences", "tree")
         fields = {name: getattr(self, name) for name in names} | {"counts": self.counts(), "judge": self.judge}
         return fields | {"validator_name": VALIDATOR_NAME, "validator_version": VALIDATOR_VERSION}
-
-
-class _Room:
-    """The bytes that the lists of an event may take: no list more than half of what the lists before it left."""
-
-    def __init__(self) -> None:
-        self._left = report_size_max_bytes
-        self.omitted = 0
-
-    def take(self, lines: Sequence[P]) -> list[P]:
-        kept: list[P] = []
-        left = self._left // 2
-        for line in lines[: reasoning.listed_max]:
-            left -= len(msgspec.json.encode(line)) + 1
-            if left < 0:
-                break
-            kept.append(line)
-            self._left -= len(msgspec.json.encode(line)) + 1
-        self.omitted += len(lines) - len(kept)
-        return kept
 
 
 _ASSUMPTIONS: Final = ("refuted", "not_checked", "held", "settled")

@@ -261,9 +261,7 @@ def open_tree(folder: Path, commit: str | None = None) -> FolderTree | CommitTre
     Raises Refused: ``NOT_FOUND``, ``INVALID_FIELD``. Unavailable: ``STORE_UNAVAILABLE`` when a commit is asked for and
     there is no git program.
     """
-    if commit is not None:
-        return CommitTree(folder, commit)
-    return FolderTree(folder)
+    return FolderTree(folder) if commit is None else CommitTree(folder, commit)
 
 
 def work_tree(folder: Path) -> Path | None:
@@ -278,14 +276,6 @@ def work_tree(folder: Path) -> Path | None:
     root, folder = Path(os.fsdecode(answer.out.removesuffix(b"\n"))), folder.resolve()
     around = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
     return root if not answer.code and root == around else None
-
-
-def commit_of(folder: Path, revision: str) -> CommitTree | None:
-    """Return a commit of the repository that holds ``folder``; None where there is none."""
-    try:
-        return CommitTree(folder, revision)
-    except (Refused, Unavailable):
-        return None
 
 
 def _read_file(folder: int, name: str, size_max: int) -> Found:
