@@ -40,6 +40,22 @@ _TELLING: Final = {
 }
 
 
+class CertificateProblem(msgspec.Struct, frozen=True):
+    """Where a brief says something else than its graph; the compressor's ``check_certificate`` finds it."""
+
+    field: str
+    step: int | None
+    message: str
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A signed brief or snapshot that says something else than its graph, and so was not handed on."""
+
+    event_id: str
+    author: str
+    problems: list[CertificateProblem]
+
+
 class FetchRule(msgspec.Struct, frozen=True):
     """The rule that asks for the full graph, and what it saw."""
 

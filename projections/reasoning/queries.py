@@ -174,14 +174,12 @@ def _whole(moment: query.Moment, name: str, version: int, deltas: Iterable[str])
         for delta in deltas:
             graph = apply_change(graph, decode_change(delta))
     except msgspec.DecodeError as error:
-        raise Corrupted(
-            "CORRUPTED", f"a delta of {name} cannot be read: run `baton project --rebuild`", id=name
-        ) from error
+        message = f"a delta of {name} cannot be read: run `baton project --rebuild`"
+        raise Corrupted("CORRUPTED", message, id=name) from error
     sql = "SELECT ref, event_index FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
     (row,) = moment.rows(sql, (name, version))
     ref = ref_of(graph)
     if ref != row["ref"]:
-        raise Corrupted(
-            "CORRUPTED", f"version {version} of {name} is not {row['ref']}: run `baton project --rebuild`", id=name
-        )
+        message = f"version {version} of {name} is not {row['ref']}: run `baton project --rebuild`"
+        raise Corrupted("CORRUPTED", message, id=name)
     return FullReasoning(ref, name, version, row["event_index"], memory_of(graph, name), canonical_text(graph))

@@ -19,9 +19,9 @@ from msgspec.structs import asdict, replace
 
 from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Remark, Sizes, Tag
 from ledger.events.snapshot import SnapshotTaken
-from projections.briefs.certificate import Rejected
 from projections.briefs.embedding import Embedding, unpack
 from projections.briefs.fidelity import band_of
+from projections.briefs.gates import Rejected
 from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, context_share_max, cut_to_tokens
 from projections.briefs.prompt import to_context_prompt as brief_prompt
 from projections.briefs.sentences import FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from consumers.reasoning.compressor.compress import budget_needed, measured, remarks_of
 from consumers.reasoning.compressor.envelope import empty_brief, with_facts
 from ledger.events.brief import Brief, Fact
-from projections.briefs.certificate import CertificateProblem
 from projections.briefs.embedding import is_embedding_of
+from projections.briefs.gates import CertificateProblem
 from projections.briefs.index import index_graph
 from projections.briefs.tokens import tokenizer
 from projections.reasoning.delta import write_full

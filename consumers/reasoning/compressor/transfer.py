@@ -22,8 +22,7 @@ from ledger.errors import Corrupted, Refused, or_none
 from ledger.events.brief import Brief, Prose
 from ledger.files import replacing
 from ledger.limits import blob_size_max_bytes
-from projections.briefs.certificate import CertificateProblem, Rejected
-from projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
+from projections.briefs.gates import CertificateProblem, FetchAnswer, Rejected, should_fetch_full_reasoning
 from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
 from projections.query import is_whole_ref, prefix_range
 from projections.reasoning.delta import Size, read_payload, write_full

@@ -27,10 +27,9 @@ from ledger.events.brief import Fidelity, Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
 from ledger.limits import data_size_max_bytes
-from projections.briefs.certificate import CertificateProblem, Rejected
 from projections.briefs.embedding import is_embedding_of
 from projections.briefs.fidelity import LOSSLESS, WEIGHTS, band_of, measure
-from projections.briefs.gates import is_critical_evidence
+from projections.briefs.gates import CertificateProblem, Rejected, is_critical_evidence
 from projections.briefs.prompt import TransferLevel
 from projections.query import is_whole_ref
 from projections.reasoning.memory import ReasoningMemory
@@ -94,12 +93,10 @@ def assemble(
     own = (context or "").strip()
     summary = own or derive_context(shown, task="" if fetched is None else fetched.memory.task)
     data = SnapshotTaken(
-        vectors=Vectors(**(_assessed(shown) | given)),
-        context_source="author" if own else "derived" if summary else "none",
-        session_id="" if shown is None else shown["id"],
-        context_summary=summary,
+        vectors=Vectors(**(_assessed(shown) | given)), session_id="" if shown is None else shown["id"],
+        context_source="author" if own else "derived" if summary else "none", context_summary=summary,
         domain=domain or "",
-    )
+    )  # fmt: skip
     causes = [] if shown is None else [shown["updated_index"]]
     if fetched is None:
         return _fitting([data]), causes
@@ -185,17 +182,12 @@ def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotT
         briefs.append(compress(memory, TransferLevel.STANDARD, context=context, domain=domain))
     last = briefs[-1]
     whole = replace(
-        data,
-        **{name: getattr(last, name) for name in _SHARED},
-        **_evidence(memory),
-        reasoning_tags=[tag.tag for tag in last.tags],
-        reasoning_fidelity=last.fidelity.value,
-        reasoning_size=last.sizes,
-        reasoning_embedding=last.embedding,
-        reasoning_ref=fetched.ref,
+        data, **{name: getattr(last, name) for name in _SHARED}, **_evidence(memory), reasoning_ref=fetched.ref,
+        reasoning_tags=[tag.tag for tag in last.tags], reasoning_fidelity=last.fidelity.value,
+        reasoning_size=last.sizes, reasoning_embedding=last.embedding,
         # The snapshot holds these two once for all of its briefs.
         briefs=[replace(brief, context="", embedding=None) for brief in briefs],
-    )
+    )  # fmt: skip
     yield whole
     whole = replace(whole, reasoning_embedding=None)
     yield whole

@@ -150,12 +150,8 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
     """
     warnings: list[str] = []
     cited = list(drafts)
-    if not any(
-        one.evidence
-        for data in drafts
-        for one in (data.steps if isinstance(data, ReasoningExtended) else [data])
-        if isinstance(one, Step | FindingLogged)
-    ):
+    signed = (one for data in drafts for one in (data.steps if isinstance(data, ReasoningExtended) else [data]))
+    if not any(isinstance(one, Step | FindingLogged) and one.evidence for one in signed):
         return cited, warnings
     root = work_tree(Path.cwd())
     with open_tree(root) if root is not None else nullcontext() as tree:

@@ -30,7 +30,7 @@ from projections.validations.queries import counted_words
 if TYPE_CHECKING:
     from consumers.reasoning.validator.publication import Validated
     from consumers.sdk.llm.model import LlmClient
-    from projections.briefs.certificate import Rejected
+    from projections.briefs.gates import Rejected
 
 LEVELS = [level.value for level in TransferLevel]
 issues_shown_max: Final = 500
