@@ -66,13 +66,7 @@ class Agent:
     """One role of one task, played by ``author`` with ``thinker``."""
 
     def __init__(
-        self,
-        role: kinds.Role,
-        task_id: str,
-        author: Author,
-        thinker: Thinker,
-        *,
-        opening: kinds.TotStarted | None = None,
+        self, role: kinds.Role, task_id: str, author: Author, thinker: Thinker, *, opening: kinds.TotStarted
     ) -> None:
         """Play ``role``; the orchestrator of a task that is not there yet begins it with ``opening``."""
         self._role = role
@@ -113,8 +107,10 @@ class Agent:
             if self._task.is_over:
                 self._end()
                 return True
-            if self._task.paused is not None and not self._works:  # what is being paid for is answered first
-                return True
+            if self._task.paused is not None:  # what is being paid for is answered first, and nothing else begun
+                self._works = {id_: work for id_, work in self._works.items() if not work.cancel()}
+                if not self._works:
+                    return True
             wait, has_news = wait_s, False
         return False
 
@@ -137,7 +133,6 @@ class Agent:
                 assert_never(self._role)
 
     def _begin(self, role: kinds.Role) -> None:
-        """Begin with the requests that wait for ``role``, the oldest first."""
         if self._task.is_over or self._task.paused is not None:
             return
         for id_, asked in self._task.waiting.items():
@@ -146,11 +141,7 @@ class Agent:
                 self._works[id_] = self._threads.submit(self._answer, role, asked, begins)
 
     def _answer(self, role: kinds.Role, asked: Asked, begins: list[Say]) -> Refused | None:
-        """Say that a request is begun with, think, and answer; return the refusal if somebody else did.
-
-        What happens if we crash here: the request still waits; the next process of the role finds the line that was
-        written, and answers under the same key.
-        """
+        # If we crash here, the request waits; the next process finds the line written, and answers under the same key.
         self._say(begins)
         return self._say([answer(asked, self._thinker, self._task, self._author)], partial(refused, role, asked))
 
@@ -180,10 +171,7 @@ class Agent:
                 raise refusal
 
     def _say(self, says: list[Say], instead: Callable[[str], list[Say]] = lambda _: []) -> Refused | None:
-        """Append one submission, or what is said ``instead`` of one that no event holds.
-
-        Return the refusal that says that somebody was faster.
-        """
+        """Append one submission, or ``instead`` of what no event holds; return the refusal if another was faster."""
         if not says:
             return None
         try:
@@ -198,11 +186,11 @@ class Agent:
         return None
 
 
-def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
+def orchestrate(task: Task, opening: kinds.TotStarted) -> list[Say]:
     """Return what the orchestrator says next, one submission; nothing while it waits."""
     if task.started is None:
         # Without a key: a task of this id that is there already must be refused, even if it was opened in these words.
-        return [] if opening is None else [Say("", opening)]
+        return [Say("", opening)]
     if task.is_over or task.paused is not None or task.tree is not None or task.waiting:
         return []
     last = task.decompositions[-1] if task.decompositions else None
@@ -227,10 +215,7 @@ def orchestrate(task: Task, opening: kinds.TotStarted | None) -> list[Say]:
 
 
 def not_begun(task: Task, message: str) -> list[Say]:
-    """Return the end of a task whose search cannot be asked for: the ledger did not take the request.
-
-    Before its task, and after it, the orchestrator has none that could end with what went wrong.
-    """
+    """Return the end of a task whose search the ledger did not let be asked for; before and after it there is none."""
     if task.started is None or task.is_over:
         return []
     cause = task.decompositions[-1].id if task.decompositions else task.started_id

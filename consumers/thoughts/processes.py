@@ -15,10 +15,9 @@ import sys
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from consumers.thoughts.agents import Agent
 from consumers.thoughts.task import AGENTS
@@ -48,15 +47,15 @@ class Assignment(msgspec.Struct, frozen=True):
     task_id: str
     thinker: str
     start: int
-    others: tuple[kinds.Role, ...] = ()
-    opening: kinds.TotStarted | None = None
+    others: tuple[kinds.Role, ...]
+    opening: kinds.TotStarted
 
 
-class Processes:
+class Processes(contextlib.AbstractContextManager["Processes"]):
     """The processes of one task: six, less the roles that are bound to others' agents."""
 
     def __init__(self, assignment: Assignment) -> None:
-        """Start them; the orchestrator alone is told what opens the task."""
+        """Start them."""
         self._assignment = assignment
         self._children: dict[kinds.Role, subprocess.Popen[bytes]] = {}
         self._restarts = dict.fromkeys(AGENTS, 0)
@@ -67,9 +66,6 @@ class Processes:
         except BaseException:
             self.end()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.end()
@@ -106,8 +102,7 @@ class Processes:
         self._children[role] = child
         assert child.stdin is not None  # noqa: S101 - a pipe was asked for
         with contextlib.suppress(BrokenPipeError):  # it died at once: ``is_done`` sees that
-            told = self._assignment if role == "orchestrator" else replace(self._assignment, opening=None)
-            child.stdin.write(msgspec.json.encode(told) + b"\n")
+            child.stdin.write(msgspec.json.encode(self._assignment) + b"\n")
             child.stdin.flush()
 
     def _replace(self, role: kinds.Role) -> None:

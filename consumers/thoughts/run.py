@@ -41,7 +41,6 @@ Progress: TypeAlias = "Callable[[Event], None]"
 
 poll_wait_s: Final = 0.25
 BINDABLE: Final[tuple[kinds.Role, ...]] = ("generator", "evaluator")
-answer_wait_max_s: Final = 7 * 24 * 3600
 
 _ID_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -53,12 +52,11 @@ def new_task_id() -> str:
 
 
 class Players(TypedDict, total=False):
-    """Who plays a new task: its id, who thinks, who plays others' roles, and how long their answers may take."""
+    """Who plays a new task, and which: who thinks, and others' agents as ``generator`` and ``evaluator``."""
 
     task_id: str
     thinker: str | None
     bound: Mapping[str, str]
-    answer_wait_s: float | None
 
 
 def run_task(
@@ -67,8 +65,8 @@ def run_task(
 ) -> dict[str, Any]:  # fmt: skip
     """Search a problem with six agents and return the outcome; ``progress`` sees each event of the task.
 
-    ``bound`` maps ``generator`` and ``evaluator`` to others' agents; one that does not answer a request within
-    ``answer_wait_s`` (default: ``agents.answer_wait_s``) pauses the task. A ``client`` that is given stays open.
+    A ``bound`` agent that does not answer a request within ``answer_wait_s`` pauses the task. A ``client`` that is
+    given stays open.
 
     Raises:
         Refused: ``INVALID_FIELD`` for options or a problem that cannot be; ``USAGE`` where nobody can think about it;
@@ -93,15 +91,9 @@ def prepare(
     keys = role_keys(settings, client)
     bindings = {role: kinds.RoleBinding(role=role, agent=name, key=keys[role]) for role, name in AGENTS.items()}
     bindings |= _others(client, players.get("bound", {}))
-    told, wait_s = options.to_strings(), players.get("answer_wait_s")
-    if wait_s is not None:
-        if not 0 < wait_s <= answer_wait_max_s:
-            message = f"an agent is waited for up to {answer_wait_max_s} s, not {wait_s:g}"
-            raise Refused("INVALID_FIELD", message, path="$.answer_wait_s")
-        told["answer_wait_s"] = f"{wait_s:g}"
     opened = kinds.TotStarted(
         task_id=players.get("task_id") or new_task_id(), problem=problem, task_type=task_type,
-        roles=list(bindings.values()), options=told,
+        roles=list(bindings.values()), options=options.to_strings(),
         thinker=choose_thinker(problem, task_type, actions, players.get("thinker")).name,
     )  # fmt: skip
     return _assignment(settings, actions, opened, client.head().size)

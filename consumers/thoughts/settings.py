@@ -17,6 +17,8 @@ from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrat
 Name = TypeVar("Name", bound=str)
 T = TypeVar("T")
 
+answer_wait_max_s: Final = 7 * 24 * 3600
+
 
 class TaskSettings(NamedTuple):
     """A row of the table; ``depth`` is the greater of the recommended ones."""
@@ -44,6 +46,7 @@ class Overrides(NamedTuple):
     calls_max: int | None = None
     tokens_max: int | None = None
     deadline: str | None = None
+    answer_wait_s: int | None = None
 
 
 class TaskOptions(NamedTuple):
@@ -57,7 +60,7 @@ class TaskOptions(NamedTuple):
         return {name: str(value) for name, value in self.overrides._asdict().items() if value is not None}
 
 
-_INTEGERS: Final = ("depth", "branching", "beam_width", "nodes_max", "calls_max", "tokens_max")
+_INTEGERS: Final = ("depth", "branching", "beam_width", "nodes_max", "calls_max", "tokens_max", "answer_wait_s")
 _LIMITS: Final = ("beam_width", "nodes_max", "calls_max", "tokens_max", "deadline")
 _SCORING: Final[EvaluationStrategy] = "independent_scoring"
 _VOTING: Final[EvaluationStrategy] = "comparative_voting"
@@ -143,6 +146,9 @@ def search_config(
             raise Refused("INVALID_FIELD", message, path="$.task_type")
         strategy = read_name(STRATEGIES, asked.strategy, "strategy")
         row = TaskSettings(task_type, asked.depth, strategy, _SCORING, _PROPOSAL)
+    if asked.answer_wait_s is not None and not 0 < asked.answer_wait_s <= answer_wait_max_s:
+        message = f"answer_wait_s is {asked.answer_wait_s}: it lies between 1 and {answer_wait_max_s}"
+        raise Refused("INVALID_FIELD", message, path="$.answer_wait_s")
     estimate = row.depth if decomposition is None else decomposition.depth_estimate
     generation, evaluation = _either(asked.generation, row.generation), _either(asked.evaluation, row.evaluation)
     config = {

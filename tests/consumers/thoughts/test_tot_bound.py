@@ -90,7 +90,9 @@ def test_answer_that_the_protocol_does_not_take_is_refused_and_one_without_score
 
 def test_bound_agent_that_does_not_answer_pauses_the_task_which_goes_on_once_it_does(ledger: Ledger) -> None:
     with ledger.client() as client:
-        part = prepare(ledger.settings(), client, PROBLEM, TaskOptions(), bound=ALICE, answer_wait_s=0.5)
+        part = prepare(
+            ledger.settings(), client, PROBLEM, TaskOptions(overrides=Overrides(answer_wait_s=1)), bound=ALICE
+        )
     paused = play_part(ledger, Game24(), part)
     request = list(read(ledger, part.task_id).waiting.values())[-1]
     assert paused["paused"]["code"] == paused["error"]["code"] == "EVALUATION_TIMEOUT"

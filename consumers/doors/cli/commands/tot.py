@@ -48,6 +48,7 @@ def tot() -> None:
 @click.option("--nodes", "nodes_max", type=int, help="The most nodes.")
 @click.option("--calls", "calls_max", type=int, help="The most calls of the thinker.")
 @click.option("--tokens", "tokens_max", type=int, help="The most tokens of a model.")
+@click.option("--answer-wait", "answer_wait_s", type=int, metavar="SECONDS", help="How long others' agents may take.")
 @click.option("--deadline", help="Until when it is searched, in UTC (2026-02-12T10:00:00Z).")
 @click.option("--thinker", help="Who thinks (default: a program that reads the problem, else the language model).")
 @_logs_option
