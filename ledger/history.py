@@ -151,13 +151,8 @@ def changed(trusted: Trusted, growth: Growth, where: str) -> Corrupted:
         what = f"this log has another past: {shown(growth.size, growth.root)}"
     message = f"""{what}, and {where} {shown(trusted.size, trusted.root)}. Nothing was read on. If entries were lost \
 or a copy was put back, run `baton recover --from-stream`, or `baton recover --accept-loss` to go on without them"""
-    details = {
-        "trusted_size": trusted.size,
-        "trusted_tree_head": trusted.root,
-        "size": growth.size,
-        "tree_head": growth.root,
-    }
-    return Corrupted("HISTORY_CHANGED", message, **details)
+    was = {"trusted_size": trusted.size, "trusted_tree_head": trusted.root}
+    return Corrupted("HISTORY_CHANGED", message, **was, size=growth.size, tree_head=growth.root)
 
 
 Question = int | str

@@ -19,7 +19,7 @@ from ledger.envelope import decode_entry
 from ledger.errors import Refused
 from ledger.limits import blob_chunk_bytes, blob_unreferenced_max_s, range_events_max, range_size_max_bytes
 from ledger.log import blobs as stored
-from ledger.log.uploads import delete_chunks, forget, release
+from ledger.log.uploads import count_unreferenced, delete_chunks, forget
 from ledger.merkle import leaf_hash
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _refer(store: Environment, txn: lmdb.Transaction, ref: str, index: int) -> N
     kept = msgspec.structs.replace(record, referenced_by=index)
     txn.put(kept.blake3, encode_packed(kept), db=store.tables["records"])
     for intent in stored.intents_of(store, txn, kept.blake3):
-        release(store, txn, intent)
+        count_unreferenced(store, txn, intent, -intent.cost)
 
 
 def _start_again(store: Environment, txn: lmdb.Transaction) -> None:
@@ -211,6 +211,4 @@ def _start_again(store: Environment, txn: lmdb.Transaction) -> None:
             cleared = msgspec.structs.replace(record, referenced_by=None)
             txn.put(key, encode_packed(cleared), db=store.tables["records"])
             for intent in stored.intents_of(store, txn, key):
-                usage = stored.read_usage(store, txn, intent.author)
-                usage = stored.Usage(usage.blobs, usage.size, usage.unreferenced + intent.cost)
-                txn.put(intent.author.encode(), encode_packed(usage), db=store.tables["usage"])
+                count_unreferenced(store, txn, intent, intent.cost)

@@ -17,20 +17,7 @@ from blake3 import blake3
 from ledger.codec import encode_packed
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.limits import blob_chunk_bytes, blob_scan_max_bytes, blob_size_max_bytes
-from ledger.log.blobs import (
-    BlobRecord,
-    Blobs,
-    Intent,
-    Usage,
-    check_blob,
-    chunk_key,
-    find_record,
-    intent_decoder,
-    intents_of,
-    read_usage,
-    received,
-    reference_key,
-)
+from ledger.log import blobs as stored
 from ledger.quota import EXEMPT, Quota
 
 if TYPE_CHECKING:
@@ -52,13 +39,13 @@ class Held(NamedTuple):
 class Uploads:
     """Writes the blobs of one ledger, within each author's quota; threads and processes may share it."""
 
-    def __init__(self, blobs: Blobs, quota: Quota, check_text: Callable[[bytes], None] = lambda _: None) -> None:
+    def __init__(self, blobs: stored.Blobs, quota: Quota, check_text: Callable[[bytes], None] = lambda _: None) -> None:
         """``check_text`` refuses content that holds a secret."""
         self._blobs = blobs
         self._quota = quota
         self._check_text = check_text
 
-    def put(self, content: bytes, intent: Intent) -> BlobRecord:
+    def put(self, content: bytes, intent: stored.Intent) -> stored.BlobRecord:
         """Store the whole ``content`` that ``intent`` announces, in transactions of bounded size; return its record.
 
         Raises:
@@ -68,30 +55,30 @@ class Uploads:
         """
         if len(content) != intent.size:
             raise _wrong_size(intent, len(content))
-        check_blob(intent.ref, content)
+        stored.check_blob(intent.ref, content)
         self._check_text(content)
-        record = BlobRecord(intent.size, intent.digest, hashlib.sha256(content).digest(), b"")
+        record = stored.BlobRecord(intent.size, intent.digest, hashlib.sha256(content).digest(), b"")
         store = self._blobs.made()
         first = 0
         # A small blob, as most are, costs one synced transaction.
         while True:
             with store.writing() as txn:
-                place, stored = self._begin(store, txn, intent)
-                if stored is not None:
-                    return stored
+                place, there = self._begin(store, txn, intent)
+                if there is not None:
+                    return there
                 if place != record.place:
                     # The first time; or what was begun was forgotten since: nothing of it is there.
                     record, first = msgspec.structs.replace(record, place=place), 0
                 end = min(first + _chunks_per_transaction, record.chunk_count)
                 for number in range(first, end):
                     chunk = content[number * blob_chunk_bytes : (number + 1) * blob_chunk_bytes]
-                    txn.put(chunk_key(place, number), chunk, db=store.tables["chunks"])
+                    txn.put(stored.chunk_key(place, number), chunk, db=store.tables["chunks"])
                 if end == record.chunk_count:
                     # The record comes last: if we crash before it, nobody can see the chunks that are there.
                     return _complete(store, txn, record)
                 first = end
 
-    def begin(self, intent: Intent) -> Held:
+    def begin(self, intent: stored.Intent) -> Held:
         """Begin an upload, or ask where it goes on.
 
         Raises Refused: ``TOO_LARGE``, ``INVALID_FIELD`` for a size that is not the stored blob's. Unavailable:
@@ -103,7 +90,7 @@ class Uploads:
             if record is not None:
                 return Held(record.size, record.ref)
             intent = msgspec.structs.replace(intent, place=place)
-            held = received(store, txn, intent)
+            held = stored.received(store, txn, intent)
         return self._finish(intent) if held == intent.size else Held(held)
 
     def add(self, author: str, digest: bytes, number: int, chunk: bytes) -> Held:
@@ -117,14 +104,14 @@ class Uploads:
         store = self._blobs.made()
         with store.writing() as txn:
             data = store.get(txn, store.tables["intents"], digest + author.encode())
-            intent = None if data is None else intent_decoder.decode(data)
-            record = find_record(store, txn, "blake3:" + digest.hex())
+            intent = None if data is None else stored.intent_decoder.decode(data)
+            record = stored.find_record(store, txn, "blake3:" + digest.hex())
             if record is not None:
                 return Held(record.size, record.ref)
             if intent is None:
                 message = f"{author} has begun no upload of blake3:{digest.hex()}: send its signed intent first"
                 raise Refused("CHUNK_MISPLACED", message, received=0)
-            held = received(store, txn, intent)
+            held = stored.received(store, txn, intent)
             start = number * blob_chunk_bytes
             if start > held:
                 message = f"chunk {number} begins at byte {start}, and {held} are held: go on there"
@@ -132,13 +119,13 @@ class Uploads:
             if len(chunk) != min(blob_chunk_bytes, intent.size - start):
                 raise _wrong_chunk(intent, number, len(chunk))
             if start == held:
-                txn.put(chunk_key(intent.place, number), chunk, db=store.tables["chunks"])
+                txn.put(stored.chunk_key(intent.place, number), chunk, db=store.tables["chunks"])
                 held += len(chunk)
         return self._finish(intent) if held == intent.size else Held(held)
 
-    def _finish(self, intent: Intent) -> Held:
+    def _finish(self, intent: stored.Intent) -> Held:
         """Check the whole of an upload, outside any transaction: others store theirs meanwhile."""
-        record = BlobRecord(intent.size, intent.digest, b"", intent.place)
+        record = stored.BlobRecord(intent.size, intent.digest, b"", intent.place)
         blake, sha, text = blake3(), hashlib.sha256(), bytearray()
         for number in range(record.chunk_count):
             chunk = self._blobs.chunk(record, number)
@@ -157,7 +144,7 @@ class Uploads:
                 forget(store, txn, intent)
             raise
         with store.writing() as txn:
-            if find_record(store, txn, intent.ref) is None:
+            if stored.find_record(store, txn, intent.ref) is None:
                 now = _present(store, txn, intent)
                 if now is None or now.place != intent.place:
                     # Forgotten at this very moment, perhaps begun anew: the chunks that were checked are gone.
@@ -165,11 +152,13 @@ class Uploads:
                 _complete(store, txn, msgspec.structs.replace(record, sha256=sha.digest()))
         return Held(intent.size, intent.ref)
 
-    def _begin(self, store: Environment, txn: lmdb.Transaction, intent: Intent) -> tuple[bytes, BlobRecord | None]:
+    def _begin(
+        self, store: Environment, txn: lmdb.Transaction, intent: stored.Intent
+    ) -> tuple[bytes, stored.BlobRecord | None]:
         """Keep the intent and count it; return where its chunks lie, and the record if the blob is stored already."""
         if intent.size > blob_size_max_bytes:
             raise Refused("TOO_LARGE", f"a blob of {intent.size} bytes exceeds {blob_size_max_bytes}", ref=intent.ref)
-        record = find_record(store, txn, intent.ref)
+        record = stored.find_record(store, txn, intent.ref)
         if record is not None and record.size != intent.size:
             raise _wrong_size(intent, record.size)
         if record is not None and record.referenced_by is not None:
@@ -186,9 +175,9 @@ class Uploads:
         txn.put(intent.db_key, encode_packed(kept), db=store.tables["intents"])
         return place, record
 
-    def _count(self, store: Environment, txn: lmdb.Transaction, intent: Intent) -> None:
-        usage = read_usage(store, txn, intent.author)
-        after = Usage(usage.blobs + 1, usage.size + intent.cost, usage.unreferenced + intent.cost)
+    def _count(self, store: Environment, txn: lmdb.Transaction, intent: stored.Intent) -> None:
+        usage = stored.read_usage(store, txn, intent.author)
+        after = stored.Usage(usage.blobs + 1, usage.size + intent.cost, usage.unreferenced + intent.cost)
         for setting, counted, limit in (
             ("blob_bytes_unreferenced", after.unreferenced, self._quota.blob_bytes_unreferenced),
             ("blob_bytes", after.size, self._quota.blob_bytes),
@@ -204,35 +193,37 @@ class Uploads:
         txn.put(intent.author.encode(), encode_packed(after), db=store.tables["usage"])
 
 
-def _present(store: Environment, txn: lmdb.Transaction, intent: Intent) -> Intent | None:
+def _present(store: Environment, txn: lmdb.Transaction, intent: stored.Intent) -> stored.Intent | None:
     """Return the intent that is kept for the same blob and author, or None."""
     data = store.get(txn, store.tables["intents"], intent.db_key)
-    return None if data is None else intent_decoder.decode(data)
+    return None if data is None else stored.intent_decoder.decode(data)
 
 
-def put_restored(blobs: Blobs, content: bytes) -> None:
+def put_restored(blobs: stored.Blobs, content: bytes) -> None:
     """Store a blob of a backup: its entries refer to it, and a backup does not hold who stored it first.
 
     No intent names it, so it is in nobody's quota, and never dropped.
     """
     digest = blake3(content).digest()
-    record = BlobRecord(len(content), digest, hashlib.sha256(content).digest(), digest[:_place_bytes])
+    record = stored.BlobRecord(len(content), digest, hashlib.sha256(content).digest(), digest[:_place_bytes])
     store = blobs.made()
     with store.writing() as txn:
-        if find_record(store, txn, record.ref) is None:
+        if stored.find_record(store, txn, record.ref) is None:
             for number in range(record.chunk_count):
                 chunk = content[number * blob_chunk_bytes : (number + 1) * blob_chunk_bytes]
-                txn.put(chunk_key(record.place, number), chunk, db=store.tables["chunks"])
+                txn.put(stored.chunk_key(record.place, number), chunk, db=store.tables["chunks"])
             _complete(store, txn, record)
 
 
-def forget(store: Environment, txn: lmdb.Transaction, intent: Intent) -> int:
+def forget(store: Environment, txn: lmdb.Transaction, intent: stored.Intent) -> int:
     """Take an intent back, with the chunks that nobody else needs; return how many were deleted."""
     txn.delete(intent.db_key, db=store.tables["intents"])
-    record = find_record(store, txn, intent.ref)
+    record = stored.find_record(store, txn, intent.ref)
     is_referenced = record is not None and record.referenced_by is not None
-    usage = read_usage(store, txn, intent.author)
-    after = Usage(usage.blobs - 1, usage.size - intent.cost, usage.unreferenced - (0 if is_referenced else intent.cost))
+    usage = stored.read_usage(store, txn, intent.author)
+    after = stored.Usage(
+        usage.blobs - 1, usage.size - intent.cost, usage.unreferenced - (0 if is_referenced else intent.cost)
+    )
     txn.put(intent.author.encode(), encode_packed(after), db=store.tables["usage"])
     return 0 if record is not None and record.place == intent.place else delete_chunks(store, txn, intent.place)
 
@@ -245,35 +236,35 @@ def delete_chunks(store: Environment, txn: lmdb.Transaction, place: bytes) -> in
     return len(keys)
 
 
-def _complete(store: Environment, txn: lmdb.Transaction, record: BlobRecord) -> BlobRecord:
+def _complete(store: Environment, txn: lmdb.Transaction, record: stored.BlobRecord) -> stored.BlobRecord:
     """Let the blob be seen; what others had sent of the same content is not needed any more."""
     for ref in (record.ref, "sha256:" + record.sha256.hex()):
-        index = store.get(txn, store.tables["references"], reference_key(ref))
+        index = store.get(txn, store.tables["references"], stored.reference_key(ref))
         if index is not None and record.referenced_by is None:
             record = msgspec.structs.replace(record, referenced_by=int.from_bytes(index, "big"))
-    for intent in intents_of(store, txn, record.blake3):
+    for intent in stored.intents_of(store, txn, record.blake3):
         if intent.place != record.place:
             delete_chunks(store, txn, intent.place)
         if record.referenced_by is not None:
-            release(store, txn, intent)
+            count_unreferenced(store, txn, intent, -intent.cost)
     txn.put(record.sha256, record.blake3, db=store.tables["aliases"])
     txn.put(record.blake3, encode_packed(record), db=store.tables["records"])
     return record
 
 
-def release(store: Environment, txn: lmdb.Transaction, intent: Intent) -> None:
-    """Count an intent no longer among those that no entry refers to."""
-    usage = read_usage(store, txn, intent.author)
-    after = msgspec.structs.replace(usage, unreferenced=usage.unreferenced - intent.cost)
+def count_unreferenced(store: Environment, txn: lmdb.Transaction, intent: stored.Intent, size: int) -> None:
+    """Count so many bytes of an intent's author (negative: no longer) among what no entry refers to."""
+    usage = stored.read_usage(store, txn, intent.author)
+    after = msgspec.structs.replace(usage, unreferenced=usage.unreferenced + size)
     txn.put(intent.author.encode(), encode_packed(after), db=store.tables["usage"])
 
 
-def _wrong_size(intent: Intent, size: int) -> Refused:
+def _wrong_size(intent: stored.Intent, size: int) -> Refused:
     message = f"the intent says that {intent.ref} has {intent.size} bytes, and it has {size}"
     return Refused("INVALID_FIELD", message, path="$.data.size", size=size)
 
 
-def _wrong_chunk(intent: Intent, number: int, size: int) -> Refused:
+def _wrong_chunk(intent: stored.Intent, number: int, size: int) -> Refused:
     if size > blob_chunk_bytes:
         return Refused("TOO_LARGE", f"a chunk has at most {blob_chunk_bytes} bytes, not {size}", ref=intent.ref)
     message = f"chunk {number} of {intent.ref} has {size} bytes: of {intent.size}, only the last chunk is shorter"
