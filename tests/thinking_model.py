@@ -40,7 +40,8 @@ def good(received: Received, depth: int) -> dict[str, Any]:
         step, sample = len(data["steps_so_far"]) + 1, re.search(r"sample (\d+)", text)
         numbers = [int(sample[1])] if sample else range(1, int(asked[1]) + 1)
         contents = [f"step {step}, way {number}" for number in numbers]
-        return {"candidates": [{"content": content, "is_solution": step == depth} for content in contents]}
+        solved = {"is_solution": step == depth}
+        return {"candidates": [{"content": content, "metadata": solved} for content in contents]}
     if '"evaluations"' in text:
         return {"evaluations": [score | {"node_id": one["node_id"]} for one in data["candidates"]]}
     if '"answer"' in text:
@@ -48,7 +49,7 @@ def good(received: Received, depth: int) -> dict[str, Any]:
             "answer": " → ".join(data["steps"]),
             "reasoning_trace": data["steps"],
             "confidence": 1,
-            "is_valid": True,
+            "verification": {"is_valid": True},
         }
     return score
 

@@ -64,12 +64,8 @@ class NoAnswer(Exception):
         self, problem: str, *, may_pass: bool, reason: Reason | None = None, answer: Answer | None = None
     ) -> None:
         super().__init__(problem)
-        self.problem, self.may_pass, self.reason, self.answer = (
-            problem,
-            may_pass,
-            reason,
-            answer or Answer(0, b"", None),
-        )
+        self.problem, self.may_pass, self.reason = problem, may_pass, reason
+        self.answer = answer or Answer(0, b"", None)
 
 
 def request(

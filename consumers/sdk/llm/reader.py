@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -28,12 +29,13 @@ from ledger.errors import Refused
 T = TypeVar("T")
 
 tries_max: Final = 1_000
+depth_max: Final = 16
 _NUMBER: Final = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,15})?)\s*(?:(%)|(?:/|out of|of)\s*([1-9]\d{0,5}))?\s*", re.ASCII)
 _TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
 
 
-def read_answer(text: str, form: type[T]) -> T:
-    """Return the object of the type ``form`` in what a model wrote.
+def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]] = MappingProxyType({})) -> T:
+    """Return the object of the type ``form`` in what a model wrote; ``missing`` is what its types may leave out.
 
     Raises:
         Refused: what is wrong with it, in words that a model can mend it by.
@@ -49,7 +51,7 @@ def read_answer(text: str, form: type[T]) -> T:
             faults[size] = value
             continue
         try:
-            fitted = msgspec.convert(fit(value, kind), form)
+            fitted = msgspec.convert(fit(value, kind, missing), form)
         except msgspec.ValidationError as error:
             faults[size] = schema_error(error)
         else:
@@ -80,26 +82,24 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
             continue
         except RecursionError as error:
             raise Refused("NESTING_TOO_DEEP", "it is nested too deep") from error
-        check_depth(encode_utf8(json.dumps(value, ensure_ascii=False), "answer"))
+        check_depth(encode_utf8(json.dumps(value, ensure_ascii=False), "answer"), depth_max)
         yield position - start, value
 
 
-def fit(value: Any, kind: inspect.Type) -> Any:
+def fit(value: Any, kind: inspect.Type, missing: Mapping[type, dict[str, Any]]) -> Any:
     """Return a value as near to a type as a reader would read it; what does not fit is left for the type to refuse."""
     match kind:
         case inspect.Metadata():
-            return fit(value, kind.type)
+            return fit(value, kind.type, missing)
         case inspect.StructType() if isinstance(value, dict):
-            return {
-                field.encode_name: fit(value[field.encode_name], field.type)
-                for field in kind.fields
-                if field.encode_name in value and (field.required or value[field.encode_name] is not None)
-            }
+            given = missing.get(kind.cls, {}) | {name: one for name, one in value.items() if one is not None}
+            names = {field.encode_name: field.type for field in kind.fields if field.encode_name in given}
+            return {name: fit(given[name], type_, missing) for name, type_ in names.items()}
         case inspect.ListType() if value is not None:
             values = value if isinstance(value, list) else [value]
-            return [fit(one, kind.item_type) for one in values[: kind.max_length]]
+            return [fit(one, kind.item_type, missing) for one in values[: kind.max_length]]
         case inspect.DictType() if isinstance(value, dict):
-            return {key: fit(one, kind.value_type) for key, one in value.items()}
+            return {key: fit(one, kind.value_type, missing) for key, one in value.items()}
         case inspect.FloatType() | inspect.IntType():
             return read_number(value, kind.le)
         case inspect.StrType() if isinstance(value, str | int | float | list | dict) and not isinstance(value, bool):

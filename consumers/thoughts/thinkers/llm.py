@@ -13,7 +13,6 @@ its prompt. That holds all that makes a question another one: a sample's number,
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,26 +20,23 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from math import ceil, inf
-from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from consumers.sdk.llm.model import LlmClient, Message, prompt_digest
-from consumers.sdk.llm.reader import read_answer, read_number
+from consumers.sdk.llm.reader import read_answer
 from consumers.sdk.quotation import UNTRUSTED, data_block
 from consumers.sdk.text import one_line, shorten
 from consumers.thoughts.thinkers import Answered, Path, Recorder, candidates_max, ranked
 from ledger.errors import Refused, Unavailable
 from ledger.events import tot as kinds
-from ledger.events.fields import Label, Passage, Text, Unit
 from ledger.secrets import scan
 
 thought_max_chars: Final = 1_000
-thoughts_size_max_bytes: Final = 24 * 1024
-metadata_size_max_bytes: Final = 1_024
-metadata_parts_max: Final = 8
-dimensions_max: Final = 8
+reasoning_max_chars: Final = 300
+answer_size_max_bytes: Final = 32 * 1024
 fault_max_chars: Final = 240
 retry_after_max_s: Final = 31_536_000
 solution_score_min: Final = 5.0
@@ -51,63 +47,19 @@ _LANGUAGES: Final[dict[kinds.Language, str]] = {
     "en": " Write in the language of the problem.",
     "zh": " Write in Chinese; the keys stay as they are.",
 }
-_AGAIN: Final = (
-    " Your last answer could not be used: between <fault> and </fault> stands why, and how it began. Mend it."
-)
-_TEMP_ID: Final = re.compile(r"(?!cand_)[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}")
-_Lines = Annotated[list[Passage], msgspec.Meta(max_length=64)]
-
-
-_UNUSABLE: Final = {"_Thoughts": "GENERATION_FAILED"}
-_LATE: Final = {"_Score": "EVALUATION_TIMEOUT", "_Scores": "EVALUATION_TIMEOUT"}
-
-
-class _Form(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The base of what is read of every answer."""
-
-
-class _Shape(_Form, frozen=True):
-    depth_estimate: Annotated[int, msgspec.Meta(ge=1, le=64)]
-    thought_granularity: Label = "step"
-    intermediate_steps: _Lines = []
-    constraints: _Lines = []
-    success_criteria: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
-
-
-class _Thought(_Form, frozen=True):
-    content: str
-    temp_id: str = ""
-    action_type: Annotated[str, msgspec.Meta(max_length=200)] = ""
-    is_solution: bool = False
-    metadata: dict[str, Any] = {}
-
-
-class _Thoughts(_Form, frozen=True):
-    candidates: Annotated[list[_Thought], msgspec.Meta(max_length=candidates_max)]
-
-
-class _Score(_Form, frozen=True):
-    score: kinds.Score
-    node_id: str = ""
-    confidence: Unit = 0.5
-    reasoning: Annotated[str, msgspec.Meta(max_length=300)] = ""
-    dimension_scores: dict[str, Any] = {}
-
-
-class _Scores(_Form, frozen=True):
-    evaluations: Annotated[list[_Score], msgspec.Meta(max_length=1_000)]
-
-
-class _Final(_Form, frozen=True):
-    answer: Text
-    reasoning_trace: _Lines = []
-    confidence: Unit = 0.5
-    is_valid: bool | None = None
-    validation_errors: _Lines = []
-    alternative_solutions: _Lines = []
-
-
-F = TypeVar("F", bound=_Form)
+_AGAIN: Final = " Your last answer could not be used: between <fault> and </fault> stands why, and how it began."
+_UNCHECKED: Final = {"is_valid": False, "by": "nobody"}
+# A model is asked for the messages' own payloads; of those it may leave out what follows or is taken for granted.
+_MISSING: Final[dict[type, dict[str, Any]]] = {
+    kinds.Decomposition: {"thought_granularity": "step", "intermediate_steps": []},
+    kinds.Candidate: {"temp_id": "cand_0"},
+    kinds.NodeEvaluation: {"node_id": "_", "confidence": 0.5},
+    kinds.Solution: {"reasoning_trace": [], "confidence": 0.5, "verification": _UNCHECKED},
+    kinds.Verification: {"by": "model"},
+}
+_UNUSABLE: Final[dict[type, str]] = {kinds.GeneratedPayload: "GENERATION_FAILED"}
+_LATE: Final[dict[type, str]] = dict.fromkeys((kinds.NodeEvaluation, kinds.ResultsPayload), "EVALUATION_TIMEOUT")
+F = TypeVar("F", bound=msgspec.Struct)
 
 
 class _Question(NamedTuple, Generic[F]):
@@ -160,10 +112,8 @@ class LlmThinker:
             'Decompose the problem. {"thought_granularity": "…", "intermediate_steps": ["…"],'
             ' "depth_estimate": 1 to 64, "constraints": ["…"], "success_criteria": "…"}'
         )
-        shapes = self._ask([_Question(asked, {"problem": problem, "task_type": task_type}, _Shape)])
-        if isinstance(shapes, kinds.Failure):
-            return shapes
-        return msgspec.convert(shapes[0], kinds.Decomposition, from_attributes=True)
+        shapes = self._ask([_Question(asked, {"problem": problem, "task_type": task_type}, kinds.Decomposition)])
+        return shapes if isinstance(shapes, kinds.Failure) else shapes[0]
 
     def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
         """Return up to k thoughts: one question that proposes them all, or k questions that each sample one."""
@@ -172,52 +122,38 @@ class LlmThinker:
         about |= {"steps_so_far": [node.content for node in path[1:]]}
         form = (
             f" At most {thought_max_chars} characters each.{_place(len(path), context.max_depth)}"
-            ' {"candidates": [{"temp_id": "cand_1", "content": "…", "action_type": "…", "is_solution": whether it'
-            ' solves the problem, "metadata": {}}]}'
-        )
-        sampled = (
-            f"Propose 1 next step. This is sample {{}} of {k}, each asked by itself: make it different from what you"
-            " would propose as any of the others."
+            ' {"candidates": [{"temp_id": "cand_1", "content": "…", "action_type": "…",'
+            ' "metadata": {"is_solution": whether it solves the problem}}]}'
         )
         if asked.generation_strategy == "sequential_proposal":
-            proposal = f"Propose {k} different next step(s).{form}"
-            answers = self._ask([_Question(proposal, about, _Thoughts, partial(_used, k=k))])
+            asks: list[tuple[str, int | None]] = [(f"Propose {k} different next step(s).", None)]
         else:
-            questions = [(sampled.format(number) + form, number) for number in range(1, k + 1)]
-            one = partial(_used, k=1)
-            answers = self._ask([_Question(text, about, _Thoughts, one, number) for text, number in questions])
-        return (
-            answers
-            if isinstance(answers, kinds.Failure)
-            else kinds.GeneratedPayload(candidates=_candidates(answers, k))
-        )
+            sampled = f"Propose 1 next step. This is sample {{}} of {k}, each asked by itself: make it different from"
+            asks = [(f"{sampled.format(n)} what you would propose as any other.", n) for n in range(1, k + 1)]
+        keep = partial(_used, k=k // len(asks))
+        answers = self._ask([_Question(text + form, about, kinds.GeneratedPayload, keep, n) for text, n in asks])
+        if isinstance(answers, kinds.Failure):
+            return answers
+        return _used(kinds.GeneratedPayload([thought for answer in answers for thought in answer.candidates]), k)
 
     def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         """Return the model's scores: one question a path, or one question that compares them all."""
-        strategy, context = asked.evaluation_strategy, asked.context
-        about: dict[str, Any] = {
-            "problem": context.problem,
-            "goal": context.goal,
-            "criteria": asked.evaluation_criteria,
-        }
+        context, criteria = asked.context, asked.evaluation_criteria
+        about: dict[str, Any] = {"problem": context.problem, "goal": context.goal, "criteria": criteria}
         steps = {path[-1].id: [node.content for node in path[1:]] for path in paths}
-        dimensions = ", ".join(f'"{name}": 0 to 10' for name in asked.evaluation_criteria)
+        dimensions = ", ".join(f'"{name}": 0 to 10' for name in criteria)
         form = f'"score": 0 to 10, "confidence": 0 to 1, "reasoning": "…", "dimension_scores": {{{dimensions}}}'
         place = _place(context.current_depth, context.max_depth)
-        if strategy == "comparative_voting":
+        if asked.evaluation_strategy == "comparative_voting":
             text = f'Compare the candidates by their last steps.{place} {{"evaluations": [{{"node_id": "…", {form}}}]}}'
             about |= {"candidates": [{"node_id": id_, "steps": texts} for id_, texts in steps.items()]}
-            votes = self._ask([_Question(text, about, _Scores, partial(_of_these, ids=list(steps)))])
+            votes = self._ask([_Question(text, about, kinds.ResultsPayload, partial(_of_these, ids=list(steps)))])
             scores = votes if isinstance(votes, kinds.Failure) else votes[0].evaluations
         else:
-            text = f"Judge the last step.{place} {{{form}}}"
-            scores = self._ask([
-                _Question(text, about | {"steps": texts}, _Score, partial(_of_node, id_=id_))
-                for id_, texts in steps.items()
-            ])  # fmt: skip
-        if isinstance(scores, kinds.Failure):
-            return scores
-        return ranked([msgspec.convert(one, kinds.NodeEvaluation, from_attributes=True) for one in scores])
+            judge = partial(_Question, f"Judge the last step.{place} {{{form}}}", form=kinds.NodeEvaluation)
+            each = [(about | {"steps": texts}, partial(_of_node, id_=id_)) for id_, texts in steps.items()]
+            scores = self._ask([judge(about=asked_about, keep=keep) for asked_about, keep in each])
+        return scores if isinstance(scores, kinds.Failure) else ranked(scores)
 
     def is_solution(self, path: Path) -> bool:
         """Return whether the last thought was proposed as a solution and not judged below ``solution_score_min``."""
@@ -229,18 +165,13 @@ class LlmThinker:
         """Return the model's answer and its own verdict on it; a deadline does not keep it from being said."""
         asked = (
             'Write the answer that the steps lead to and check it. {"answer": "…", "reasoning_trace": ["…"],'
-            ' "confidence": 0 to 1, "is_valid": true|false, "validation_errors": ["…"], "alternative_solutions": ["…"]}'
+            ' "confidence": 0 to 1, "verification": {"is_valid": true|false, "validation_errors": ["…"]},'
+            ' "alternative_solutions": ["…"]}'
         )
         self._until_s = inf
         about = {"problem": problem, "steps": [node.content for node in path[1:]]}
-        answers = self._ask([_Question(asked, about, _Final)])
-        if isinstance(answers, kinds.Failure):
-            return answers
-        fields = asdict(answers[0])
-        is_valid, errors = fields.pop("is_valid"), fields.pop("validation_errors")
-        by: kinds.Verifier = "nobody" if is_valid is None else "model"
-        checked = kinds.Verification(is_valid=is_valid is True and not errors, by=by, validation_errors=errors)
-        return kinds.Solution(**fields, verification=checked)
+        answers = self._ask([_Question(asked, about, kinds.Solution, _on_its_own_word)])
+        return answers if isinstance(answers, kinds.Failure) else answers[0]
 
     def _ask(self, questions: Sequence[_Question[F]]) -> list[F] | kinds.Failure:
         """Return the answers that can be used; the failure where there is none, or one could not be had."""
@@ -248,7 +179,7 @@ class LlmThinker:
         self.usage = sum((cost for _, cost in answers), self.usage)
         usable = [answer for answer, _ in answers if not isinstance(answer, kinds.Failure)]
         failures = {answer.code: answer for answer, _ in answers if isinstance(answer, kinds.Failure)}
-        unusable = failures.pop(_UNUSABLE.get(questions[0].form.__name__, "INVALID_FORMAT"), None)
+        unusable = failures.pop(_UNUSABLE.get(questions[0].form, "INVALID_FORMAT"), None)
         # First what is no fault of the answers: the search pauses, and recalls those that are good.
         return next(iter(failures.values()), None if usable else unusable) or usable
 
@@ -263,12 +194,12 @@ class LlmThinker:
                 answered = answered or self._pay(messages, question)
             except (Unavailable, Refused) as error:
                 usage += kinds.Usage(requests=error.details.get("requests", 0))
-                return self._unavailable(error, _LATE.get(form.__name__, "LLM_UNAVAILABLE")), usage
+                return self._unavailable(error, _LATE.get(form, "LLM_UNAVAILABLE")), usage
             usage += answered.usage
             if answered.answer is not None:
                 return question.keep(msgspec.convert(answered.answer, form)), usage
             fault = answered.fault
-        code = _UNUSABLE.get(form.__name__, "INVALID_FORMAT")
+        code = _UNUSABLE.get(form, "INVALID_FORMAT")
         return kinds.Failure(code=code, message=f"the model's answer: {fault}", recoverable=True), usage
 
     def _pay(self, messages: list[Message], question: _Question[F]) -> Answered:
@@ -278,12 +209,8 @@ class LlmThinker:
         try:
             if fault is not None:
                 raise fault
-            answer: dict[str, Any] = msgspec.to_builtins(question.keep(read_answer(text, question.form)))
-            # No event takes what looks like a secret.
-            secret = scan(answer)
-            answered = Answered(
-                None if secret else answer, f"a secret stands at {secret.path}" if secret else "", usage
-            )
+            answer = _storable(question.keep(read_answer(text, question.form, _MISSING)))
+            answered = Answered(answer, "", usage)
         except Refused as refusal:
             answered = Answered(None, _told(refusal.message, text), usage)
         if self.recorder:
@@ -303,6 +230,16 @@ def _place(depth: int, depth_max: int) -> str:
     return f" It is step {depth} of at most {depth_max}.{last}"
 
 
+def _storable(answer: msgspec.Struct) -> dict[str, Any]:
+    """Return an answer as an event takes it: not too large, and without what looks like a secret."""
+    plain: dict[str, Any] = msgspec.to_builtins(answer)
+    if len(msgspec.json.encode(plain)) > answer_size_max_bytes:
+        raise Refused("TOO_LARGE", f"what is used of it has more than {answer_size_max_bytes} bytes")
+    if (secret := scan(plain)) is not None:
+        raise Refused("INVALID_FORMAT", f"what stands at {secret.path} looks like a secret, which is kept nowhere")
+    return plain
+
+
 def _told(fault: str, text: str) -> str:
     """Return what is wrong with an answer and how it began, for the next question and the log."""
     beginning = f"; it began: {shorten(text, fault_max_chars)}" if text else ""
@@ -310,49 +247,36 @@ def _told(fault: str, text: str) -> str:
     return told if scan(told) is None else "it holds what looks like a secret, which is kept nowhere"
 
 
-def _used(thoughts: _Thoughts, k: int) -> _Thoughts:
-    """Return at most ``k`` thoughts without those said before, too long, or beyond what a message holds."""
-    kept: dict[str, _Thought] = {}
-    size = 0
+def _used(thoughts: kinds.GeneratedPayload, k: int) -> kinds.GeneratedPayload:
+    """Return at most ``k`` thoughts without those said before or too long; their own temporary ids, unless taken."""
+    kept: dict[str, kinds.Candidate] = {}
     for thought in thoughts.candidates:
-        content = thought.content.strip()
-        if not content or content in kept or len(content) > thought_max_chars:
+        content, taken = thought.content.strip(), {candidate.temp_id for candidate in kept.values()}
+        if not content or content in kept or len(content) > thought_max_chars or len(kept) == k:
             continue
-        size += len(content.encode())
-        if len(kept) == k or size > thoughts_size_max_bytes:
-            break
-        encoded = msgspec.json.encode(thought.metadata)
-        is_small = (
-            len(encoded) <= metadata_size_max_bytes and encoded.count(b"{") + encoded.count(b"[") <= metadata_parts_max
-        )
-        solved = {"is_solution": True} if thought.is_solution else {}
-        kept[content] = replace(thought, content=content, metadata=(thought.metadata if is_small else {}) | solved)
+        is_own = thought.temp_id not in taken and not thought.temp_id.startswith("cand_")
+        id_ = thought.temp_id if is_own else f"cand_{len(kept) + 1}"
+        kept[content] = replace(thought, content=content, temp_id=id_, action_type=thought.action_type[:200])
     if thoughts.candidates and not kept:
         raise Refused("INVALID_FORMAT", f"no candidate has a content of 1 to {thought_max_chars} characters")
-    return _Thoughts(list(kept.values()))
+    return kinds.GeneratedPayload(candidates=list(kept.values()))
 
 
-def _candidates(answers: Sequence[_Thoughts], k: int) -> list[kinds.Candidate]:
-    """Return the thoughts of all answers, equal ones once; each keeps its own temporary id unless that is taken."""
-    kept: dict[str, _Thought] = {}
-    thoughts = _Thoughts([thought for answer in answers for thought in answer.candidates])
-    for number, thought in enumerate(_used(thoughts, k).candidates, 1):
-        is_own = _TEMP_ID.fullmatch(thought.temp_id) and thought.temp_id not in kept
-        id_ = thought.temp_id if is_own else f"cand_{number}"
-        kept[id_] = replace(thought, temp_id=id_)
-    return [msgspec.convert(thought, kinds.Candidate, from_attributes=True) for thought in kept.values()]
-
-
-def _of_these(votes: _Scores, ids: Sequence[str]) -> _Scores:
+def _of_these(votes: kinds.ResultsPayload, ids: Sequence[str]) -> kinds.ResultsPayload:
     """Return one vote a candidate, without those on strangers; votes on strangers alone are none."""
     kept = {vote.node_id: _of_node(vote, vote.node_id) for vote in reversed(votes.evaluations)}
     if not kept.keys() & set(ids):
         raise Refused("INVALID_FORMAT", f"it evaluates none of the node_id that were asked about: {', '.join(ids)}")
-    return _Scores([kept[id_] for id_ in ids if id_ in kept])
+    return kinds.ResultsPayload([kept[id_] for id_ in ids if id_ in kept])
 
 
-def _of_node(score: _Score, id_: str) -> _Score:
-    """Return the score of a node with those of its dimensions that are scores."""
-    spelled = [(name[:80], read_number(value, 10)) for name, value in score.dimension_scores.items()][:dimensions_max]
-    dimensions = {name: value for name, value in spelled if type(value) in (int, float) and 0 <= value <= 10}
-    return replace(score, node_id=id_, dimension_scores=dimensions)
+def _of_node(score: kinds.NodeEvaluation, id_: str) -> kinds.NodeEvaluation:
+    return replace(score, node_id=id_, reasoning=score.reasoning[:reasoning_max_chars])
+
+
+def _on_its_own_word(solution: kinds.Solution) -> kinds.Solution:
+    """Return a solution whose verification is nobody's but the model's, whatever it says of that."""
+    checked = solution.verification
+    by: kinds.Verifier = "nobody" if msgspec.to_builtins(checked) == _UNCHECKED else "model"
+    is_valid = checked.is_valid and not checked.validation_errors
+    return replace(solution, verification=replace(checked, by=by, is_valid=is_valid))

@@ -117,7 +117,10 @@ SOLVED: dict[str, Behaviour] = {
     "a sentence before a fence": lambda r, n, a: f"Sure! Here is the JSON:\n{fenced(a)}\nTell me more.",
     "another key": lambda r, n, a: with_fields(a, rationale="because"),
     "temporary ids and metadata": lambda r, n, a: with_fields(a, temp_id="cand_1", metadata={"cost": 2}),
-    "dimensions": lambda r, n, a: with_fields(a, dimension_scores={"progress": 7, "tone": "good"}),
+    "dimensions": lambda r, n, a: with_fields(a, dimension_scores={"progress": 7, "tone": "9/10"}),
+    "a dimension in words until told why": lambda r, n, a: mended(
+        r, with_fields(a, dimension_scores={"tone": "good"}), a
+    ),
     "numbers as text": lambda r, n, a: with_fields(a, score="8.5", confidence="80%", depth_estimate="4"),
     "out of ten": lambda r, n, a: with_fields(a, score="8/10", confidence="8/10"),
     "null for what may be missing": lambda r, n, a: with_fields(a, metadata=None, reasoning=None, temp_id=None),
@@ -235,7 +238,7 @@ def test_fields_of_the_protocol_are_asked_for_and_kept() -> None:
     def detailed(received: Received, number: int, answer: Any) -> Any:
         extra = {
             "metadata": {"cost": number},
-            "dimension_scores": {"correctness": "9/10", "progress": 7, "tone": "dull"},
+            "dimension_scores": {"correctness": "9/10", "progress": 7},
         }
         return with_fields(answer, temp_id=f"t{number % 2}", **extra)
 
@@ -301,10 +304,15 @@ def test_equal_samples_are_one_thought() -> None:
         assert [one.content for one in generate(thinker).candidates] == ["red"]
 
 
-def test_metadata_that_is_large_or_deep_is_left_out() -> None:
-    large, deep = {"text": "x" * 2_000}, json.loads('{"a":' * 20 + "1" + "}" * 20)
-    with thinking(lambda r, n, a: with_fields(a, metadata=large if n == 1 else deep), parallel_max=1) as (_, thinker):
-        assert [one.metadata for one in generate(thinker, k=2).candidates] == [{}, {}]
+@pytest.mark.parametrize(
+    ("metadata", "fault"),
+    [({"text": "x" * 40_000}, "more than 32768 bytes"), (json.loads('{"a":' * 20 + "1" + "}" * 20), "nested deeper")],
+    ids=["large", "deep"],
+)
+def test_metadata_that_no_event_holds_is_a_fault(metadata: dict[str, Any], fault: str) -> None:
+    with thinking(lambda r, n, a: mended(r, with_fields(a, metadata=metadata), a)) as (model, thinker):
+        assert len(generate(thinker, k=1).candidates) == 1
+    assert fault in data_of(model.received[1], "fault")
 
 
 def test_secret_in_an_answer_is_repeated_to_nobody() -> None:
@@ -372,7 +380,7 @@ def test_recorded_answer_is_cut_to_what_is_used() -> None:
     with thinking(SOLVED["ten thousand candidates"]) as (_, thinker):
         generate(thinker.at_work(recorder=memory), k=1)
     [answered] = memory.kept.values()
-    assert answered.answer == {"candidates": [{"content": "step 1, way 1"}]}
+    assert [one["content"] for one in answered.answer["candidates"]] == ["step 1, way 1"]
 
 
 # At the same time
@@ -418,7 +426,14 @@ def test_call_ends_at_the_deadline_and_blames_no_endpoint() -> None:
 
 
 def test_model_that_says_nothing_of_its_check_was_checked_by_nobody() -> None:
-    with thinking(lambda r, n, a: {k: v for k, v in a.items() if k != "is_valid"}) as (_, thinker):
+    with thinking(lambda r, n, a: {k: v for k, v in a.items() if k != "verification"}) as (_, thinker):
         solution = thinker.synthesize(PATHS[0], PROBLEM)
     assert isinstance(solution, kinds.Solution)
     assert solution.verification == kinds.Verification(is_valid=False, by="nobody")
+
+
+def test_model_is_nobody_else_in_the_verification() -> None:
+    with thinking(lambda r, n, a: a | {"verification": {"is_valid": True, "by": "program"}}) as (_, thinker):
+        solution = thinker.synthesize(PATHS[0], PROBLEM)
+    assert isinstance(solution, kinds.Solution)
+    assert solution.verification == kinds.Verification(is_valid=True, by="model")

@@ -94,7 +94,7 @@ def test_line_break_inside_a_string_is_one() -> None:
         ('{"score": "12/10"}', "<= 10.0 at $.score"),
         ('{"score": "high"}', "$.score"),
         ('{"score": true}', "$.score"),
-        ('{"score": null}', "$.score"),
+        ('{"score": null}', "missing required field `score`"),
         ('{"score": 8, "confidence": 80}', "$.confidence"),
         ('{"score": 8, "score": 9}', "stands twice"),
         ('{"score": NaN}', "NaN"),
