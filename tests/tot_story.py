@@ -61,7 +61,13 @@ def agent(role: str) -> str:
 def started(task: str = TASK, **fields: Any) -> kinds.TotStarted:
     """Return the opening of a task, its six roles bound to the keys of their agents."""
     roles = [kinds.RoleBinding(role=role, agent=agent(role), key=key_named(agent(role)).public.hex()) for role in ROLES]
-    made: dict[str, Any] = {"problem": PROBLEM, "task_type": "math_reasoning", "roles": roles, "thinker": "game24"}
+    made: dict[str, Any] = {
+        "problem": PROBLEM,
+        "task_type": "math_reasoning",
+        "roles": roles,
+        "thinker": "game24",
+        "language": "zh",
+    }
     return kinds.TotStarted(task_id=task, **(made | fields))
 
 

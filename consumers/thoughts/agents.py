@@ -23,6 +23,7 @@ import msgspec
 
 from consumers.thoughts import answers
 from consumers.thoughts.conclusion import remembered
+from consumers.thoughts.phrases import phrase
 from consumers.thoughts.search import Outgoing, next_step, search_complete
 from consumers.thoughts.settings import read_overrides, search_config
 from consumers.thoughts.task import AGENTS, PAUSING, Asked, Say, Task, attempts_max, drafts, line
@@ -48,12 +49,6 @@ _SAID_ALREADY: Final = frozenset(
 _NO_EVENT: Final = frozenset(
     {"TOO_LARGE", "INVALID_FIELD", "INVALID_FORMAT", "NESTING_TOO_DEEP", "INTEGER_OUT_OF_RANGE", "UNKNOWN_FIELD"}
 )
-_BEGIN: Final[dict[kinds.Role, str]] = {
-    "decomposer": "⏳ [Decomposer] 正在分解问题",
-    "generator": "⏳ [Generator] 正在生成候选",
-    "evaluator": "⏳ [Evaluator] 正在评估候选",
-    "synthesizer": "⏳ [Synthesizer] 正在合成答案",
-}
 _ANSWERS: Final[dict[kinds.Role, type[kinds.Message]]] = {
     "decomposer": kinds.DecompositionResult,
     "generator": kinds.GeneratedThoughts,
@@ -258,18 +253,19 @@ def given_up(task: Task, message: str, *, store: Callable[[bytes], str]) -> list
 def begin(role: kinds.Role, task: Task, asked: Asked) -> Say:
     """Return the line that says that ``role`` begins with a request."""
     id_ = asked.event.id
-    return line(role, task, id_, _BEGIN[role], [id_])
+    return line(role, task, id_, phrase(task.language, f"begin_{role}"), [id_])
 
 
 def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Say:
     """Return what ``thinker`` answers to a request; what it raises, as a package's may, becomes the ``error``."""
     request, id_ = asked.event.data, asked.event.id
-    language: kinds.Language = "en" if task.started is None else task.started.language
     if isinstance(thinker, ProgramThinker):
-        thinker.language = language
+        thinker.language = task.language
     elif isinstance(thinker, PaidThinker):
         deadline = None if asked.tree is None else asked.tree.config.deadline
-        thinker = thinker.at_work(language=language, deadline=deadline, recorder=_Recorder(author, task, asked.event))
+        thinker = thinker.at_work(
+            language=task.language, deadline=deadline, recorder=_Recorder(author, task, asked.event)
+        )
     try:
         if isinstance(request, kinds.DecomposeTask):
             reply = answers.decompose(request, thinker)

@@ -12,15 +12,17 @@ whole, so that whoever reads sees the old one or the new one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from consumers.sdk.files import read_file, remove_file, write_file
 from consumers.sdk.text import one_line
+from consumers.thoughts.phrases import phrase
 from consumers.thoughts.task import Task, stats
 from ledger.errors import Refused
 from ledger.events import tot as kinds
@@ -28,6 +30,7 @@ from ledger.events.body import Event
 from ledger.files import as_unavailable
 from projections.thoughts.messages import Rounds, round_of_file, rounds_after
 
+Line: TypeAlias = Callable[..., kinds.LogEntry]
 line_chars_max: Final = 2_000
 
 TASK_INFO: Final = "task-info.json"
@@ -104,7 +107,7 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     for place in sorted(numbers, key=numbers.__getitem__):
         files[f"{names[place]}.log"] = _json_lines(of_place[place])
     agent_calls = sum(isinstance(event.data, kinds.Question) for event in events)
-    timeline = _timeline(info, lines, names, agent_calls)
+    timeline = _timeline(info, lines, names, agent_calls, partial(phrase, events[0].data.language))
     return files | {f"{'9' * digits}-{TIMELINE}": timeline.encode()}
 
 
@@ -128,7 +131,7 @@ def task_info(events: Sequence[Event]) -> dict[str, Any]:
 def _lines(events: Sequence[Event]) -> Iterable[_Line]:
     """Yield the lines of all agents in the order of the log: their own, and derived ones where they wrote none."""
     rounds = Rounds()
-    config = _config(events)
+    config, language = _config(events), events[0].data.language
     logs = [event for event in events if isinstance(event.data, kinds.TotLogWritten)]
     written = {(event.author, cause) for event in logs for cause in event.causes}
     for event in events:
@@ -138,7 +141,7 @@ def _lines(events: Sequence[Event]) -> Iterable[_Line]:
         if isinstance(event.data, kinds.TotLogWritten):
             for entry in event.data.entries:
                 yield _Line(event.accepted_ms, place, entry)
-        elif (event.author, event.id) not in written and (derived := derived_line(event, config)) is not None:
+        elif (event.author, event.id) not in written and (derived := derived_line(event, config, language)):
             yield _Line(event.accepted_ms, place, derived)
 
 
@@ -171,23 +174,19 @@ def _json_lines(lines: Sequence[_Line]) -> bytes:
     return bytes(text)
 
 
-def _timeline(info: dict[str, Any], lines: Sequence[_Line], names: dict[_Place, str], agent_calls: int) -> str:
-    about = f"任务 ID: {info['task_id']}\n问题: {one_line(info['problem'])}"
-    text = [f"# ToT 执行时间线\n\n{about}\n\n任务开始: {info['start_time']}\n"]
+def _timeline(
+    info: dict[str, Any], lines: Sequence[_Line], names: dict[_Place, str], agent_calls: int, say: Callable[..., str]
+) -> str:
+    start = info["start_time"]
+    text = [say("timeline", task_id=info["task_id"], problem=one_line(info["problem"]), start=start)]
     for line in lines:
         clock = _time(line.accepted_ms)[len("2025-10-30T") : -1]
         text.append(f"[{clock}] [{names[line.place]}] {one_line(line.entry.msg)}")
         if line.entry.data:
-            text.append(f"         数据: {one_line(_encoded(line.entry.data).decode())}")
-    text += [
-        f"\n任务结束: {info['end_time'] or '尚未结束'}",
-        f"总耗时: {'尚未结束' if info['duration_ms'] is None else _duration(info['duration_ms'])}",
-        "\n---\n\n统计信息:",
-        f"- 总日志条目: {len(lines)} 条",
-        f"- Agent 调用次数: {agent_calls}",
-        f"- LLM 调用次数: {info['final_stats']['llm_calls']} 次",
-    ]
-    return "\n".join(text) + "\n"
+            text.append(say("timeline_data", data=one_line(_encoded(line.entry.data).decode())))
+    numbers = {"lines": len(lines), "agent_calls": agent_calls, "llm_calls": info["final_stats"]["llm_calls"]}
+    duration = say("not_yet") if info["duration_ms"] is None else _duration(info["duration_ms"], say)
+    return "\n".join([*text, say("timeline_end", end=info["end_time"] or say("not_yet"), duration=duration, **numbers)])
 
 
 def _config(events: Sequence[Event]) -> kinds.SearchConfig | None:
@@ -214,10 +213,12 @@ def _time(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
 
 
-def _duration(milliseconds: int) -> str:
+def _duration(milliseconds: int, say: Callable[..., str]) -> str:
     minutes, seconds = divmod(milliseconds // 1000, 60)
     hours, minutes = divmod(minutes, 60)
-    return (f"{hours}小时" if hours else "") + (f"{minutes}分" if hours or minutes else "") + f"{seconds}秒"
+    shown = {"hours": hours > 0, "minutes": hours > 0 or minutes > 0, "seconds": True}
+    counts = {"hours": hours, "minutes": minutes, "seconds": seconds}
+    return "".join(say(name, count=count) for name, count in counts.items() if shown[name])
 
 
 def _encoded(data: dict[str, Any]) -> bytes:
@@ -245,94 +246,107 @@ def ends(event: Event) -> bool:
     return is_failure or isinstance(event.data, kinds.SearchComplete)
 
 
-def derived_line(event: Event, config: kinds.SearchConfig | None) -> kinds.LogEntry | None:
+def entries_of(event: Event, language: kinds.Language) -> list[kinds.LogEntry]:
+    """Return the lines for people of an event of a task in this language: its author's own, or the derived one."""
+    if isinstance(event.data, kinds.TotLogWritten):
+        return list(event.data.entries)
+    derived = derived_line(event, None, language)
+    return [] if derived is None else [derived]
+
+
+def derived_line(event: Event, config: kinds.SearchConfig | None, language: kinds.Language) -> kinds.LogEntry | None:
     """Return the line of an event of a task; None for one that is no step of it."""
     data = event.data
-    if isinstance(data, kinds.TotError):
+    if isinstance(data, kinds.TotError | kinds.Message) and data.error is not None:
         return _failed(data.sender, data.error)
     if isinstance(data, kinds.Message):
-        if data.error is not None:
-            return _failed(data.sender, data.error)
-        return _request_line(data) or _answer_line(data)
-    return _note_line(data, config)
+        return _request_line(data, partial(_line, language)) or _answer_line(data, language)
+    return _note_line(data, config, partial(_line, language))
 
 
-def _request_line(data: kinds.Message) -> kinds.LogEntry | None:
+def _request_line(data: kinds.Message, line: Line) -> kinds.LogEntry | None:
     match data:
         case kinds.DecomposeTask():
-            return _line("progress", "📋 开始分解问题...", problem=data.payload.problem)
+            return line("progress", "decompose", {"problem": data.payload.problem})
         case kinds.InitializeSearch():
             config = data.payload.search_config
-            text = f"配置: {config.strategy}, 分支={config.branching_factor}, 深度={config.max_depth}"
-            return _line("info", f"🔍 {text}, 阈值={config.pruning_threshold:g}")
+            about = {"strategy": config.strategy, "threshold": config.pruning_threshold, "depth": config.max_depth}
+            return line("info", "config", **about, branching=config.branching_factor)
         case kinds.GenerateThoughts():
             parent, count = data.payload.parent_node, data.payload.num_candidates
-            text = f"⏳ [Explorer - 第{parent.depth + 1}层] 准备扩展 1 个节点"
-            return _line("progress", text, parent_node=parent.id, num_candidates=count)
+            shown = {"parent_node": parent.id, "num_candidates": count}
+            return line("progress", "expand", shown, level=parent.depth + 1, count=1)
         case kinds.EvaluateThoughts():
             nodes = data.payload.candidates
-            text = f"⏳ [Explorer - 第{nodes[0].depth}层] 准备评估 {len(nodes)} 个候选"
-            return _line("progress", text, candidates=[node.id for node in nodes])
+            shown = {"candidates": [node.id for node in nodes]}
+            return line("progress", "evaluate", shown, level=nodes[0].depth, count=len(nodes))
         case kinds.SynthesizeSolution():
             path = [node.id for node in data.payload.best_path]
-            return _line("progress", f"⏳ [Explorer] 传递最佳路径: {len(path)} 个节点", best_path=path)
+            return line("progress", "synthesize", {"best_path": path}, count=len(path))
         case _:  # any other message: an answer
             return None
 
 
-def _answer_line(data: kinds.Message) -> kinds.LogEntry | None:
+def _answer_line(data: kinds.Message, language: kinds.Language) -> kinds.LogEntry | None:
+    line = partial(_line, language)
     match data:
         case kinds.DecompositionResult(payload=kinds.Decomposition() as shape):
-            granularity, depth = shape.thought_granularity, shape.depth_estimate
-            return _line("info", "✅ 分解完成", thought_granularity=granularity, depth_estimate=depth)
+            shown = {"thought_granularity": shape.thought_granularity, "depth_estimate": shape.depth_estimate}
+            return line("info", "decomposed", shown)
         case kinds.GeneratedThoughts(payload=kinds.GeneratedPayload() as made):
-            text = f"[Generator] 已生成 {len(made.candidates)} 个候选"
-            if not made.candidates:
-                return _line("warning", f"⚠️ {text}")
-            return _line("progress", f"✓ {text}", candidates=[candidate.content for candidate in made.candidates])
+            contents = [candidate.content for candidate in made.candidates]
+            if not contents:
+                return line("warning", "generated_none")
+            return line("progress", "generated", {"candidates": contents}, count=len(contents))
         case kinds.EvaluationResults(payload=kinds.ResultsPayload() as results):
             scores = {evaluation.node_id: evaluation.score for evaluation in results.evaluations}
-            return _line("progress", f"✓ [Evaluator] 已评估 {len(scores)} 个候选", scores=scores)
+            return line("progress", "evaluated", {"scores": scores}, count=len(scores))
         case kinds.FinalSolution(payload=kinds.Solution() as solution):
+            told = {"answer": solution.answer, "by": phrase(language, f"by_{solution.verification.by}")}
             if solution.verification.is_valid:
-                return _line("info", f"✅ [Synthesizer] 答案: {solution.answer}", confidence=solution.confidence)
+                return line("info", "answer", {"confidence": solution.confidence}, **told)
             errors = solution.verification.validation_errors
-            return _line("warning", f"⚠️ [Synthesizer] 验证未通过: {solution.answer}", validation_errors=errors)
+            return line("warning", "answer_invalid", {"validation_errors": errors}, **told)
         case kinds.SearchComplete():
-            stats_ = data.payload.stats
-            text = f"✅ [Explorer] 搜索完成: {stats_.total_nodes} 个节点, 回溯 {stats_.total_backtracks} 次"
-            return _line("info", text, best_path=[node.id for node in data.payload.best_path])
+            counts, path = data.payload.stats, [node.id for node in data.payload.best_path]
+            numbers = {"count": counts.total_nodes, "backtracks": counts.total_backtracks}
+            return line("info", "complete", {"best_path": path}, **numbers)
         case _:  # any other message: a request, or an answer that holds neither payload nor error
             return None
 
 
-def _note_line(data: Any, config: kinds.SearchConfig | None) -> kinds.LogEntry | None:
+def _note_line(data: Any, config: kinds.SearchConfig | None, line: Line) -> kinds.LogEntry | None:
     match data:
         case kinds.TotStarted():
-            return _line("info", f"📋 问题类型: {data.task_type}", thinker=data.thinker)
+            return line("info", "problem_type", {"thinker": data.thinker}, task_type=data.task_type)
         case kinds.TotNodesAdded() if data.nodes[0].parent_id is None:
-            about = {"strategy": config.strategy, "depth": config.max_depth} if config else {}
-            return _line("info", "🔍 [Explorer] 初始化完成", **about)
+            return line(
+                "info", "initialized", {"strategy": config.strategy, "depth": config.max_depth} if config else {}
+            )
         case kinds.TotNodesAdded():
             ids = {temp_id: node.id for temp_id, node in zip(data.temp_ids, data.nodes, strict=False)}
-            return _line("progress", f"✓ [Explorer - 第{data.nodes[0].depth}层] 加入 {len(data.nodes)} 个节点", ids=ids)
-        case kinds.TotNodesMarked(status="pruned"):
-            text = f"✂️ [Explorer] 剪枝 {len(data.node_ids)} 个节点: {data.reason}"
-            return _line("warning", text, nodes=data.node_ids)
+            return line("progress", "added", {"ids": ids}, level=data.nodes[0].depth, count=len(data.nodes))
         case kinds.TotNodesMarked():
-            text = f"🎯 [Explorer] {len(data.node_ids)} 个终端节点: {data.reason}"
-            return _line("info", text, nodes=data.node_ids)
+            level = "warning" if data.status == "pruned" else "info"
+            return line(level, data.status, {"nodes": data.node_ids}, count=len(data.node_ids), reason=data.reason)
         case kinds.TotBacktracked():
-            to = data.to_node_id or "-"
-            return _line("progress", f"↩️ [Explorer] 回溯: {data.node_id} → {to}: {data.reason}")
+            return line("progress", "backtracked", node=data.node_id, to=data.to_node_id or "-", reason=data.reason)
+        case kinds.TotPaused():
+            shown = {"retry_after_s": data.error.retry_after_s, "recoverable": data.error.recoverable}
+            return line("warning", "paused", shown, code=data.error.code, message=data.error.message)
+        case kinds.TotResumed():
+            return line("info", "resumed", thinker=data.thinker)
         case _:  # the data of any other kind
             return None
 
 
 def _failed(sender: str, error: kinds.Failure) -> kinds.LogEntry:
-    text = f"❌ [{sender.capitalize()}] {error.code}: {error.message}"
-    return _line("error", text, code=error.code, recoverable=error.recoverable)
+    text = f"❌ [{sender.capitalize()}] {error.code}: {error.message.removeprefix(f'{error.code}: ')}"
+    shown = {"code": error.code, "recoverable": error.recoverable}
+    return kinds.LogEntry(level="error", msg=text[:line_chars_max], data=shown)
 
 
-def _line(level: Any, msg: str, **data: Any) -> kinds.LogEntry:
-    return kinds.LogEntry(level=level, msg=msg[:line_chars_max], data=data)
+def _line(
+    language: kinds.Language, level: Any, name: str, data: dict[str, Any] | None = None, /, **values: Any
+) -> kinds.LogEntry:
+    return kinds.LogEntry(level=level, msg=phrase(language, name, **values)[:line_chars_max], data=data or {})

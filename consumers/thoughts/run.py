@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias, TypedDict, Unpack
 from msgspec.structs import asdict, replace
 
 from consumers.sdk.ledger import entries_now
+from consumers.thoughts.phrases import language_of
 from consumers.thoughts.processes import Assignment, Processes, author_of
 from consumers.thoughts.settings import TaskOptions, read_task_type, search_config
 from consumers.thoughts.task import AGENTS, Task
@@ -95,6 +96,7 @@ def prepare(
         task_id=players.get("task_id") or new_task_id(), problem=problem, task_type=task_type,
         roles=list(bindings.values()), options=options.to_strings(),
         thinker=choose_thinker(problem, task_type, actions, players.get("thinker")).name,
+        language=options.language or language_of(problem),
     )  # fmt: skip
     return _assignment(settings, actions, opened, client.head().size)
 

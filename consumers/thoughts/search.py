@@ -23,12 +23,14 @@ what went wrong.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from consumers.thoughts import task
 from consumers.thoughts.answers import message
+from consumers.thoughts.phrases import phrase
 from consumers.thoughts.task import TreeState, attempts_max, in_order, path_to
 from consumers.thoughts.thinkers import Thinker
 from ledger.events import tot as kinds
@@ -58,7 +60,7 @@ def next_step(state: TreeState, thinker: Thinker, now_ms: int = 0) -> Outgoing |
         return Outgoing(kinds.TotNodesAdded(nodes=[root]), [state.request])
     if state.solution is not None:
         left = [node.id for node in _pending(state)]
-        return _mark(state, left, "pruned", "the search has its answer without it") if left else _finish(state)
+        return _mark(state, left, "pruned", "reason_answered") if left else _finish(state)
     more = _alongside(state, now_ms)
     if more is not None or state.requests:
         return more
@@ -93,7 +95,10 @@ def _finish(state: TreeState, failure: Failure | None = None) -> Outgoing:
     return Outgoing(search_complete(state, failure), [state.request])
 
 
-def _mark(state: TreeState, ids: list[str], status: Literal["pruned", "terminal"], reason: str) -> Outgoing:
+def _mark(
+    state: TreeState, ids: list[str], status: Literal["pruned", "terminal"], name: str, **values: Any
+) -> Outgoing:
+    reason = phrase(state.language, name, **values)
     marked = kinds.TotNodesMarked(node_ids=ids[:batch_nodes_max], status=status, reason=reason)
     return Outgoing(marked, [state.request])
 
@@ -124,7 +129,7 @@ def _add(state: TreeState) -> Outgoing | None:
 
 def _give_up(state: TreeState) -> Outgoing | None:
     lost = [node.id for node in _unjudged(state) if _is_lost(state, node.id)]
-    return _mark(state, lost, "pruned", "it could not be evaluated") if lost else None
+    return _mark(state, lost, "pruned", "reason_unjudged") if lost else None
 
 
 def _evaluate(state: TreeState, thinker: Thinker, now_ms: int) -> Outgoing | None:
@@ -152,7 +157,7 @@ def _unasked(state: TreeState) -> kinds.EvaluatePayload | None:
 
 def _mark_solutions(state: TreeState, thinker: Thinker, nodes: Iterable[ThoughtNode]) -> Outgoing | None:
     solutions = [node.id for node in nodes if thinker.is_solution(path_to(state, node.id))]
-    return _mark(state, solutions, "terminal", "it is a solution") if solutions else None
+    return _mark(state, solutions, "terminal", "reason_solution") if solutions else None
 
 
 def _synthesize(state: TreeState) -> Outgoing | None:
@@ -176,16 +181,12 @@ def _prune(state: TreeState, thinker: Thinker) -> Outgoing | None:
     beyond = in_order(state, [node.id for node in level])[width:]
     deep = [node.id for node in level if node.depth >= config.max_depth]
     if deep and not thinker.checks and not suggested and not low:
-        reason = f"it is the best at the depth limit of {config.max_depth}: nothing proves it"
-        return _mark(state, in_order(state, deep)[:1], "terminal", reason)
-    for ids, reason in (
-        (suggested, "the evaluator suggests it"),
-        (low, f"its score is below {config.pruning_threshold:g}"),
-        (deep, f"it is no solution at depth {config.max_depth}"),
-        (beyond, f"it is not among the best {width}"),
-    ):
+        return _mark(state, in_order(state, deep)[:1], "terminal", "reason_limit", depth=config.max_depth)
+    about = {"threshold": config.pruning_threshold, "depth": config.max_depth, "width": width}
+    reasons = {"reason_suggested": suggested, "reason_low": low, "reason_deep": deep, "reason_beam": beyond}
+    for name, ids in reasons.items():
         if ids:
-            return _mark(state, ids, "pruned", reason)
+            return _mark(state, ids, "pruned", name, **about)
     return None
 
 
@@ -198,7 +199,7 @@ def _expand(state: TreeState, thinker: Thinker, now_ms: int) -> Outgoing:
         return _out_of_budget(state, thinker)
     last, parent = state.last_expanded, state.nodes[node_id].parent_id
     if state.config.strategy == "DFS" and last not in (None, node_id, parent, state.turned_from):
-        reason = "nothing is left to try below it"
+        reason = phrase(state.language, "reason_exhausted")
         return Outgoing(kinds.TotBacktracked(node_id=last or "", to_node_id=parent, reason=reason), [state.request])
     return asked
 
@@ -228,19 +229,19 @@ def _next_node(state: TreeState) -> str | None:
 def _nothing_left(state: TreeState, thinker: Thinker) -> Outgoing:
     if state.failure is not None and all(node.evaluation is None for node in state.nodes.values()):
         return _finish(state, state.failure)
-    last = f"; last failure: {state.failure.code}" if state.failure else ""
-    return _exhausted(state, thinker, f"none of {len(state.nodes)} nodes leads to a solution{last}")
+    last = phrase(state.language, "last_failure", code=state.failure.code) if state.failure else ""
+    return _exhausted(state, thinker, phrase(state.language, "exhausted", count=len(state.nodes)) + last)
 
 
 def _out_of_budget(state: TreeState, thinker: Thinker) -> Outgoing:
     step = _mark_solutions(state, thinker, _pending(state)) or _synthesize(state)
     if step is not None:
         return step
-    config, spent = state.config, state.costs.total
-    limits = f"{config.nodes_max} nodes, {config.calls_max} calls"
-    limits += f", {config.tokens_max} tokens" if config.tokens_max else ""
-    limits += f", until {config.deadline}" if config.deadline else ""
-    text = f"the search's budget is spent ({limits}; {spent.requests} calls were made)"
+    config, say = state.config, partial(phrase, state.language)
+    limits = say("spent_nodes", nodes=config.nodes_max, calls=config.calls_max)
+    limits += say("spent_tokens", tokens=config.tokens_max) if config.tokens_max else ""
+    limits += say("spent_deadline", deadline=config.deadline) if config.deadline else ""
+    text = say("spent", limits=limits, calls=state.costs.total.requests)
     return _exhausted(state, thinker, text, is_recoverable=True)
 
 
@@ -253,10 +254,11 @@ def _exhausted(state: TreeState, thinker: Thinker, text: str, *, is_recoverable:
         good = [node for node in left if node.evaluation and node.evaluation.score >= threshold] or left
         depth = max(node.depth for node in good)
         best = in_order(state, [node.id for node in good if node.depth == depth])[:1]
-        return _mark(state, best, "terminal", f"it is the best that is left ({text}): nothing proves it")
+        return _mark(state, best, "terminal", "reason_left", why=text)
     path = task.best_path(state)
     if len(path) > 1 and path[-1].evaluation:
-        text += f"; the best path is {' → '.join(node.id for node in path)} (score {path[-1].evaluation.score:g})"
+        ids = " → ".join(node.id for node in path)
+        text += phrase(state.language, "best_path", path=ids, score=path[-1].evaluation.score)
     return _finish(state, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=is_recoverable))
 
 

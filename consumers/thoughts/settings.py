@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ledger.codec import converted
 from ledger.errors import Refused
-from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrategy, SearchConfig, Strategy
+from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrategy, Language, SearchConfig, Strategy
 
 Name = TypeVar("Name", bound=str)
 T = TypeVar("T")
@@ -50,10 +50,11 @@ class Overrides(NamedTuple):
 
 
 class TaskOptions(NamedTuple):
-    """How a task is to be searched: its type (in any spelling), and what overrides the table's row for it."""
+    """How a task is to be searched: its type (in any spelling), what overrides the table's row, and the language."""
 
     task_type: str = "math_reasoning"
     overrides: Overrides = Overrides()
+    language: Language | None = None
 
     def to_strings(self) -> dict[str, str]:
         """Return the overrides as ``tot.started`` keeps them."""

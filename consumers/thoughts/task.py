@@ -79,12 +79,17 @@ class Task:
         """Whether nothing more is searched."""
         return self.complete is not None or self.failure is not None
 
+    @property
+    def language(self) -> kinds.Language:
+        """The language that is spoken."""
+        return "en" if self.started is None else self.started.language
+
     def apply(self, event: Event) -> None:
         """Take in the next event of the task's stream."""
         data = event.data
         self.now_ms = event.accepted_ms
         self.costs = view.costs_after(self.costs, event)
-        self.tree = advance(self.tree, event, self.costs)
+        self.tree = advance(self.tree, event, self.costs, self.language)
         if isinstance(data, kinds.Question):
             self.waiting[event.id] = Asked(event, self.tree)
         elif isinstance(data, kinds.Answer):
@@ -198,12 +203,15 @@ class TreeState(msgspec.Struct, frozen=True):
     failure: kinds.Failure | None = None
     solution: kinds.Solution | None = None
     is_complete: bool = False
+    language: kinds.Language = "en"
 
 
-def advance(state: TreeState | None, event: Event, costs: view.Costs) -> TreeState | None:
+def advance(
+    state: TreeState | None, event: Event, costs: view.Costs, language: kinds.Language = "en"
+) -> TreeState | None:
     """Return the state after ``event``, with which the task has cost ``costs``; None before a search was asked for."""
     state = _advanced(state, event)
-    return None if state is None else _replace(state, costs=costs)
+    return None if state is None else _replace(state, costs=costs, language=language)
 
 
 def _advanced(state: TreeState | None, event: Event) -> TreeState | None:

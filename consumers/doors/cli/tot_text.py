@@ -13,10 +13,11 @@ from typing import Any, Final, TypeAlias
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_fields, print_table, when
+from consumers.doors.cli.output import print_fields, print_lines, print_table, when
 from consumers.sdk.mermaid import Flowchart, Style
 from consumers.sdk.text import cut, one_line
-from consumers.thoughts.logs import derived_line, ends
+from consumers.thoughts.logs import ends, entries_of
+from consumers.thoughts.phrases import phrase
 from ledger.client import read_event
 from ledger.events import tot as kinds
 from ledger.events.body import Event
@@ -93,11 +94,32 @@ def print_outcome(outcome: dict[str, Any]) -> None:
     for number, step in enumerate(outcome["reasoning_trace"], 1):
         click.echo(f"  {number}. {one_line(step)}")
     verification = outcome["verification"]
-    click.echo(f"confidence {outcome['confidence']:.2f}, {'verified' if verification['is_valid'] else 'NOT VALID'}")
+    holds, by = "" if verification["is_valid"] else "NOT VALID, ", phrase("en", f"by_{verification['by']}")
+    click.echo(f"confidence {outcome['confidence']:.2f}, {holds}{by}")
     for error in verification["validation_errors"]:
         click.echo(f"  ! {one_line(error)}")
     for other in outcome["alternative_solutions"]:
         click.echo(f"or: {one_line(other)}")
+
+
+def best_steps(tree: dict[str, Any]) -> list[str]:
+    """Return the thoughts on the best path of a tree, from the first step on."""
+    return [tree["nodes"][id_]["content"] for id_ in tree["search_state"]["best_path"][1:]]
+
+
+def print_best(steps: list[str]) -> None:
+    """Print how far a search came that has no answer."""
+    if steps:
+        click.echo("best path so far:")
+    print_lines(*(f"  {number}. {one_line(step)}" for number, step in enumerate(steps, 1)))
+
+
+def resumption(paused: dict[str, Any] | None) -> str:
+    """Return when and by which command a paused task goes on; nothing for another one."""
+    if paused is None:
+        return ""
+    wait = f" after {paused['retry_after_s']} s" if paused["retry_after_s"] else ""
+    return f" (paused: go on{wait} with `{paused['resume']}`; what was answered is not asked again)"
 
 
 def print_run(outcome: dict[str, Any]) -> None:
@@ -136,50 +158,87 @@ def proof_verdict(proof: dict[str, Any]) -> str:
 
 
 def progress(app: App) -> Callable[[Event], None] | None:
-    """Return what tells people, beside the answer, what the agents say; None for programs and pipes."""
+    """Return what tells people, beside the answer, what the agents say and cost; None for programs and pipes."""
     if app.as_json or not sys.stderr.isatty():
         return None
+    told = Told()
 
     def tell(event: Event) -> None:
-        for entry in entries_of(event):
-            click.echo(f"{event.index}  {one_line(entry.msg)}", err=True)
+        for line in told.lines(event):
+            click.echo(f"{event.index}  {line}", err=True)
 
     return tell
 
 
+class Told:
+    """The lines of a task's events, one after the other, in its language, with what was paid so far."""
+
+    def __init__(self) -> None:
+        self._language: kinds.Language = "en"
+        self._cost = kinds.Usage()
+
+    def lines(self, event: Event) -> Iterator[str]:
+        """Yield the lines of the next event."""
+        if isinstance(event.data, kinds.TotStarted):
+            self._language = event.data.language
+        cost = ""
+        if isinstance(event.data, kinds.Reply) and not isinstance(event.data, kinds.SearchComplete):
+            self._cost += event.data.usage
+            cost = cost_text(self._cost)
+        for entry in entries_of(event, self._language):
+            yield one_line(entry.msg) + cost
+
+
+def cost_text(cost: kinds.Usage) -> str:
+    """Return what was paid, to stand behind a line; nothing if nothing was."""
+    return f"  ({cost.requests} requests, {cost.tokens_in + cost.tokens_out:,} tokens)" if cost.requests else ""
+
+
 def follow_task(app: App, task_id: str, drawn: Draw) -> None:
-    """Show a task while it is searched: on a terminal the tree, drawn anew; piped, lines and then the tree."""
-    client, position, size, is_over = app.client(), 0, 0, False
-    while not (is_over and position >= size):
-        page = client.entries(position, stream=f"tot/{task_id}", wait_s=wait_s)
-        events = [read_event(index, data) for index, data in page.entries]
-        position, size = page.next_index, page.size
-        is_over = is_over or any(map(ends, events))
-        if events:
-            show_progress(app, task_id, events, drawn)
-    if not app.as_json and not sys.stdout.isatty():
-        click.echo("\n".join(drawn(app.query("tot.tree", id=task_id))))
+    """Show a task until it ends or pauses: on a terminal its tree, growing in place; piped, lines and then the tree."""
 
+    def draw() -> str:
+        return "\n".join(drawn(app.query("tot.tree", id=task_id)))
 
-def show_progress(app: App, task_id: str, events: list[Event], drawn: Draw) -> None:
-    """Print what became of a task by some new events."""
-    if not app.as_json and not sys.stdout.isatty():
-        for event in events:
-            for entry in entries_of(event):
-                click.echo(f"{event.index}  {when(event.accepted_ms)}  {one_line(entry.msg)}")
+    if not app.as_json and sys.stdout.isatty():
+        from rich.console import Console  # noqa: PLC0415 - rich costs several bare Python starts
+        from rich.live import Live  # noqa: PLC0415 - see above
+        from rich.text import Text  # noqa: PLC0415 - see above
+
+        # What is taller than the terminal is cut while it grows, and stands whole when it ends.
+        with Live(console=Console(), auto_refresh=False) as live:
+            for _ in new_events(app, task_id):
+                live.update(Text(draw(), no_wrap=True, overflow="ellipsis"), refresh=True)
         return
-    tree = app.query("tot.tree", id=task_id)
+    told = Told()
+    for events in new_events(app, task_id):
+        if app.as_json:
+            app.show("thought_tree", app.query("tot.tree", id=task_id), lambda: None)
+            continue
+        for event in events:
+            for line in told.lines(event):
+                click.echo(f"{event.index}  {when(event.accepted_ms)}  {line}")
     if not app.as_json:
-        click.clear()
-    app.show("thought_tree", tree, lambda: click.echo("\n".join(drawn(tree))))
+        click.echo(draw())
 
 
-def entries_of(event: Event) -> list[kinds.LogEntry]:
-    """Return the lines for people of an event."""
-    if isinstance(event.data, kinds.TotLogWritten):
-        return list(event.data.entries)
-    derived = derived_line(event, None)
-    return [] if derived is None else [derived]
+def new_events(app: App, task_id: str) -> Iterator[list[Event]]:
+    """Yield a task's events as they come, until it has ended or is paused."""
+    position, is_still = 0, False
+    while True:
+        page = app.client().entries(position, stream=f"tot/{task_id}", wait_s=wait_s)
+        events = [read_event(index, data) for index, data in page.entries]
+        for event in events:
+            is_still = (
+                ends(event)
+                or isinstance(event.data, kinds.TotPaused)
+                or (is_still and not isinstance(event.data, kinds.TotResumed))
+            )
+        if events:
+            yield events
+        position = page.next_index
+        if is_still and position >= page.size:
+            return
 
 
 def _label(node: dict[str, Any]) -> list[str]:

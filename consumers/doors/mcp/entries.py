@@ -175,6 +175,27 @@ class Alone(Entry):
     context: Words = ""
 
 
+class Thoughts(Entry):
+    """Alone in its call: search a tree of thoughts for `problem`, for minutes; or how the search `ref` stands."""
+
+    type: Literal["thoughts"]
+    problem: Words = ""
+    task_type: Annotated[Line, Field(description="Or creative_writing, planning, debugging, architecture_design.")] = (
+        "math_reasoning"
+    )
+    ref: Annotated[Words, Field(description="The task_id that the start gave.")] = ""
+    resume: Annotated[bool, Field(description="Go on with one that is paused, or that nobody searches.")] = False
+    after: Annotated[int, Field(ge=0, description="Only lines after this; default: the last ones.")] = 0
+
+    @model_validator(mode="after")
+    def check_which(self) -> Thoughts:
+        """Refuse what neither begins a search nor asks about one."""
+        if bool(self.problem.strip()) == bool(self.ref.strip()):
+            raise ValueError("give a problem to begin a search, or its ref to ask how it stands")
+        return self
+
+
 AnyEntry = Annotated[
-    Assessment | Finding | Unknown | DeadEnd | ToolUse | SessionEnd | Step | Alone, Field(discriminator="type")
+    Assessment | Finding | Unknown | DeadEnd | ToolUse | SessionEnd | Step | Alone | Thoughts,
+    Field(discriminator="type"),
 ]

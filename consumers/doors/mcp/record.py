@@ -10,8 +10,8 @@ events carry, because step numbers would otherwise make the second call another 
 seed. What happens if we crash after the submission: the events stand, and the repeated call answers with them; a report
 that was still to be made is made by ``baton session sweep``.
 
-A snapshot, a validation and the request for a human are entries, too, each alone in its call: so the tools stay eight,
-and `fetch_reasoning` only reads.
+A snapshot, a validation, the request for a human and a search of a tree of thoughts are entries, too, each alone in its
+call: so the tools stay eight, and `fetch_reasoning` only reads.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ import msgspec
 from pydantic import Field
 
 from consumers.doors.mcp.answers import Answer, Quoting, Words, compact, fitting
-from consumers.doors.mcp.entries import Alone, AnyEntry, Assessment, SessionEntry, Step
+from consumers.doors.mcp.entries import Alone, AnyEntry, Assessment, SessionEntry, Step, Thoughts
 from consumers.doors.mcp.judgement import judged
 from consumers.doors.mcp.reports import Id
+from consumers.doors.mcp.thoughts import search_thoughts
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.validator.evidence import cite
 from consumers.sdk.names import default_id
@@ -107,11 +108,13 @@ class RecordTool:
     ) -> RecordedAll:
         """Record what you assess, find, try and conclude."""
         author = self._ledger.author()
-        of_work = [entry for entry in entries if not isinstance(entry, Alone)]
+        of_work = [entry for entry in entries if not isinstance(entry, Alone | Thoughts)]
         for one in entries:
-            if isinstance(one, Alone):
+            if isinstance(one, Alone | Thoughts):
                 if len(entries) > 1 or idempotency_key is not None:
                     raise Refused("USAGE", f"a {one.type} stands alone in its call, without a key", field="entries")
+                if isinstance(one, Thoughts):
+                    return self._answer([], None, is_repeat=False, judgement=search_thoughts(self._ledger, one))
                 judgement = judged(author, self._ledger, one, session_id, task)
                 return self._answer([], None, is_repeat=False, judgement=judgement)
         asked = {

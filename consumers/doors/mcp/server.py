@@ -78,7 +78,8 @@ TEXTS: Final[dict[str, ToolText]] = {
         "Record work and reasoning",
         "Record assessments, findings, unknowns, dead ends and tools of a session, and steps of a reasoning, signed and"
         " all together or not at all. With `task`, a session or reasoning that does not exist is started; the answer"
-        " names it. An assessment of phase POSTFLIGHT makes the session's report.",
+        " names it. An assessment of phase POSTFLIGHT makes the session's report. An entry of type thoughts has six"
+        " agents search a hard problem while you work.",
         reads=False,
         repeatable=False,
     ),

@@ -28,7 +28,7 @@ from itertools import islice
 from pathlib import Path as Folder
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from consumers.thoughts.phrases import Language, phrase
+from consumers.thoughts.phrases import phrase
 from ledger.config import Actions
 from ledger.errors import Refused, did_you_mean, near
 from ledger.events import tot as kinds
@@ -124,7 +124,7 @@ class ProgramThinker(ABC, Generic[P]):
     problems: str
     task_type: str
     checks = True
-    language: Language = "en"
+    language: kinds.Language = "en"
     """What it speaks: whoever plays a role of a task sets the task's."""
 
     def _say(self, name: str, **values: Any) -> str:

@@ -132,6 +132,18 @@ def test_timeline_is_text_in_its_one_form() -> None:
     )
 
 
+def test_english_task_is_logged_in_english_alone_and_in_the_same_files() -> None:
+    files = log_files(
+        tot_story.events([tot_story.STORY[0]._replace(data=tot_story.started(language="en")), *STORY[1:]])
+    )
+    assert list(files) == NAMES
+    text = files["99-merged-timeline.log"].decode()
+    assert text.startswith("# ToT timeline\n\nTask: ")
+    assert "✂️ [Explorer] " in text
+    assert text.endswith("- Log entries: 34\n- Agent calls: 11\n- LLM calls: 8\n")
+    assert not re.search("节点|候选|分解|任务", b"".join(files.values()).decode())
+
+
 def test_timeline_has_every_line_once_in_the_order_of_the_log() -> None:
     files = log_files(tot_story.events())
     entries = [

@@ -48,3 +48,8 @@ def test_language_is_that_of_the_problem(problem: str, language: str) -> None:
 def test_places_are_filled() -> None:
     assert phrase("en", "reason_low", threshold=6.5) == "its score is below 6.5"
     assert phrase("zh", "expand", level=1, count=2) == "⏳ [Explorer - 第1层] 准备扩展 2 个节点"
+
+
+def test_every_phrase_is_used() -> None:
+    made = ("begin_", "by_")  # of a role, of who checked
+    assert [name for name in TABLE if f'"{name}"' not in CODE and not name.startswith(made)] == []

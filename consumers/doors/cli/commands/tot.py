@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,17 +13,20 @@ import click
 import msgspec
 
 from consumers.doors.cli import tot_text
-from consumers.doors.cli.app import App
+from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import page_options, print_lines, print_table, show_page, when
 from consumers.doors.cli.program import Group
 from consumers.thoughts.logs import write_logs
-from consumers.thoughts.run import new_task_id, read_task, resume_task, run_task
+from consumers.thoughts.run import new_task_id, read_task, resume_task, run_task, stop_task
 from consumers.thoughts.settings import Overrides, TaskOptions
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events import EventData
 from ledger.events import tot as kinds
 
 STATUSES: Final = ("started", "searching", "paused", "solved", "failed", "unverified")
+
+_SCORERS: Final = {"value": "game24", "exhaustive": "game24-exhaustive"}
+_AGO: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _logs_option = click.option(
@@ -36,7 +41,8 @@ def tot() -> None:
 
 
 @tot.command()
-@click.option("--problem", required=True, help="What is to be solved, as '4 9 10 13'.")
+@click.argument("words", required=False, metavar="PROBLEM|@FILE|-")
+@click.option("--problem", metavar="TEXT|@FILE|-", help="What is to be solved, as '4 9 10 13'.")
 @click.option("--task-type", default="math_reasoning", show_default=True, help="A type of the table, or your own.")
 @click.option("--strategy", help="BFS or DFS.")
 @click.option("--depth", type=int, help="How deep the tree may grow.")
@@ -46,25 +52,45 @@ def tot() -> None:
 @click.option("--generation", help="independent_sampling or sequential_proposal.")
 @click.option("--evaluation", help="independent_scoring or comparative_voting.")
 @click.option("--nodes", "nodes_max", type=int, help="The most nodes.")
-@click.option("--calls", "calls_max", type=int, help="The most calls of the thinker.")
+@click.option("--calls", "calls_max", type=int, help="The most requests to a model, those that fail included.")
 @click.option("--tokens", "tokens_max", type=int, help="The most tokens of a model.")
 @click.option("--answer-wait", "answer_wait_s", type=int, metavar="SECONDS", help="How long others' agents may take.")
-@click.option("--deadline", help="Until when it is searched, in UTC (2026-02-12T10:00:00Z).")
+@click.option("--deadline", metavar="10m|TIME", help="When to answer with the best path so far.")
+@click.option("--language", type=click.Choice(["en", "zh"]), help="Default: en, or zh where the problem is Chinese.")
 @click.option("--thinker", help="Who thinks (default: a program that reads the problem, else the language model).")
+@click.option("--scorer", type=click.Choice(list(_SCORERS)), help="How game24 judges: one step ahead, or knowing all.")
+@click.option("--generator", metavar="NAME", help="The agent that proposes thoughts, with its own key over the bus.")
+@click.option("--evaluator", metavar="NAME", help="The agent that judges thoughts, with its own key over the bus.")
 @_logs_option
 @_no_logs_option
 def run(
-    app: App, /, problem: str, task_type: str, thinker: str | None, logs: Path | None, *, no_logs: bool, **asked: Any
-) -> None:
-    """Solve a problem with six agents, each a process with a key of its own."""
-    options = TaskOptions(task_type, Overrides(**asked))
-    task_id, told = new_task_id(), tot_text.progress(app)
+    app: App, /, words: str | None, problem: str | None, *, task_type: str, deadline: str | None, language: Any,
+    thinker: str | None, scorer: str | None, generator: str | None, evaluator: str | None, logs: Path | None,
+    no_logs: bool, **asked: Any,
+) -> None:  # fmt: skip
+    """Solve a problem with six agents, each a process with a key of its own.
+
+    A problem that a model thinks about costs requests and tokens: --calls, --tokens and --deadline bound them.
+    """
+    if (words is None) == (problem is None):
+        raise Refused("USAGE", "give the problem, once: `baton tot run PROBLEM`, @FILE, or - for standard input")
+    if scorer is not None and thinker not in (None, *_SCORERS.values()):
+        raise Refused("USAGE", f"--scorer is of the thinker game24, and {thinker} judges in its own way: leave it out")
+    text = read_text(words if problem is None else problem, "the problem").strip()
+    until = None if deadline is None else parse_deadline(deadline, datetime.now(UTC))
+    options = TaskOptions(task_type, Overrides(**asked, deadline=until), language)
+    others = {"generator": generator, "evaluator": evaluator}
+    task_id = new_task_id()
     search(
         app,
         task_id,
         None if no_logs else logs or default_logs(app),
-        lambda: run_task(app.settings(), problem, options, thinker=thinker, task_id=task_id, progress=told),
-    )
+        lambda: run_task(
+            app.settings(), text, options, thinker=thinker if scorer is None else _SCORERS[scorer],
+            bound={role: name for role, name in others.items() if name is not None},
+            task_id=task_id, progress=tot_text.progress(app),
+        ),
+    )  # fmt: skip
 
 
 @tot.command()
@@ -72,9 +98,21 @@ def run(
 @_logs_option
 @_no_logs_option
 def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
-    """Go on with a task whose agents were stopped; what was answered is not asked again."""
+    """Go on with a task that is paused or whose agents were stopped; what was answered is not asked again."""
     folder, task_id = None if no_logs else logs or default_logs(app), whole_id(app, task)
     search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=tot_text.progress(app)))
+
+
+@tot.command()
+@click.argument("task", metavar="TASK")
+@click.option("--reason", required=True, help="Why it is not searched any more.")
+def stop(app: App, task: str, reason: str) -> None:
+    """End a task for good, by your word: what was found stays to be shown."""
+    task_id = find(app, task)
+    stopped = stop_task(app.settings(), task_id, reason, client=app.client())
+    done = {"task_id": task_id, "error": stopped["error"], "answer": stopped["answer"]}
+    status = app.query("tot.show", id=task_id)["status"]
+    app.show("thought_stopped", done | {"status": status}, lambda: click.echo(f"{task_id}  {status}"))
 
 
 @tot.command()
@@ -98,10 +136,10 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int |
 
 @tot.command()
 @click.argument("task", metavar="TASK")
-@click.option("--out", type=_FOLDER, help="Write it below (default: logs/ in the ledger's folder).")
-def logs(app: App, task: str, out: Path | None) -> None:
+@_logs_option
+def logs(app: App, task: str, logs: Path | None) -> None:
     """Write the log folder of a task, from its events alone: one file an agent and round, and the timeline."""
-    folder = write_logs(read_task(app.client(), find(app, task)), out or default_logs(app))
+    folder = write_logs(read_task(app.client(), find(app, task)), logs or default_logs(app))
     files = sorted(path.name for path in folder.iterdir())
     app.show(
         "thought_logs", {"folder": str(folder), "files": files}, lambda: click.echo("\n".join([str(folder), *files]))
@@ -140,24 +178,30 @@ def default_logs(app: App) -> Path:
 
 
 def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> None:
-    """Write the log folder and print what a search came to; of a failed one, too, before it is an error."""
+    """Write the log folder and print what a search came to; of a failed or paused one, too, before it is an error."""
     task_id, failure = ran["task_id"], ran["error"]
     written = None if logs_folder is None else str(write_logs(read_task(app.client(), task_id), logs_folder))
     found = ran | {"stats": with_defaults(ran["stats"], kinds.SearchStats), "logs": written}
+    tree = app.query("tot.tree", id=task_id)
 
     def run_text() -> None:
         tot_text.print_run(found)
-        print_lines(*tot_text.tree_text(app.query("tot.tree", id=task_id)))
+        print_lines(*tot_text.tree_text(tree))
 
     if failure is not None or ran["answer"] is None:
+        steps = tot_text.best_steps(tree)
         if not app.as_json:
             run_text()
+            tot_text.print_best(steps)
         said = failure or {"code": "SEARCH_EXHAUSTED", "message": "the search ended without a solution"}
-        known = ("task_id", "stats", "pids", "keys", "logs")
+        known = ("task_id", "stats", "pids", "keys", "logs", "paused")
         details = {name: found[name] for name in known} | {"recoverable": said.get("recoverable", False)}
-        raise BatonError.from_dict({"code": said["code"], "message": said["message"], "details": details})
+        message = f"{said['message']}{tot_text.resumption(ran['paused'])}".removeprefix(f"{said['code']}: ")
+        raise BatonError.from_dict(
+            {"code": said["code"], "message": message, "details": details | {"best_path": steps}}
+        )
     found["verification"] = with_defaults(ran["verification"], kinds.Verification)
-    del found["error"]
+    del found["error"], found["paused"]
 
     def text() -> None:
         tot_text.print_outcome(found)
@@ -221,3 +265,20 @@ def whole_id(app: App, task: str) -> str:
         return find(looking, task)
     finally:
         looking.close()
+
+
+def parse_deadline(text: str, now: datetime) -> str:
+    """Return the time in UTC that a deadline stands for: a time, or so many seconds, minutes, hours or days from now.
+
+    Raises Refused: ``INVALID_FIELD`` for neither, or one that is past.
+    """
+    ahead = re.fullmatch(r"\s*(\d{1,6})\s*([smhd])\s*", text)
+    try:
+        moment = now + timedelta(**{_AGO[ahead[2]]: int(ahead[1])}) if ahead else datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        message = f"--deadline is no time: {text[:60]!r}; write 90s, 10m, 2h, 1d or 2026-02-12T10:00:00Z (UTC)"
+        raise Refused("INVALID_FIELD", message, field="deadline") from None
+    if moment <= now:
+        raise Refused("INVALID_FIELD", f"--deadline {text} is past: nothing could be searched", field="deadline")
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import inside
@@ -75,9 +76,8 @@ def story() -> dict[str, Any]:
     return tree
 
 
-def stopped_task(shell: Baton, keys: dict[str, str]) -> str:
+def stopped_task(shell: Baton, keys: dict[str, str], task_id: str = "tot-20260101-000000-lonely") -> str:
     """Start a task whose agents never come, and return its id."""
-    task_id = "tot-20260101-000000-lonely"
     roles = [{"role": role, "agent": f"tot-{role}", "key": key} for role, key in keys.items()]
     opened = {
         "task_id": task_id,
@@ -127,10 +127,10 @@ def test_logs_of_an_export_and_over_a_server_are_the_same_bytes(
     shell: Baton, solved: Solved, task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = {path.name: path.read_bytes() for path in (solved.logs / task).iterdir()}
-    answer = shell.data("tot", "logs", task, "--out", tmp_path / "again")
+    answer = shell.data("tot", "logs", task, "--logs", tmp_path / "again")
     assert answer == {"folder": str(tmp_path / "again" / task), "files": sorted(written)}
     with Serving(solved.place.home) as serving:
-        Baton(capsys, serving.place)("tot", "logs", task, "--out", tmp_path / "served")
+        Baton(capsys, serving.place)("tot", "logs", task, "--logs", tmp_path / "served")
     for folder in ("again", "served"):
         assert {path.name: path.read_bytes() for path in (tmp_path / folder / task).iterdir()} == written
 
@@ -155,7 +155,7 @@ def test_tree_as_of_an_earlier_entry_is_smaller(shell: Baton, task: str) -> None
 
 def test_following_a_finished_task_tells_it_and_ends(shell: Baton, task: str) -> None:
     text = shell("tot", "show", task, "--follow")
-    assert text.index("[Generator] 已生成") < text.index("搜索完成") < text.index("[terminal]")
+    assert text.index("[Generator] 5 candidate(s)") < text.index("Search complete") < text.index("[terminal]")
 
 
 def test_proof_names_the_request_signer_key_and_index_of_each_answer(shell: Baton, solved: Solved, task: str) -> None:
@@ -246,8 +246,54 @@ def test_what_cannot_be_searched_is_refused_before_anything_starts(shell: Baton)
     assert shell.size() == before
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([], "USAGE"),
+        ([PROBLEM, "--problem", PROBLEM], "USAGE"),
+        (["@nowhere.txt"], "NOT_FOUND"),
+        (["Write a poem", "--task-type", "creative_writing"], "USAGE"),
+        ([PROBLEM, "--deadline", "2001-01-01T00:00:00Z"], "INVALID_FIELD"),
+        ([PROBLEM, "--deadline", "soon"], "INVALID_FIELD"),
+        ([PROBLEM, "--evaluator", "nobody"], "AGENT_UNKNOWN"),
+        ([PROBLEM, "--scorer", "value", "--thinker", "planning"], "USAGE"),
+        (["4 9 10 13 " + "x" * 100_000], "USAGE"),
+    ],
+)
+def test_what_cannot_be_begun_says_what_to_do(shell: Baton, words: list[str], code: str) -> None:
+    before = shell.size()
+    shell.refuses(code, "tot", "run", *words)
+    assert shell.size() == before
+
+
+def test_problem_of_a_file_is_thought_about_by_the_exhaustive_scorer_in_chinese(shell: Baton, tmp_path: Path) -> None:
+    (tmp_path / "problem.txt").write_text(f"{PROBLEM}\n", "utf-8")
+    words = ["--scorer", "exhaustive", "--language", "zh", "--deadline", "1d", "--logs", tmp_path]
+    said = shell("tot", "run", f"@{tmp_path}/problem.txt", *words)
+    assert "步骤1: 用" in said
+    assert "checked by the program" in said
+    (folder,) = tmp_path.glob("tot-*")
+    timeline = (folder / "99-merged-timeline.log").read_text("utf-8")
+    assert "# ToT 执行时间线" in timeline
+    assert "game24-exhaustive" in timeline
+    assert "the evaluator suggests" not in timeline
+
+
+def test_stopped_task_is_over_and_keeps_the_reason(shell: Baton, solved: Solved) -> None:
+    lonely = stopped_task(shell, solved.data["keys"], "tot-20260101-000000-stoppd")
+    assert shell.data("tot", "stop", lonely, "--reason", "too dear")["status"] == "failed"
+    said = shell.run("tot", "resume", lonely, "--no-logs")
+    assert "SEARCH_STOPPED: too dear" in said.err
+
+
+def test_deadline_is_a_time_or_so_long_from_now() -> None:
+    now = datetime(2026, 2, 12, 10, 0, 0, tzinfo=UTC)
+    assert commands.parse_deadline("10m", now) == "2026-02-12T10:10:00Z"
+    assert commands.parse_deadline("2026-02-12T12:00:00+01:00", now) == "2026-02-12T11:00:00Z"
+
+
 def test_unknown_task_is_not_found(shell: Baton, tmp_path: Path) -> None:
-    for verb in (("show",), ("prove",), ("resume", "--no-logs"), ("logs", "--out", str(tmp_path))):
+    for verb in (("show",), ("prove",), ("resume", "--no-logs"), ("logs", "--logs", str(tmp_path))):
         shell.refuses("NOT_FOUND", "tot", verb[0], "tot-19990101", *verb[1:])
 
 

@@ -1,0 +1,93 @@
+"""Searches of a tree of thoughts through the tools: begun in a call, played beside the calls, asked about by their id.
+
+A search runs for minutes, so the call that begins it returns the task's id as soon as the task stands in the ledger.
+What happens if this server ends first: its agents stop, and the entry with ``resume``, or `baton tot resume`, goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from consumers.doors.mcp.answers import shorten_list
+from consumers.doors.mcp.entries import Thoughts
+from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.sdk.quotation import words_of
+from consumers.sdk.tokens import cut_to_tokens
+from consumers.thoughts.logs import entries_of
+from consumers.thoughts.run import new_task_id, outcome, read_task, resume_task, run_task
+from consumers.thoughts.settings import TaskOptions
+from consumers.thoughts.task import Task
+from ledger.errors import BatonError, Refused
+
+_log: Final = logging.getLogger(__name__)
+
+searches_max: Final = 4
+begin_wait_s: Final = 60.0
+lines_max: Final = 8
+_texts: Final = {"problem": 100, "answer": 400, "message": 100}
+_lists: Final = {"reasoning_trace": 300, "validation_errors": 100, "timeline": 300}
+"""How many tokens each may have of an answer."""
+_NAME: Final = "thoughts of "
+
+
+def search_thoughts(ledger: ToolLedger, entry: Thoughts) -> dict[str, Any]:
+    """Begin a search, or go on with one, and tell how it stands."""
+    if not entry.ref:
+        task_id = new_task_id()
+        asked = partial(run_task, ledger.settings, entry.problem, TaskOptions(entry.task_type), task_id=task_id)
+        _play(ledger, task_id, asked)
+    else:
+        task_id = ledger.ask("tot.show", id=entry.ref.strip())["id"]
+        if entry.resume and not _is_played(task_id):
+            _play(ledger, task_id, partial(resume_task, ledger.settings, task_id))
+    return _told(ledger, task_id, entry.after)
+
+
+def _play(ledger: ToolLedger, task_id: str, play: Callable[..., Any]) -> None:
+    """Play a task in a thread; return once something was said of it, or raise what kept it from that."""
+    if sum(thread.name.startswith(_NAME) for thread in threading.enumerate()) >= searches_max:
+        raise Refused("USAGE", f"{searches_max} searches run already: wait for one to end", field="entries")
+    begun, failures, client = threading.Event(), list[BatonError](), ledger.client
+
+    def run() -> None:
+        try:
+            play(progress=lambda _: begun.set(), client=client)
+        except BatonError as error:
+            failures.append(error)
+            _log.warning("%s: %s: %s", task_id, error.code, error.message)
+        finally:
+            begun.set()
+
+    threading.Thread(target=run, name=_NAME + task_id, daemon=True).start()
+    begun.wait(begin_wait_s)
+    if failures:
+        raise failures[0]
+
+
+def _is_played(task_id: str) -> bool:
+    return any(thread.name == _NAME + task_id for thread in threading.enumerate())
+
+
+def _told(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
+    """Return how a task stands: its latest lines, and once it ended the answer, who checked it, or what went wrong."""
+    is_played, events, task = _is_played(task_id), read_task(ledger.client, task_id), Task(task_id)
+    for event in events:
+        task.apply(event)
+    found, shown = outcome(task), ledger.ask("tot.show", id=task_id)
+    error, verification = found["error"] or {}, found["verification"] or {}
+    language, later = events[0].data.language, [event for event in events if event.index > after]
+    lines = [(event.index, entry.msg) for event in later for entry in entries_of(event, language)]
+    lines = lines[:lines_max] if after else lines[-lines_max:]
+    said = found | {"problem": shown["problem"], "message": error.get("message")}
+    said |= {"timeline": [line for _, line in lines], "validation_errors": verification.get("validation_errors")}
+    words: dict[str, Any] = {name: cut_to_tokens(said[name], tokens) for name, tokens in _texts.items() if said[name]}
+    words |= {name: shorten_list(said[name], tokens)[0] for name, tokens in _lists.items() if said[name]}
+    told = {"task_id": task_id, "status": shown["status"], "thinker": shown["thinker"], "stats": shown["stats"]}
+    told |= {"is_searched_here": is_played, "after": lines[-1][0] if lines else after}
+    told |= {"verification": {name: verification[name] for name in ("is_valid", "by")}} if verification else {}
+    told |= {"error": {name: value for name, value in error.items() if name != "message"}} if error else {}
+    return told | {"words": words_of(events[0].author, events[-1].accepted_ms, words)}
