@@ -49,13 +49,9 @@ class Replay:
     """
 
     def __init__(
-        self,
-        findings: Findings,
-        expected_events: int,
-        *,
-        roots_at: Collection[int] = (),
+        self, findings: Findings, expected_events: int, *, roots_at: Collection[int] = (),
         observe: Callable[[int, Candidate], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Report into ``findings``; ``expected_events`` decides whether signatures are verified by workers."""
         self.state = PackedState()
         self.kinds: Counter[str] = Counter()

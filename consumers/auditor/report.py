@@ -205,14 +205,9 @@ class Anchor:
         self.sizes = set() if self._trusted is None else {self._trusted.size}
 
     def report(
-        self,
-        source: str,
-        replay: Replay | Replayed,
-        *,
-        checkpoint_size: int | None = None,
-        stream: str | None = None,
+        self, source: str, replay: Replay | Replayed, *, checkpoint_size: int | None = None, stream: str | None = None,
         missing: Sequence[Missing] = (),
-    ) -> AuditReport:
+    ) -> AuditReport:  # fmt: skip
         """Compare the expectations with a finished replay and return the report."""
         created = replay.created
         findings, frontier = self._findings, replay.frontier

@@ -102,11 +102,9 @@ _NEEDED_REASON: Final = Argument("reason", "--reason", words="Why.", is_needed=T
 
 ACTS: Final[dict[Verb, Act]] = {
     "create": Act(
-        (kinds.HandoffCreated,),
-        ("sender",),
+        (kinds.HandoffCreated,), ("sender",),
         "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.",
-        (*_CONTENT, Argument("session", "--session", words=_SESSION, metavar="ID")),
-        readies=True,
+        (*_CONTENT, Argument("session", "--session", words=_SESSION, metavar="ID")), readies=True,
     ),
     "amend": Act(
         (kinds.HandoffAmended,),
@@ -148,9 +146,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (_CRITERION, _NEEDED_REASON),
     ),
     "log": Act(
-        (kinds.HandoffLogged,),
-        ("sender", "receiver", "reviewer"),
-        "Add a line to a handoff's log.",
+        (kinds.HandoffLogged,), ("sender", "receiver", "reviewer"), "Add a line to a handoff's log.",
         (Argument("text", "TEXT", words="The line.", is_needed=True),),
     ),
     "block": Act(

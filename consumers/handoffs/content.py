@@ -238,14 +238,9 @@ def _more_notes(notes: kinds.ReceiverNotes, added: dict[str, list[str]]) -> kind
 
 
 def ticks_of(
-    handoff: dict[str, Any],
-    task_numbers: Sequence[int] = (),
-    criterion_numbers: Sequence[int] = (),
-    *,
-    all_open: bool = False,
-    undo: bool = False,
-    evidence: Sequence[str] = (),
-) -> list[EventData]:
+    handoff: dict[str, Any], task_numbers: Sequence[int] = (), criterion_numbers: Sequence[int] = (), *,
+    all_open: bool = False, undo: bool = False, evidence: Sequence[str] = (),
+) -> list[EventData]:  # fmt: skip
     """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of every one that is open.
 
     One ``evidence`` shows all of them, several show one each. What is ticked already gets no second event but for other

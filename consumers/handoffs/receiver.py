@@ -27,11 +27,9 @@ derived_max: Final = 12
 later_max: Final = 5
 note_max_chars: Final = 400
 _ASKED: Final = {
-    "tested_by": "how it is tested (--tested-by CMD)",
-    "touches": "which files and callers it touches (--touches PATH)",
-    "traps": "what misleads (--trap TEXT)",
-    "tried": "what was tried (--tried TEXT)",
-}
+    "tested_by": "how it is tested (--tested-by CMD)", "touches": "which files and callers it touches (--touches PATH)",
+    "traps": "what misleads (--trap TEXT)", "tried": "what was tried (--tried TEXT)",
+}  # fmt: skip
 _CITED: Final = re.compile(r"([^:\s]*[^:\s/])(?::[0-9]+(?:-[0-9]+)?)(?::|$)")
 _KEPT: Final = "kept: "
 _TEST: Final = re.compile(rf"test|check|{_KEPT}", re.IGNORECASE)

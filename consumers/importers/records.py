@@ -146,12 +146,9 @@ def kept_aside(original: str, source: str, read_as: str, reason: str) -> Record:
 
 
 def import_records(
-    author: Author,
-    records: Sequence[Record],
-    step: Callable[[int, int], None] = lambda _done, _total: None,
-    *,
+    author: Author, records: Sequence[Record], step: Callable[[int, int], None] = lambda _done, _total: None, *,
     unchanged: int = 0,
-) -> Counts:
+) -> Counts:  # fmt: skip
     """Append records, keeping aside what is refused as what it was read as; ``step(done, total)`` tells of progress.
 
     ``unchanged`` counts what was read and stands in the ledger just so: it is mapped, and nothing is added. Raises

@@ -77,15 +77,9 @@ def present_batch(ledger: object) -> Batch | None:
 
 
 def drafts_of(
-    stream: str,
-    data: tuple[EventData | dict[str, Any], ...],
-    *,
-    kind: str,
-    causes: Sequence[str],
-    corr: str | None,
-    expect: int | None,
-    idem: str | None,
-) -> list[Draft]:
+    stream: str, data: tuple[EventData | dict[str, Any], ...], *, kind: str, causes: Sequence[str], corr: str | None,
+    expect: int | None, idem: str | None,
+) -> list[Draft]:  # fmt: skip
     """Return the drafts of one call of ``publish``.
 
     Raises Refused: ``USAGE`` without data, or for plain values without their kind; ``UNKNOWN_KIND``.

@@ -34,14 +34,9 @@ class Ended(NamedTuple):
 
 
 def run_command(
-    line: str,
-    stdin: bytes,
-    environment: Mapping[str, str],
-    *,
-    limit_s: float,
-    stop: threading.Event | None = None,
+    line: str, stdin: bytes, environment: Mapping[str, str], *, limit_s: float, stop: threading.Event | None = None,
     drops_output: bool = False,
-) -> Ended:
+) -> Ended:  # fmt: skip
     """Run ``line`` by sh, with ``environment`` added to ours; ``stop`` ends it early."""
     reading, writing = os.pipe()
     try:

@@ -97,13 +97,9 @@ class Git:
         self.folder = folder
 
     def call(
-        self,
-        *arguments: str,
-        data: bytes = b"",
-        variables: Mapping[str, str] | None = None,
-        time_max_s: float = git_time_max_s,
-        size_max: int = output_size_max_bytes,
-    ) -> Answer:
+        self, *arguments: str, data: bytes = b"", variables: Mapping[str, str] | None = None,
+        time_max_s: float = git_time_max_s, size_max: int = output_size_max_bytes,
+    ) -> Answer:  # fmt: skip
         """Return what git answers, whether it succeeds or not.
 
         Raises:
@@ -123,12 +119,9 @@ class Git:
             raise Unavailable("STORE_UNAVAILABLE", f"{what} cannot be run: {error.strerror or error}") from error
 
     def ask(
-        self,
-        *arguments: str,
-        data: bytes = b"",
-        variables: Mapping[str, str] | None = None,
+        self, *arguments: str, data: bytes = b"", variables: Mapping[str, str] | None = None,
         time_max_s: float = git_time_max_s,
-    ) -> str:
+    ) -> str:  # fmt: skip
         """Return the text that git answers with, without the newline at its end.
 
         Raises Refused: ``NOT_FOUND`` in no repository. Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``,
@@ -140,12 +133,9 @@ class Git:
         return answer.out.decode("utf-8", "replace").removesuffix("\n")
 
     def start(
-        self,
-        *arguments: str,
-        stdin: IO[bytes] | int = subprocess.PIPE,
-        stderr: int = subprocess.DEVNULL,
+        self, *arguments: str, stdin: IO[bytes] | int = subprocess.PIPE, stderr: int = subprocess.DEVNULL,
         variables: Mapping[str, str] | None = None,
-    ) -> subprocess.Popen[bytes]:
+    ) -> subprocess.Popen[bytes]:  # fmt: skip
         """Start git in a session of its own: it has no terminal to ask at, and can be ended with all that it started.
 
         Raises Unavailable: it cannot be run.

@@ -69,17 +69,10 @@ class NoAnswer(Exception):
 
 
 def request(
-    method: str,
-    url: str,
-    body: bytes = b"",
-    headers: Mapping[str, str] = MappingProxyType({}),
-    *,
-    limit_s: float,
-    attempts_max: int = 1,
-    passing: frozenset[int] = frozenset(),
-    answer_max_bytes: int | None = None,
+    method: str, url: str, body: bytes = b"", headers: Mapping[str, str] = MappingProxyType({}), *, limit_s: float,
+    attempts_max: int = 1, passing: frozenset[int] = frozenset(), answer_max_bytes: int | None = None,
     read: frozenset[int] | None = _OK,
-) -> Answer:
+) -> Answer:  # fmt: skip
     """Return what a server answers to ``body``; statuses of ``passing`` and lost connections are tried again.
 
     The bodies of the statuses in ``read`` are read, up to ``answer_max_bytes`` where that is given; None reads all, of
@@ -157,12 +150,9 @@ async def _try_until_answered(
 
 
 async def _try_once(
-    http: httpx.AsyncClient,
-    request: httpx.Request,
-    passing: frozenset[int],
-    answer_max_bytes: int | None,
+    http: httpx.AsyncClient, request: httpx.Request, passing: frozenset[int], answer_max_bytes: int | None,
     read: frozenset[int] | None,
-) -> Answer:
+) -> Answer:  # fmt: skip
     import httpx  # noqa: PLC0415 - loaded by whoever calls this
 
     try:

@@ -133,16 +133,9 @@ class Reactor:
     """One subscription: a name, the kinds it asks for, and what it does with each event."""
 
     def __init__(
-        self,
-        client: Client,
-        subscriptions: Subscriptions,
-        name: str,
-        *,
-        handlers: Handlers | None = None,
-        attempts: int = attempts_max,
-        retry_wait_s: float = retry_wait_first_s,
-        wait_s: float = poll_wait_s,
-    ) -> None:
+        self, client: Client, subscriptions: Subscriptions, name: str, *, handlers: Handlers | None = None,
+        attempts: int = attempts_max, retry_wait_s: float = retry_wait_first_s, wait_s: float = poll_wait_s,
+    ) -> None:  # fmt: skip
         """Subscribe as ``name`` to what ``client`` reads; a new subscription starts at the head unless told.
 
         ``wait_s`` is how long one read waits for news, and so how long ``run`` may take to see that it should stop.

@@ -221,13 +221,9 @@ class _Held:
         return self._entries[index]
 
     def entries(
-        self,
-        start: int,
-        *,
-        limit: int = limits.range_events_max,
-        kinds: Collection[str] = (),
+        self, start: int, *, limit: int = limits.range_events_max, kinds: Collection[str] = (),
         stream: str | None = None,
-    ) -> Page:
+    ) -> Page:  # fmt: skip
         matching = []
         for index, data in self._entries.items():
             event = read_event(index, data)

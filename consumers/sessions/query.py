@@ -61,13 +61,11 @@ def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
 def _row(report: dict[str, Any]) -> dict[str, Any]:
     growth = report["overall_confidence_delta"]
     return {name: report[name] for name in ("session_id", "ai_id", "author", "timestamp")} | {
-        "task": report["task"] or report["task_summary"],
-        "outcome": report["outcome"],
+        "task": report["task"] or report["task_summary"], "outcome": report["outcome"],
         "key_findings": uncorrected(read_report(report)).key_findings,
-        "epistemic_growth": 0.0 if growth is None else growth,
-        "is_assessed": growth is not None,
+        "epistemic_growth": 0.0 if growth is None else growth, "is_assessed": growth is not None,
         "imported": report["imported"],
-    }
+    }  # fmt: skip
 
 
 def parse_since(text: str, now: datetime) -> int:

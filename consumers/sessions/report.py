@@ -256,15 +256,9 @@ def correction(
 
 
 def correct(
-    author: Author,
-    ask: Ask,
-    settings: Settings,
-    ref: str,
-    words: str,
-    *,
-    is_resolved: bool = False,
+    author: Author, ask: Ask, settings: Settings, ref: str, words: str, *, is_resolved: bool = False,
     within: str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Correct an event of a session, and return ``{"id", "kind", "event_index", "target", "stored", "warnings"}``.
 
     Raises Refused: as ``correction``; ``NOT_AUTHORIZED`` for who is neither the session's author nor an admin.

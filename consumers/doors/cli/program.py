@@ -128,13 +128,9 @@ class Group(click.Group):
     command_class = Command
 
     def __init__(
-        self,
-        *args: Any,
-        lazy: dict[str, Lazy] | None = None,
-        sections: Mapping[str, Iterable[str]] | None = None,
-        aliases: dict[str, str] | None = None,
-        **kwargs: Any,
-    ) -> None:
+        self, *args: Any, lazy: dict[str, Lazy] | None = None, sections: Mapping[str, Iterable[str]] | None = None,
+        aliases: dict[str, str] | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(*args, **kwargs)
         self.params += common_options()
         self._lazy = lazy or {}

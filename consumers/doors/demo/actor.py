@@ -34,11 +34,9 @@ RETURN_2A: Final = "2026-02-12-reactive-phase-2a-return"
 
 # name → roles, label
 AGENTS: Final[dict[str, tuple[tuple[Role, ...], str]]] = {
-    "claude-code": (("agent",), "claude-sonnet-4.5"),
-    "kuro": (("agent",), "kuro"),
-    "minimax": (("agent",), "minimax-m2"),
-    "alex": (("human", "reviewer"), ""),
-}
+    "claude-code": (("agent",), "claude-sonnet-4.5"), "kuro": (("agent",), "kuro"),
+    "minimax": (("agent",), "minimax-m2"), "alex": (("human", "reviewer"), ""),
+}  # fmt: skip
 
 
 def audit_graph() -> ReasoningMemory:

@@ -132,11 +132,9 @@ HARNESSES: Final = {
     one.name: one
     for one in (
         Harness(
-            name="claude-code",
-            title="Claude Code",
+            name="claude-code", title="Claude Code",
             project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md"), ".claude" / _TOT),
-            server_fields={"type": "stdio"},
-            has_env_file=True,
+            server_fields={"type": "stdio"}, has_env_file=True,
             advice="What was written here is this machine's: keep .claude/settings.local.json out of git.",
         ),
         Harness(
@@ -157,4 +155,4 @@ HARNESSES: Final = {
             advice="Gemini CLI warns once of the new hooks.",
         ),
     )
-}
+}  # fmt: skip

@@ -80,16 +80,9 @@ class _Section(NamedTuple):
 
 
 def prime(
-    view: Ask,
-    get_blob: Blobs,
-    origin: Origin,
-    *,
-    agent: str | None = None,
-    session: str | None = None,
-    task: str | None = None,
-    budget: int = budget_tokens,
-    folder: Path | None = None,
-) -> Primed:
+    view: Ask, get_blob: Blobs, origin: Origin, *, agent: str | None = None, session: str | None = None,
+    task: str | None = None, budget: int = budget_tokens, folder: Path | None = None,
+) -> Primed:  # fmt: skip
     """Return what an agent should know at the start; ``session`` is the one that is open for it, if known.
 
     ``origin`` is where the words of others in it come from, ``folder`` where a harness reads its page. Raises Refused:

@@ -94,12 +94,10 @@ async def serve_http(ledger: ToolLedger, listening: socket.socket, token: str, r
         token_verifier=OneToken(token),
     )
     app = server.streamable_http_app(
-        streamable_http_path=PATH,
-        max_request_body_size=body_size_max_bytes,
-        max_sessions=sessions_max,
+        streamable_http_path=PATH, max_request_body_size=body_size_max_bytes, max_sessions=sessions_max,
         session_idle_timeout=session_idle_max_s,
         transport_security=TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins),
-    )
+    )  # fmt: skip
     app.router.redirect_slashes = False  # a redirect would lead to the Host that was sent, before it is checked
     config = uvicorn.Config(
         _unheard(app), log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=stop_wait_max_s

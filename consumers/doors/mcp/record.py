@@ -118,11 +118,9 @@ class RecordTool:
                 judgement = judged(author, self._ledger, one, session_id, task)
                 return self._answer([], None, is_repeat=False, judgement=judgement)
         asked = {
-            "entries": [entry.model_dump(mode="json") for entry in entries],
-            "session_id": session_id,
-            "reasoning_id": reasoning_id,
-            "task": task,
-        }
+            "entries": [entry.model_dump(mode="json") for entry in entries], "session_id": session_id,
+            "reasoning_id": reasoning_id, "task": task,
+        }  # fmt: skip
         digest = sha256(compact([author.name, idempotency_key, asked]).encode()).hexdigest()[:_digest_digits]
         corr = None if idempotency_key is None else f"record:{digest}"
         if corr is not None and (earlier := self._earlier(author, corr)):
@@ -199,15 +197,10 @@ class RecordTool:
             return {"handoff_report": None, "warnings": [f"{warning}; `baton session sweep` makes it again"]}
 
     def _answer(
-        self,
-        events: list[dict[str, Any]],
-        report: dict[str, Any] | None,
-        *,
-        is_repeat: bool,
-        dead_ends: list[dict[str, Any]] | None = None,
-        judgement: dict[str, Any] | None = None,
+        self, events: list[dict[str, Any]], report: dict[str, Any] | None, *, is_repeat: bool,
+        dead_ends: list[dict[str, Any]] | None = None, judgement: dict[str, Any] | None = None,
         warnings: Sequence[str] = (),
-    ) -> RecordedAll:
+    ) -> RecordedAll:  # fmt: skip
         streams = [one["stream"].partition("/") for one in events]
         made = {} if report is None else report.get("handoff_report") or {}
         rows = [{name: value for name, value in one.items() if name != "stream"} for one in events]

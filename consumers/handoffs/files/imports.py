@@ -67,12 +67,9 @@ def read_source(file: Path, root: Path) -> Source:
 
 
 def read_records(
-    path: Path,
-    put_blob: Callable[[bytes], str],
-    *,
-    reviewer: str | None,
+    path: Path, put_blob: Callable[[bytes], str], *, reviewer: str | None,
     step: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Found:
+) -> Found:  # fmt: skip
     """Return what a file, or all files of a folder become; ``step(done, total)`` tells of progress.
 
     Two files of one name in different folders would be one handoff: the second is kept aside. Raises Refused:

@@ -75,12 +75,10 @@ def content_of_row(row: TableRow, *, reviewer: str | None) -> HandoffContent:
     """Return the content of the small handoff that a row of a table is; ``reviewer`` reviews unless party to it."""
     sender, to = name_of(row.sender), name_of(row.to)
     return HandoffContent(
-        title=shortened(row.task, title_max_chars) or "—",
-        to=to,
-        reviewer=None if reviewer in (sender, to) else reviewer,
-        created=day_of(row.created),
+        title=shortened(row.task, title_max_chars) or "—", to=to,
+        reviewer=None if reviewer in (sender, to) else reviewer, created=day_of(row.created),
         task=row.task if len(row.task) > title_max_chars else "",
-    )
+    )  # fmt: skip
 
 
 def claims_of_file(file: HandoffFile) -> HandoffClaims:

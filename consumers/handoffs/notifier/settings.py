@@ -78,12 +78,9 @@ class Channel(msgspec.Struct, frozen=True):
 
 
 def read_channels(
-    settings: Settings,
-    variable: Callable[[str], str | None] = environment_variable,
-    *,
-    client: Client | None = None,
+    settings: Settings, variable: Callable[[str], str | None] = environment_variable, *, client: Client | None = None,
     must_be_ready: bool = False,
-) -> tuple[Channel, ...]:
+) -> tuple[Channel, ...]:  # fmt: skip
     """Return the channels that ``config.toml`` names, in its order; with ``must_be_ready`` those that lack no secret.
 
     Raises Refused: ``NOT_TRUSTED``, before any variable is read; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file

@@ -93,17 +93,10 @@ class NotifierWorker:
     """Tells agents, once for each waiting episode, that something waits for them."""
 
     def __init__(
-        self,
-        client: Client,
-        answer: Ask,
-        store: Path,
-        channels: Sequence[Channel],
-        *,
-        notify_existing: bool = False,
-        clock_ms: Callable[[], int] = unix_ms,
-        sweep_s: float = sweep_interval_s,
+        self, client: Client, answer: Ask, store: Path, channels: Sequence[Channel], *, notify_existing: bool = False,
+        clock_ms: Callable[[], int] = unix_ms, sweep_s: float = sweep_interval_s,
         behind: Callable[[Sequence[str]], Sequence[Mapping[str, Any]]] = lambda _: (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Follow what ``client`` reads, ask the views by ``answer``, remember in ``store``, send to ``channels``.
 
         With ``notify_existing`` the very first start also tells of what waits already. ``behind`` tells of reasonings.

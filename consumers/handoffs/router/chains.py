@@ -269,12 +269,10 @@ def _way_back(name: str, after: dict[str, list[str]]) -> tuple[str, ...] | None:
 def described(chain: Chain) -> dict[str, Any]:
     """Return a chain in plain values, as its file says it."""
     return {
-        "name": chain.name,
-        "when": sorted(chain.kinds),
-        "where": {condition.name: list(condition.patterns) for condition in chain.where},
-        "hops_max": chain.hops_max,
+        "name": chain.name, "when": sorted(chain.kinds),
+        "where": {condition.name: list(condition.patterns) for condition in chain.where}, "hops_max": chain.hops_max,
         "then": [_described(step) for step in chain.steps],
-    }
+    }  # fmt: skip
 
 
 def advise(chains: Sequence[Chain], agents: Roles | None, default_reviewer: str | None) -> list[str]:

@@ -85,14 +85,9 @@ class Done(NamedTuple):
 
 
 def read_notes(
-    repository: Repository,
-    roots: Sequence[str],
-    answer: Ask,
-    *,
-    put_blob: Callable[[bytes], str] | None,
-    importer: str | None = None,
-    step: Step = lambda _done, _total: None,
-) -> Read:
+    repository: Repository, roots: Sequence[str], answer: Ask, *, put_blob: Callable[[bytes], str] | None,
+    importer: str | None = None, step: Step = lambda _done, _total: None,
+) -> Read:  # fmt: skip
     """Return what the notes below ``roots`` become; without ``put_blob`` no original is kept (a dry run).
 
     What was kept aside because its session is another importer's is tried again as ``importer``.

@@ -87,12 +87,10 @@ def assessment(note: Reading, about: About) -> Meaning:
     task, reasoning = meta.text("task_summary"), meta.text("reasoning")
     said = [task, reasoning] if task.strip() != reasoning.strip() else [reasoning]
     data = session.AssessmentRecorded(
-        phase=phase,
-        vectors=session.Vectors(**assessed),
-        reasoning=note.fitted("meta", "\n\n".join(text for text in said if text), 40_000),
-        round=number or 0,
+        phase=phase, vectors=session.Vectors(**assessed),
+        reasoning=note.fitted("meta", "\n\n".join(text for text in said if text), 40_000), round=number or 0,
         overall_confidence=note.number("overall_confidence"),
-    )
+    )  # fmt: skip
     return Meaning("assessment.recorded", data)
 
 

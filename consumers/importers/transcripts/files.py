@@ -34,12 +34,10 @@ LINES: Final = (".jsonl", ".ndjson")
 TEXTS: Final = (".md", ".txt")
 _skip_bytes: Final = 1024**2
 _OTHERS: Final = {
-    b"\x1f\x8b": "packed with gzip: unpack it first",
-    b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",
-    b"PK\x03\x04": "a zip archive: unpack it first",
-    b"\xff\xfe": "UTF-16: make it UTF-8 first",
+    b"\x1f\x8b": "packed with gzip: unpack it first", b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",
+    b"PK\x03\x04": "a zip archive: unpack it first", b"\xff\xfe": "UTF-16: make it UTF-8 first",
     b"\xfe\xff": "UTF-16: make it UTF-8 first",
-}
+}  # fmt: skip
 
 
 def find_transcripts(path: Path) -> list[Path]:

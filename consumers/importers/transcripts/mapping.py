@@ -94,12 +94,10 @@ def _thought_in(answered: Answered, task: str) -> Thought | None:
         return None
     own = task if "task" in extraction.absent and task else extraction.memory.task
     memory = msgspec.structs.replace(
-        extraction.memory,
-        ai_id=shorten(extraction.memory.ai_id.strip(), name_max_chars),
+        extraction.memory, ai_id=shorten(extraction.memory.ai_id.strip(), name_max_chars),
         task=shorten(own.strip(), task_max_chars) or TASK_NOT_STATED,
-        conclusion=shorten(answer_of(extraction).strip(), conclusion_max_chars),
-        reasoning_id="",
-    )
+        conclusion=shorten(answer_of(extraction).strip(), conclusion_max_chars), reasoning_id="",
+    )  # fmt: skip
     return Thought(answered, extraction, memory, names_of(answered, extraction), memory.task == own)
 
 
@@ -193,12 +191,10 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
             guessed[name] = f"{guessed[name]}, {number}←{step}" if name in guessed else f"{number}←{step}"
     has_task = thought.memory.task != TASK_NOT_STATED
     said = guessed | {
-        "session": answered.session,
-        "message": answered.message,
-        "prompt": prompt or "",
+        "session": answered.session, "message": answered.message, "prompt": prompt or "",
         "conclusion_from": "answer" if thought.memory.conclusion else "absent",
         "task_from": ("importer" if "task" in extraction.absent else "prompt") if has_task else "absent",
-    }
+    }  # fmt: skip
     dirty = dirty + [DirtyValue(path=note.path[:name_max_chars] or "$", value=note.kind, why=_WHY[note.kind])
                      for note in extraction.notes]  # fmt: skip
     if answered.at is not None and time_of(answered.at) is None:

@@ -164,14 +164,9 @@ def export(app: App, file: str, stream: str | None) -> None:
 
 
 def conclude(
-    app: App,
-    kind: str,
-    report: AuditReport,
-    *,
-    views: bool = False,
-    is_partial_enough: bool = False,
+    app: App, kind: str, report: AuditReport, *, views: bool = False, is_partial_enough: bool = False,
     witnessed: Witnessed | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too."""
     data: dict[str, Any] = msgspec.to_builtins(report)
     data |= {"ok": report.ok, "outcome": report.outcome, "verdict": report.verdict, "trust": report.trust}

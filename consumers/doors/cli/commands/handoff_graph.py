@@ -104,10 +104,8 @@ def dot_text(answer: dict[str, Any]) -> Iterator[str]:
 
 
 FORMATS: Final[dict[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
-    "tree": tree_text,
-    "mermaid": mermaid_text,
-    "dot": dot_text,
-}
+    "tree": tree_text, "mermaid": mermaid_text, "dot": dot_text,
+}  # fmt: skip
 
 
 def name_of(id_: str) -> str:

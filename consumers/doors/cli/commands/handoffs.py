@@ -177,14 +177,9 @@ supersede = act("supersede")
 
 
 def emit(
-    app: App,
-    name: str,
-    *data: EventData,
-    expect: int | None = None,
-    tells_left: bool = False,
-    changes: Sequence[content.Change] = (),
-    warnings: Sequence[str] = (),
-) -> None:
+    app: App, name: str, *data: EventData, expect: int | None = None, tells_left: bool = False,
+    changes: Sequence[content.Change] = (), warnings: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
     drafts = [Draft(stream=f"handoff/{name}", data=one, expect=None if at else expect) for at, one in enumerate(data)]
     with acts.saying_way_on(app.query_with, name):

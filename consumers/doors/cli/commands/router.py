@@ -58,11 +58,9 @@ def check(app: App, file: Path | None) -> None:
         agents = None
     warnings = advise(chains, agents, source.default_reviewer)
     data = {
-        "file": str(source.path),
-        "chains": [described(chain) for chain in chains],
-        "warnings": warnings,
+        "file": str(source.path), "chains": [described(chain) for chain in chains], "warnings": warnings,
         "agents_checked": agents is not None,
-    }
+    }  # fmt: skip
     app.show("chains", data, lambda: _print_chains(data))
 
 

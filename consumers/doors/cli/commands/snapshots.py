@@ -134,15 +134,13 @@ def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
         "top_evidence_refs"
     )
     return {name: getattr(found, name) for name in named.split()} | {
-        "vectors": dict(found.vectors),
-        "level": None if found.level is None else found.level.value,
+        "vectors": dict(found.vectors), "level": None if found.level is None else found.level.value,
         "fidelities": {level.value: value for level, value in found.fidelities.items()},
         "reasoning_embedding": None if vector is None else list(vector),
         "embedder": None if vector is None else vector.embedder._asdict(),
-        **{name: getattr(rendered, name) for name in counted},
-        "rejected": msgspec.to_builtins(found.rejected),
+        **{name: getattr(rendered, name) for name in counted}, "rejected": msgspec.to_builtins(found.rejected),
         "verdict": msgspec.to_builtins(verdict),
-    }
+    }  # fmt: skip
 
 
 def _print_decision(data: dict[str, Any]) -> None:

@@ -40,15 +40,9 @@ server_wait_s = 1.0
 @click.option("--dead", is_flag=True, help="List this watcher's dead letters instead.")
 @click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Try one dead letter again instead.")
 def watch(
-    app: App,
-    kinds: tuple[str, ...],
-    command: str | None,
-    retry: int | None,
-    *,
-    from_start: bool,
-    once: bool,
+    app: App, kinds: tuple[str, ...], command: str | None, retry: int | None, *, from_start: bool, once: bool,
     dead: bool,
-) -> None:
+) -> None:  # fmt: skip
     """React to events of some kinds as the acting agent; the position is kept for this agent, kinds and CMD.
 
     CMD also gets BATON_EVENT_ID and BATON_EVENT_INDEX. It runs at least once for each event: after a crash it may run
