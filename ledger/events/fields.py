@@ -7,14 +7,8 @@ from typing import Annotated
 import msgspec
 
 from ledger.forms import (
-    ID_PATTERN,
-    LABEL_PATTERN,
-    LINE_PATTERN,
-    NAME_PATTERN,
-    REF_PATTERN,
-    STATEMENT_PATTERN,
-    TIME_PATTERN,
-)
+    ID_PATTERN, LABEL_PATTERN, LINE_PATTERN, NAME_PATTERN, REF_PATTERN, STATEMENT_PATTERN, TIME_PATTERN,
+)  # fmt: skip
 from ledger.limits import json_integer_max
 
 Ref = Annotated[str, msgspec.Meta(pattern=REF_PATTERN, description="A content reference: algorithm and digest.")]

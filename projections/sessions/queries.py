@@ -11,6 +11,10 @@ from projections.query import Answer, ById, Listing, Moment, Page, Where, list_o
 from projections.reports.calibration import VECTOR_NAMES, bias_of, difference, ends_of
 
 LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
+_REPORTED: Final = (
+    "SELECT session_id, coalesce(nullif(task, ''), task_summary) AS task, json_array_length(key_findings) AS findings "
+    "FROM handoff_reports WHERE imported IS NOT NULL AND session_id IN"
+)
 # Which count of a session its correction lowers.
 _CORRECTED: Final = {"finding.retracted": "findings", "dead_end.retracted": "dead_ends", "unknown.resolved": "unknowns"}
 
@@ -33,6 +37,11 @@ def list_sessions(moment: Moment, asked: SessionList) -> Answer:
     where = Where(asked, "author", "ai_id", "status")
     page = list_of(moment, LISTING, where, asked, of="sessions", read=_session)
     rows = {row["id"]: row for row in page["sessions"]}
+    marks = ", ".join("?" * len(rows))
+    for one in moment.rows(f"{_REPORTED} ({marks})", tuple(rows)):  # of an imported one all that is known, often
+        row = rows[one["session_id"]]
+        row["task"] = row["task"] or one["task"]
+        row["findings"] = max(row["findings"], one["findings"])
     for one in corrections_of(moment, *rows):
         rows[one["session_id"]][_CORRECTED[one["kind"]]] -= 1
     return page

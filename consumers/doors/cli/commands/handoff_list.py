@@ -327,4 +327,4 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{output.suspect_cell(item)}"
         )
         output.print_command(one_line(item["command"]), " " * 10)
-        print_grounds(item.get("reasoning", ()), "reasoning", " " * 10)
+        output.print_lines(*(f"          reasoning {one['said']}" for one in item.get("reasoning", ())))

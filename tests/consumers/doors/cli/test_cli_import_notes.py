@@ -98,6 +98,9 @@ def test_resume_query_list_and_show_mark_what_was_imported(baton: Baton, tmp_pat
     assert "**Imported:** by a" in baton("report", "show", session)
     assert baton.data("report", "show", session)["report"]["imported"]["format"] == "empirica/handoff"
     assert "imported" in baton("session", "list", "--ai-id", label)
+    (row,) = baton.data("session", "list", "--ai-id", label)["sessions"]
+    report = baton.data("report", "show", session)["report"]
+    assert (row["task"], row["findings"]) == (report["task_summary"], len(report["key_findings"]))
     assert "imported by a from refs/notes/empirica/" in baton("session", "show", session)
     assert baton.data("session", "list", "--status", "imported", "--ai-id", label)["total"] == 1
 
