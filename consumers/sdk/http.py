@@ -137,13 +137,9 @@ async def _try_until_answered(
         return wait_s if error.may_pass and wait_s < left_s else False
 
     async for tried in stamina.retry_context(
-        on=wait_s,
-        attempts=attempts_max,
-        timeout=None,
-        wait_initial=retry_wait_first_s,
-        wait_max=retry_wait_max_s,
+        on=wait_s, attempts=attempts_max, timeout=None, wait_initial=retry_wait_first_s, wait_max=retry_wait_max_s,
         wait_jitter=0.0,
-    ):
+    ):  # fmt: skip
         with tried:
             return await attempt()
     raise AssertionError("unreachable: the last attempt returns or raises")

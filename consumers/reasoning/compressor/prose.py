@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from consumers.sdk.llm.model import LlmClient, Message
+from consumers.sdk.llm.model import LlmClient, Message, prompt_digest
 from consumers.sdk.quotation import UNTRUSTED, data_block
 from consumers.sdk.text import one_line
 from ledger.errors import Refused, Unavailable
@@ -66,13 +66,12 @@ def write_prose(memory: ReasoningMemory, client: LlmClient) -> Prose:
     """
     if not memory.steps:
         raise Refused("INVALID_FIELD", "a graph without a step has nothing to write about", field="steps")
-    answer = client.ask(prose_messages(memory), _Written)
-    index = index_graph(memory)
-    sentences = answer.value.sentences
+    messages, index = prose_messages(memory), index_graph(memory)
+    sentences = client.ask(messages, _Written).sentences
     if problems := prose_problems(sentences, index):
         message = f"what the model wrote is not shown: {problems[0]}"
         raise Unavailable("LLM_INVALID", message, problems=problems[:problems_shown_max])
-    return Prose(sentences, measure_prose(sentences, index), FIDELITY_KIND, answer.model, answer.prompt_sha256)
+    return Prose(sentences, measure_prose(sentences, index), FIDELITY_KIND, client.model, prompt_digest(messages))
 
 
 def holds(prose: Prose, memory: ReasoningMemory) -> bool:

@@ -54,7 +54,7 @@ class ModelJudge:
         if time.monotonic() < self._away_until_s:  # else two hundred inferences would wait for it one by one
             return Verdict("unsure", self._away)
         try:
-            judged = self._client.ask(judge_messages(step, deps), _Judged).value
+            judged = self._client.ask(judge_messages(step, deps), _Judged)
         except (Unavailable, Refused) as error:
             judged = _Judged("unsure", f"{error.code}: {error.message}")
             if error.code == "LLM_UNAVAILABLE":

@@ -5,7 +5,7 @@
     settings = LlmSettings(base_url="https://llm.example.org/v1", model="some-model", api_key_variable="LLM_API_KEY")
     client = LlmClient(read_endpoint(settings, environment.get))
     answer = client.ask([Message("system", "Answer with JSON."), Message("user", "…")], Verdict)
-    print(answer.value, answer.model, answer.prompt_sha256)
+    print(answer, client.model)
 
 Baton works without it: nothing that a model says opens a gate, raises trust or replaces verbatim facts; answers
 are checked by whoever asks. The HTTP library is loaded at the first call.

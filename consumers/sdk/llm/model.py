@@ -19,11 +19,10 @@ import re
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from consumers.sdk import http
 from consumers.sdk.http import NoAnswer, is_loopback, request
 from consumers.sdk.llm import family as families
 from consumers.sdk.llm.family import Completion, Family
@@ -143,14 +142,6 @@ def _wrong_url(why: str) -> Refused:
     return Refused("INVALID_FIELD", f"base_url cannot be used: {why}", path="$.base_url")
 
 
-class Answer(NamedTuple, Generic[T]):
-    """A decoded answer, the model that was asked, and the SHA-256 of the prompt in hex."""
-
-    value: T
-    model: str
-    prompt_sha256: str
-
-
 class LlmClient:
     """Asks one endpoint; every call opens and closes its own connection, so threads may share it."""
 
@@ -159,7 +150,7 @@ class LlmClient:
         self.model = endpoint.settings.model
         self.fields = families.fields_of(endpoint.settings, endpoint.family)
 
-    def ask(self, messages: list[Message], form: type[T]) -> Answer[T]:
+    def ask(self, messages: list[Message], form: type[T]) -> T:
         """Return the model's answer as a value of ``form``.
 
         Raises:
@@ -170,7 +161,7 @@ class LlmClient:
         try:
             if fault is not None:
                 raise fault
-            return Answer(read_answer(text, form), self.model, prompt_digest(messages))
+            return read_answer(text, form)
         except Refused as refusal:
             message = f"the model's answer is not what was asked for: {refusal.message}"
             raise Unavailable("LLM_INVALID", message, because=refusal.code) from refusal
@@ -200,8 +191,15 @@ class LlmClient:
             if failure.reason == "large":
                 return Completion("", Refused("TOO_LARGE", failure.problem), Usage(requests=failure.requests))
             raise _gave_up(failure, key) from failure
+        known = {"status": answer.status, "requests": answer.requests}
+        if 300 <= answer.status < 400:
+            raise Unavailable(
+                "LLM_INVALID", f"the endpoint answered {answer.status}: redirects are not followed", **known
+            )
         if answer.status != _OK:
-            raise _refusal(answer, families.reason_in(answer.body, key))
+            what, reason = "API key" if answer.status in _DENIED else "request", families.reason_in(answer.body, key)
+            problem = f"the endpoint answered {answer.status}, it does not accept the {what}"
+            raise Unavailable("LLM_UNAVAILABLE", f"{problem}: {reason}".removesuffix(": "), **known)
         try:
             check_depth(answer.body)
             return families.completion_in(answer.body, key, answer.requests)
@@ -211,24 +209,15 @@ class LlmClient:
             raise Unavailable("LLM_INVALID", message, requests=answer.requests) from error
 
 
-def _refusal(answer: http.Answer, reason: str) -> Unavailable:
-    known, problem = {"status": answer.status, "requests": answer.requests}, f"the endpoint answered {answer.status}"
-    if 300 <= answer.status < 400:
-        return Unavailable("LLM_INVALID", f"{problem}: redirects are not followed", **known)
-    what = "API key" if answer.status in _DENIED else "request"
-    problem = f"{problem}, it does not accept the {what}"
-    return Unavailable("LLM_UNAVAILABLE", ": ".join(filter(None, (problem, reason))), **known)
-
-
 def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
-    status, body, wait_s, _ = failure.answer
-    details = {"requests": failure.requests, "status": status or None, "retry_after_s": wait_s}
-    known = {name: value for name, value in details.items() if value is not None}
+    details = {"requests": failure.requests, "status": failure.answer.status, "retry_after_s": failure.answer.wait_s}
+    known = {name: value for name, value in details.items() if value or name == "requests"}
     if not failure.may_pass:
         return Unavailable("LLM_INVALID", failure.problem, **known)
     times = f" {failure.attempts} times" if failure.attempts > 1 else ""
-    told = filter(None, (f"the model cannot be asked: {failure.problem}{times}", families.reason_in(body, key)))
-    return Unavailable("LLM_UNAVAILABLE", ": ".join(told), **known)
+    reason = families.reason_in(failure.answer.body, key)
+    message = f"the model cannot be asked: {failure.problem}{times}: {reason}".removesuffix(": ")
+    return Unavailable("LLM_UNAVAILABLE", message, **known)
 
 
 def configured_client(actions: Actions) -> LlmClient | None:

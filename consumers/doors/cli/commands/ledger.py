@@ -258,7 +258,7 @@ def _model_check(app: App) -> Check:
         asked = f"{client.model} at {client.endpoint.url} ({client.endpoint.family})"
         question = 'Answer with this JSON object and nothing else: {"ready": true}'
         answer = client.ask([Message("system", "Answer with JSON."), Message("user", question)], dict[str, Any])
-        asked, fix = f"{asked} answered {visible(json.dumps(answer.value))}", ""
+        asked, fix = f"{asked} answered {visible(json.dumps(answer))}", ""
     except BatonError as error:
         asked, fix = f"{asked}: {error.code}", error.message
     if client is not None:
