@@ -6,29 +6,35 @@ from typing import Annotated
 
 import msgspec
 
-from ledger.forms import (
-    ID_PATTERN, LABEL_PATTERN, LINE_PATTERN, NAME_PATTERN, REF_PATTERN, STATEMENT_PATTERN, TIME_PATTERN,
-)  # fmt: skip
+from ledger import forms
 from ledger.limits import json_integer_max
 
-Ref = Annotated[str, msgspec.Meta(pattern=REF_PATTERN, description="A content reference: algorithm and digest.")]
-Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The registered name of an agent.")]
-Time = Annotated[str, msgspec.Meta(pattern=TIME_PATTERN, description="RFC 3339, UTC, ending in Z.")]
+Ref = Annotated[str, msgspec.Meta(pattern=forms.REF_PATTERN, description="A content reference: algorithm and digest.")]
+Name = Annotated[str, msgspec.Meta(pattern=forms.NAME_PATTERN, description="The registered name of an agent.")]
+Time = Annotated[str, msgspec.Meta(pattern=forms.TIME_PATTERN, description="RFC 3339, UTC, ending in Z.")]
 PublicKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="An Ed25519 public key in hex.")]
 Signature = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z", description="An Ed25519 signature in hex.")]
 TreeHash = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="The SHA-256 root of a tree, in hex.")]
 NatsKey = Annotated[str, msgspec.Meta(pattern=r"^U[A-Z2-7]{55}\Z", description="A NATS user nkey.")]
 
 Label = Annotated[
-    str, msgspec.Meta(pattern=LABEL_PATTERN, min_length=1, max_length=200, description="A few words that are all seen.")
+    str,
+    msgspec.Meta(
+        pattern=forms.LABEL_PATTERN, min_length=1, max_length=200, description="A few words that are all seen."
+    ),
 ]
-Title = Annotated[str, msgspec.Meta(pattern=LINE_PATTERN, min_length=1, max_length=200, description="One short line.")]
-Line = Annotated[str, msgspec.Meta(pattern=LINE_PATTERN, min_length=1, max_length=2000, description="One line.")]
+Title = Annotated[
+    str, msgspec.Meta(pattern=forms.LINE_PATTERN, min_length=1, max_length=200, description="One short line.")
+]
+Line = Annotated[str, msgspec.Meta(pattern=forms.LINE_PATTERN, min_length=1, max_length=2000, description="One line.")]
 Passage = Annotated[str, msgspec.Meta(min_length=1, max_length=2000, description="A sentence or two, or some lines.")]
-OptionalId = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=400, description="An id; empty: none.")]
+OptionalId = Annotated[str, msgspec.Meta(pattern=forms.ID_PATTERN, max_length=400, description="An id; empty: none.")]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="Text of any length an entry holds.")]
 Statement = Annotated[
-    str, msgspec.Meta(pattern=STATEMENT_PATTERN, min_length=1, max_length=40_000, description="Text, and no blank one.")
+    str,
+    msgspec.Meta(
+        pattern=forms.STATEMENT_PATTERN, min_length=1, max_length=40_000, description="Text, and no blank one."
+    ),
 ]
 OptionalText = Annotated[str, msgspec.Meta(max_length=40_000, description="Text; empty when there is none.")]
 
