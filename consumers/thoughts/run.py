@@ -41,6 +41,8 @@ from ledger.trust import actions_of
 Progress: TypeAlias = "Callable[[Event], None]"
 
 poll_wait_s: Final = 0.25
+problem_max_chars: Final = 20_000
+"""Half of what an event's text may hold: a prompt and a root node repeat it."""
 BINDABLE: Final[tuple[kinds.Role, ...]] = ("generator", "evaluator")
 
 _ID_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -86,6 +88,9 @@ def prepare(
     """Return what the six processes of a new task are told; their keys are there and registered after this."""
     if not problem.strip():
         raise Refused("INVALID_FIELD", "there is no problem to search", path="$.problem")
+    if len(problem) > problem_max_chars:
+        message = f"the problem has {len(problem):,} characters, and a task takes {problem_max_chars:,}: say what matters"
+        raise Refused("TOO_LARGE", message, path="$.problem")
     task_type = read_task_type(options.task_type)
     search_config(task_type, None, options.overrides)
     actions = actions_of(settings, client)

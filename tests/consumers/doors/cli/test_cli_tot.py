@@ -257,7 +257,7 @@ def test_what_cannot_be_searched_is_refused_before_anything_starts(shell: Baton)
         ([PROBLEM, "--deadline", "soon"], "INVALID_FIELD"),
         ([PROBLEM, "--evaluator", "nobody"], "AGENT_UNKNOWN"),
         ([PROBLEM, "--scorer", "value", "--thinker", "planning"], "USAGE"),
-        (["4 9 10 13 " + "x" * 100_000], "USAGE"),
+        (["4 9 10 13 " + "x" * 100_000, "--thinker", "game24"], "TOO_LARGE"),
     ],
 )
 def test_what_cannot_be_begun_says_what_to_do(shell: Baton, words: list[str], code: str) -> None:
