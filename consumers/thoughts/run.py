@@ -89,7 +89,7 @@ def prepare(
     if not problem.strip():
         raise Refused("INVALID_FIELD", "there is no problem to search", path="$.problem")
     if len(problem) > problem_max_chars:
-        message = f"the problem has {len(problem):,} characters, and a task takes {problem_max_chars:,}: say what matters"
+        message = f"the problem has {len(problem)} characters, and a task takes {problem_max_chars}: say what matters"
         raise Refused("TOO_LARGE", message, path="$.problem")
     task_type = read_task_type(options.task_type)
     search_config(task_type, None, options.overrides)
