@@ -48,7 +48,7 @@ def encode_canonical(value: Any) -> bytes:
     except rfc8785.IntegerDomainError as error:
         raise Refused("INTEGER_OUT_OF_RANGE", str(error)) from error
     except rfc8785.CanonicalizationError as error:
-        field = next(_halves(value), "")
+        field = next(_halves(msgspec.to_builtins(value, str_keys=True)), "")
         fault = f"{field} holds half a character (a lone surrogate), which has no UTF-8" if field else str(error)
         raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {fault}") from error
     except (UnicodeEncodeError, TypeError) as error:
@@ -56,18 +56,12 @@ def encode_canonical(value: Any) -> bytes:
 
 
 def _halves(value: Any, path: str = "$") -> Iterator[str]:
-    """Yield the paths of texts with half of a surrogate pair."""
-    match msgspec.to_builtins(value, str_keys=True):
-        case str() as text if not text.isascii() and _HALF.search(text):
-            yield path
-        case dict() as fields:
-            for name, one in fields.items():
-                yield from _halves(one, f"{path}.{name}")
-        case list() as items:
-            for at, one in enumerate(items):
-                yield from _halves(one, f"{path}[{at}]")
-        case _:  # numbers, and what JSON has besides
-            pass
+    """Yield the paths of texts with half of a surrogate pair in a plain value."""
+    if isinstance(value, str) and _HALF.search(value):
+        yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in parts:
+        yield from _halves(part, f"{path}.{name}")
 
 
 def encode_sorted(value: Any) -> bytes:

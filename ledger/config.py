@@ -191,16 +191,14 @@ def _likely(start: Path) -> str:
 
 def _notes_in(git: Path) -> str:
     """Return what to do in a clone, which has no ledger, and before they are fetched no notes either."""
-
-    def holds(file: str, text: bytes) -> bool:
-        return text in (read_regular(git / file, size_max_bytes=_refs_size_max_bytes) or b"")
-
     other = "; for a ledger of its own `baton init`, for one elsewhere --home"
-    if (git / _NOTES).is_dir() or holds("packed-refs", _NOTES.encode()):
+    refs, settings = (
+        read_regular(git / name, size_max_bytes=_refs_size_max_bytes) or b"" for name in ("packed-refs", "config")
+    )
+    if (git / _NOTES).is_dir() or _NOTES.encode() in refs:
         return f"this clone has notes of sessions: `baton notes list` and `baton notes show` need no ledger{other}"
-    if holds("config", b'[remote "'):
-        return f"`baton notes fetch` brings what sessions reported where this was cloned from, if any did{other}"
-    return ""
+    is_clone = b'[remote "' in settings
+    return is_clone * f"`baton notes fetch` brings what sessions reported where this was cloned from, if any did{other}"
 
 
 def read_settings(
