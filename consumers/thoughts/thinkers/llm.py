@@ -178,10 +178,10 @@ class LlmThinker:
         answers = list(self._threads.map(self._ask_until_usable, questions))
         self.usage = sum((cost for _, cost in answers), self.usage)
         usable = [answer for answer, _ in answers if not isinstance(answer, kinds.Failure)]
-        failures = {answer.code: answer for answer, _ in answers if isinstance(answer, kinds.Failure)}
-        unusable = failures.pop(_UNUSABLE.get(questions[0].form, "INVALID_FORMAT"), None)
-        # First what is no fault of the answers: the search pauses, and recalls those that are good.
-        return next(iter(failures.values()), None if usable else unusable) or usable
+        failures = [answer for answer, _ in answers if isinstance(answer, kinds.Failure)]
+        final = (_UNUSABLE.get(questions[0].form, "INVALID_FORMAT"), "SEARCH_EXHAUSTED")
+        # First what passes: the search pauses, and recalls those that are good. After a deadline nothing is recalled.
+        return next((failure for failure in failures if failure.code not in final), None) or usable or failures[0]
 
     def _ask_until_usable(self, question: _Question[F]) -> tuple[F | kinds.Failure, kinds.Usage]:
         fault, usage, form = "", kinds.Usage(), question.form

@@ -425,6 +425,21 @@ def test_call_ends_at_the_deadline_and_blames_no_endpoint() -> None:
         assert isinstance(late.synthesize(PATHS[0], PROBLEM), kinds.Solution)
 
 
+def test_what_came_before_the_deadline_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = threading.Event()
+    monkeypatch.setattr("consumers.thoughts.thinkers.llm.time.time", lambda: 2e9 if passed.is_set() else 0.0)
+
+    def late(received: Received, number: int, answer: Any) -> Any:
+        if data_of(received)["steps"] != ["way c"]:
+            return answer
+        passed.set()
+        return Reply(503)
+
+    with thinking(late, parallel_max=1) as (_, thinker):
+        scores = evaluate(thinker.at_work(deadline="2000-01-01T00:00:00Z"))
+    assert [one.node_id for one in scores.evaluations] == ["a", "b"]
+
+
 def test_model_that_says_nothing_of_its_check_was_checked_by_nobody() -> None:
     with thinking(lambda r, n, a: {k: v for k, v in a.items() if k != "verification"}) as (_, thinker):
         solution = thinker.synthesize(PATHS[0], PROBLEM)
