@@ -33,7 +33,7 @@ from ledger.config import VIEWS_FILE, read_config
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
-from ledger.files import TEMPORARY, as_unavailable
+from ledger.files import TEMPORARY, as_unavailable, sync_folder
 from ledger.home import Home
 from ledger.identity import open_sealed_files, read_key_file, write_private
 from ledger.log.blobs import Blobs, check_blob
@@ -337,9 +337,5 @@ def _exchange(home: Home, file: Path, present: _Present | None) -> str | None:
     (folder / "lock.mdb").unlink(missing_ok=True)
     file.replace(folder / FILE)
     for changed in (folder, home.path):
-        descriptor = os.open(changed, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(changed)
     return None if aside is None else str(aside.parent)

@@ -168,15 +168,11 @@ def _agent(ai_id: str, points: list[dict[str, Any]], limit: int) -> dict[str, An
     biases = [point["bias"] for point in points if point["bias"] is not None]
     bias = round(sum(biases) / len(biases), decimals) + 0.0 if biases else None
     return {
-        "ai_id": ai_id,
-        "points": points[-limit:],
+        "ai_id": ai_id, "points": points[-limit:],
         "counts": {status: sum(point["status"] == status for point in points) for status in get_args(Calibration)},
-        "total": len(points),
-        "assessed": len(biases),
-        "bias": bias,
-        "meaning": bias_text(bias),
+        "total": len(points), "assessed": len(biases), "bias": bias, "meaning": bias_text(bias),
         "grounds": _grounds({name: sum(point["grounds"][name] for point in points[-limit:]) for name in GROUNDS}),
-    }
+    }  # fmt: skip
 
 
 def _finished(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
