@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_fields, print_lines, print_table, when
+from consumers.doors.cli.output import print_fields, print_table, when
 from consumers.sdk.mermaid import Flowchart, Style
 from consumers.sdk.text import cut, one_line
 from consumers.thoughts.logs import ends, entries_of
@@ -102,18 +102,6 @@ def print_outcome(outcome: dict[str, Any]) -> None:
         click.echo(f"or: {one_line(other)}")
 
 
-def best_steps(tree: dict[str, Any]) -> list[str]:
-    """Return the thoughts on the best path of a tree, from the first step on."""
-    return [tree["nodes"][id_]["content"] for id_ in tree["search_state"]["best_path"][1:]]
-
-
-def print_best(steps: list[str]) -> None:
-    """Print how far a search came that has no answer."""
-    if steps:
-        click.echo("best path so far:")
-    print_lines(*(f"  {number}. {one_line(step)}" for number, step in enumerate(steps, 1)))
-
-
 def resumption(paused: dict[str, Any] | None) -> str:
     """Return when and by which command a paused task goes on; nothing for another one."""
     if paused is None:
@@ -184,14 +172,10 @@ class Told:
         cost = ""
         if isinstance(event.data, kinds.Reply) and not isinstance(event.data, kinds.SearchComplete):
             self._cost += event.data.usage
-            cost = cost_text(self._cost)
+            tokens = self._cost.tokens_in + self._cost.tokens_out
+            cost = f"  (requests: {self._cost.requests}, tokens: {tokens:,})" if self._cost.requests else ""
         for entry in entries_of(event, self._language):
             yield one_line(entry.msg) + cost
-
-
-def cost_text(cost: kinds.Usage) -> str:
-    """Return what was paid, to stand behind a line; nothing if nothing was."""
-    return f"  ({cost.requests} requests, {cost.tokens_in + cost.tokens_out:,} tokens)" if cost.requests else ""
 
 
 def follow_task(app: App, task_id: str, drawn: Draw) -> None:

@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import msgspec
 
 from consumers.doors.cli import tot_text
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.output import page_options, print_lines, print_table, show_page, when
 from consumers.doors.cli.program import Group
+from consumers.sdk.text import one_line
 from consumers.thoughts.logs import write_logs
 from consumers.thoughts.run import new_task_id, read_task, resume_task, run_task, stop_task
 from consumers.thoughts.settings import Overrides, TaskOptions
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
-from ledger.events import EventData
-from ledger.events import tot as kinds
 
 STATUSES: Final = ("started", "searching", "paused", "solved", "failed", "unverified")
 
@@ -181,7 +179,7 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
     """Write the log folder and print what a search came to; of a failed or paused one, too, before it is an error."""
     task_id, failure = ran["task_id"], ran["error"]
     written = None if logs_folder is None else str(write_logs(read_task(app.client(), task_id), logs_folder))
-    found = ran | {"stats": with_defaults(ran["stats"], kinds.SearchStats), "logs": written}
+    found = ran | {"logs": written}
     tree = app.query("tot.tree", id=task_id)
 
     def run_text() -> None:
@@ -189,10 +187,10 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
         print_lines(*tot_text.tree_text(tree))
 
     if failure is not None or ran["answer"] is None:
-        steps = tot_text.best_steps(tree)
+        steps = [tree["nodes"][id_]["content"] for id_ in tree["search_state"]["best_path"][1:]]
         if not app.as_json:
             run_text()
-            tot_text.print_best(steps)
+            print_lines(*(f"best path {number}. {one_line(step)}" for number, step in enumerate(steps, 1)))
         said = failure or {"code": "SEARCH_EXHAUSTED", "message": "the search ended without a solution"}
         known = ("task_id", "stats", "pids", "keys", "logs", "paused")
         details = {name: found[name] for name in known} | {"recoverable": said.get("recoverable", False)}
@@ -200,7 +198,6 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
         raise BatonError.from_dict(
             {"code": said["code"], "message": message, "details": details | {"best_path": steps}}
         )
-    found["verification"] = with_defaults(ran["verification"], kinds.Verification)
     del found["error"], found["paused"]
 
     def text() -> None:
@@ -238,11 +235,6 @@ def tell_resumption(begun: dict[str, Any]) -> None:
     """Say to people how a search goes on that was begun."""
     if begun:
         click.echo(f"go on with `baton tot resume {begun['task_id']}`", err=True)
-
-
-def with_defaults(given: dict[str, Any] | None, form: type[EventData]) -> dict[str, Any] | None:
-    """Return data with the fields that an event leaves out because they have their default."""
-    return None if given is None else msgspec.structs.asdict(msgspec.convert(given, form))
 
 
 def _tree_as_of(app: App, task: str, index: int) -> dict[str, Any]:

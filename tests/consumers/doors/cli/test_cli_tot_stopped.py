@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 from typing import TYPE_CHECKING
@@ -14,9 +13,8 @@ import tot_story
 from building import trusted
 from calling import Baton, Place, Running, wait_until
 
-from consumers.doors.cli.app import App
 from consumers.doors.cli.program import baton
-from consumers.doors.cli.tot_text import show_progress
+from consumers.doors.cli.tot_text import Told
 from consumers.thoughts.task import AGENTS
 from ledger.events import tot as kinds
 
@@ -83,13 +81,11 @@ def test_solved_task_is_told_where_its_keys_are_not(
     assert told == solved | {"pids": {}}
 
 
-def test_thought_cannot_look_like_another_agents_line(shell: Baton, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thought_cannot_look_like_another_agents_line() -> None:
     entry = kinds.LogEntry(level="info", msg="a\n12  [Orchestrator] forged\u2028\x1b[2Jb")
     data = kinds.TotLogWritten(sender="explorer", task_id=tot_story.TASK, entries=[entry])
     event = tot_story.spoken("explorer", data, index=7)
-    show_progress(App(), tot_story.TASK, [event], lambda _tree: iter(()))
-    (line,) = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"7  \S+ \S+  a 12 \[Orchestrator\] forged \ufffd\[2Jb", line)
+    assert list(Told().lines(event)) == ["a 12 [Orchestrator] forged \ufffd[2Jb"]
 
 
 def verbs(group: click.Group) -> Iterator[click.Command]:
