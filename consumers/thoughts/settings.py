@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from ledger.codec import converted
 from ledger.errors import Refused
 from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrategy, Language, SearchConfig, Strategy
+from ledger.lifecycle.authority import to_ms
 
 Name = TypeVar("Name", bound=str)
 T = TypeVar("T")
@@ -162,7 +163,10 @@ def search_config(
     }
     # What nobody asks for is left to the message's own defaults.
     limits = {name: getattr(asked, name) for name in _LIMITS}
-    return converted(config | {name: limit for name, limit in limits.items() if limit is not None}, SearchConfig)
+    read = converted(config | {name: limit for name, limit in limits.items() if limit is not None}, SearchConfig)
+    if read.deadline is not None:
+        to_ms(read.deadline)  # a day that the calendar has: the explorer would stumble over another at every step
+    return read
 
 
 def _either(asked: T | None, default: T) -> T:

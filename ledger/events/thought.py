@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import astuple
 
 from ledger.events.fields import Count, EventData, Label, OptionalText, Text, Time, Unit
+from ledger.limits import json_integer_max
 
 Role = Literal["orchestrator", "decomposer", "generator", "evaluator", "explorer", "synthesizer"]
 Strategy = Literal["BFS", "DFS"]
@@ -51,9 +53,9 @@ class Usage(EventData, frozen=True):
     tokens_out: Count = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Return both together."""
-        fields = self.__struct_fields__
-        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in fields})
+        """Return both together, at most what JSON holds: what somebody claims must not make a sum unreadable."""
+        sums = (mine + others for mine, others in zip(astuple(self), astuple(other), strict=True))
+        return Usage(*(min(total, json_integer_max) for total in sums))
 
 
 class Evaluation(EventData, frozen=True):

@@ -280,3 +280,12 @@ def test_dimensions_of_an_evaluation_stay_with_its_node():
     said = told.evaluated([told.N11, told.N12], payload=kinds.ResultsPayload(evaluations=judged))
     found = rows_of(THOUGHT_VIEW, TASK, [*EVENTS[:10], told.spoken("evaluator", said, index=10, causes=(9,))])
     assert [row["dimension_scores"] for row in found["tot_nodes"]] == ["{}", *['{"progress":4.5}'] * 2]
+
+
+def test_cost_that_nobody_can_have_had_breaks_no_state():
+    most = kinds.Usage(requests=2**53 - 1, tokens_in=2**53 - 1)
+    claimed = told.spoken("generator", told.generated([told.N11], usage=most), index=7, causes=(6,))
+    made = record(*EVENTS[:7], claimed, told.spoken("explorer", told.generate(told.ROOT), index=8))
+    again = told.spoken("generator", told.generated([told.N12], usage=most), index=9, causes=(8,))
+    after = msgspec.msgpack.decode(msgspec.msgpack.encode(fold(made, again)), type=TaskRecord)
+    assert after.costs.total == most
