@@ -34,11 +34,11 @@ CASES = {
 }
 
 
-def run(case: str, entries: Iterable[Spoken] = (), **overrides: Any) -> Solved:
+def run(case: str, entries: Iterable[Spoken] = (), *, steps: int = 10_000, **overrides: Any) -> Solved:
     problem, task_type, thinker, asked = CASES[case]
     shape = thinker().decompose(problem, task_type)
     config = search_config(task_type, shape, asked._replace(**overrides))
-    return solve(problem, config, thinker(), task_type=task_type, entries=list(entries))
+    return solve(problem, config, thinker(), task_type=task_type, entries=list(entries), steps=steps)
 
 
 def outcome(thinker: Any, **overrides: Any) -> Solved:
@@ -79,7 +79,7 @@ ROLES: tuple[kinds.Role, ...] = ("orchestrator", "decomposer", "generator", "eva
 def test_search_restarted_after_any_entry_says_the_same(case: str) -> None:
     whole = run(case)
     for beginning in prefixes(whole.entries):
-        assert run(case, beginning) == whole
+        assert run(case, beginning, steps=1).entries == whole.entries[: len(beginning) + 1]
 
 
 @pytest.mark.parametrize("case", CASES)

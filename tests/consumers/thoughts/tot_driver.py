@@ -54,10 +54,12 @@ def solve(
     clock: Callable[[], int] | None = None,
     usage: kinds.Usage | None = None,
     order: int = 0,
+    steps: int = 10_000,
 ) -> Solved:
     """Return the search as far as it goes, gone on with from ``entries``; ``clock`` tells ms (none: no time passes).
 
     ``usage`` is what each answer of a thinker cost; of the requests that wait, that at the place ``order`` is answered.
+    No more than ``steps`` entries are said.
 
     Without ``config`` the table and the decomposition decide.
 
@@ -67,7 +69,7 @@ def solve(
     log, told = list(entries), task.Task(TASK_ID)
     for entry in log:
         told.apply(entry)
-    while True:
+    while len(log) < len(entries) + steps:
         said = _next(log, told, (problem, task_type, config), thinker, order)
         if said is None:
             break
