@@ -74,13 +74,10 @@ class Agent:
         self._since_s: dict[str, float] = {}
 
     def run(self, stop: threading.Event, start: int = 0) -> bool:
-        """Play until the task is over or pauses, or ``stop`` is set; return whether the task needs nobody now.
+        """Play from ``start`` until the task is over or pauses, or ``stop`` is set; return whether it needs nobody.
 
-        ``start`` is where to read from.
-
-        Raises:
-            Refused: the ledger does not take what is to be said, and nobody said it before.
-            Unavailable: the ledger cannot be used; whoever starts the agent again goes on.
+        Raises ``Refused`` for what nobody said before and the ledger does not take, and ``Unavailable``: whoever starts
+        the agent again goes on.
         """
         position, wait, has_news, refusal = start, 0.0, False, None
         client, stream = self._author.client, f"tot/{self._task.id}"
@@ -141,10 +138,7 @@ class Agent:
         return self._say([answer(asked, self._thinker, self._task, self._author)], partial(refused, role, asked))
 
     def _late(self) -> list[Say]:
-        """Return the pause of a task of which another's agent did not answer a request in time.
-
-        What counts is the time since this process saw it: an agent that was away while the task was is not late.
-        """
+        """Return the pause of a task of which another agent did not answer in time, from when this process saw it."""
         task = self._task
         if task.started is None or task.is_over or task.paused is not None:
             return []

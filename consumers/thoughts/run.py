@@ -135,12 +135,8 @@ def resume_task(
     """Go on with a task, whatever became of its agents, and return the outcome.
 
     A task that a model thinks about goes on with the one that is configured now; what was answered is not asked again.
-    For a task that is over and kept nobody is started, and ``pids`` is empty.
-
-    Raises:
-        Refused: ``NOT_FOUND`` for an unknown task; ``NOT_AUTHORIZED`` when its roles' keys are not here; ``USAGE``
-            when its thinker is not; those of a bound agent as ``run_task``.
-        Unavailable: as ``run_task``.
+    For one that is over and kept nobody is started, and ``pids`` is empty. Raises as ``run_task``, and ``NOT_FOUND``;
+    ``NOT_AUTHORIZED`` when its roles' keys are not here; ``STORE_IN_USE`` when another process plays it.
     """
     with _opened(settings, client) as ledger:
         opening = read_task(ledger, task_id)[0]
@@ -167,11 +163,7 @@ def resume_task(
 def stop_task(settings: Settings, task_id: str, reason: str, *, client: Client | None = None) -> dict[str, Any]:
     """End a task for good, by its user's word, and return the outcome; one that is over stays as it is.
 
-    Agents that play it see it and end.
-
-    Raises:
-        Refused: ``NOT_FOUND`` and ``NOT_AUTHORIZED`` as ``resume_task``; ``INVALID_FIELD`` without a reason.
-        Unavailable: the ledger cannot be used.
+    Agents that play it see it and end. Raises as ``resume_task``, and ``INVALID_FIELD`` without a reason.
     """
     if not reason.strip():
         raise Refused("INVALID_FIELD", "say why the task is stopped: its log keeps the reason", path="$.reason")
