@@ -31,7 +31,6 @@ T = TypeVar("T")
 tries_max: Final = 1_000
 depth_max: Final = 16
 _NUMBER: Final = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,15})?)\s*(?:(%)|(?:/|out of|of)\s*([1-9]\d{0,5}))?\s*", re.ASCII)
-_TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]] = MappingProxyType({})) -> T:
@@ -105,8 +104,6 @@ def fit(value: Any, kind: inspect.Type, missing: Mapping[type, dict[str, Any]]) 
         case inspect.StrType() if isinstance(value, str | int | float | list | dict) and not isinstance(value, bool):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             return text[: kind.max_length]
-        case inspect.BoolType() if isinstance(value, str):
-            return _TRUTHS.get(value.strip().lower(), value)
         case _:  # any other type, which is taken as it stands
             return value
 

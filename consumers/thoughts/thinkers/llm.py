@@ -159,7 +159,7 @@ class LlmThinker:
         """Return whether the last thought was proposed as a solution and not judged below ``solution_score_min``."""
         last = path[-1]
         judged = last.evaluation is None or last.evaluation.score >= solution_score_min
-        return len(path) > 1 and last.metadata.get("is_solution") is True and judged
+        return len(path) > 1 and str(last.metadata.get("is_solution")).lower() == "true" and judged
 
     def synthesize(self, path: Path, problem: str) -> kinds.Solution | kinds.Failure:
         """Return the model's answer and its own verdict on it; a deadline does not keep it from being said."""

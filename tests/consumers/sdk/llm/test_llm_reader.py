@@ -18,7 +18,6 @@ class Score(msgspec.Struct):
     score: Annotated[float, msgspec.Meta(ge=0, le=10)]
     confidence: Share = 0.5
     reasoning: Annotated[str, msgspec.Meta(max_length=20)] = ""
-    is_final: bool = False
     steps: Annotated[list[str], msgspec.Meta(max_length=3)] = []
     free: dict[str, Any] = {}
 
@@ -45,7 +44,7 @@ EIGHT = Score(8)
         '{"score": " 4 / 5 "}',
         '{"score": "8 out of 10"}',
         '{"score": "80%"}',
-        '{"score": "80 %", "is_final": "No"}',
+        '{"score": "80 %"}',
     ],
 )
 def test_what_a_reader_sees_at_once_is_read(text: str) -> None:
@@ -63,7 +62,6 @@ def test_what_a_reader_sees_at_once_is_read(text: str) -> None:
         ({"reasoning": "80%"}, {"reasoning": "80%"}),
         ({"reasoning": "x" * 30}, {"reasoning": "x" * 20}),
         ({"reasoning": "uses <think> and </think>"[:20]}, {"reasoning": "uses <think> and </t"}),
-        ({"is_final": "Yes"}, {"is_final": True}),
         ({"steps": "one"}, {"steps": ["one"]}),
         ({"steps": ["1", 2, "3", "4", None]}, {"steps": ["1", "2", "3"]}),
         ({"steps": None}, {}),
