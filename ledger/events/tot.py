@@ -42,12 +42,17 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Message(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
-    """The base of every message."""
+class Said(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+    """What a role says of a task."""
 
     sender: Role
-    to: Role
     task_id: TaskId
+
+
+class Message(Said, frozen=True, kw_only=True):
+    """The base of every message."""
+
+    to: Role
     error: Failure | None = None
 
 
@@ -298,15 +303,13 @@ class TotBacktracked(EventData, frozen=True):
     to_node_id: NodeId | None = None
 
 
-class TotModelAnswered(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+class TotModelAnswered(Said, frozen=True, kw_only=True):
     """One paid answer of a model, kept before it is used, so that an equal question is never paid twice.
 
     ``prompt_sha256`` covers messages and sample number, not the model. ``answer`` is the object as it was read, cut to
     what is used; ``fault`` is what was wrong with one that could not be read, and what the next question names.
     """
 
-    sender: Role
-    task_id: TaskId
     prompt_sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="A SHA-256 in hex.")]
     model: Label
     answer: dict[str, Any] | None = None
@@ -314,30 +317,24 @@ class TotModelAnswered(EventData, frozen=True, rename={"sender": "from"}, kw_onl
     usage: Usage = Usage()
 
 
-class TotPaused(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+class TotPaused(Said, frozen=True, kw_only=True):
     """Nothing more is asked until the task is resumed: a model or agent cannot be asked now. It counts against no node.
 
     The causes name the answer that failed, or the request that nobody answers.
     """
 
-    sender: Role
-    task_id: TaskId
     error: Failure
 
 
-class TotResumed(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+class TotResumed(Said, frozen=True, kw_only=True):
     """The search goes on with this thinker; what was answered is not asked again."""
 
-    sender: Role
-    task_id: TaskId
     thinker: Label
 
 
-class TotError(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+class TotError(Said, frozen=True, kw_only=True):
     """A failure that answers no message; the orchestrator's ends the task."""
 
-    sender: Role
-    task_id: TaskId
     error: Failure
 
 
@@ -349,11 +346,9 @@ class LogEntry(EventData, frozen=True):
     data: dict[str, Any] = {}
 
 
-class TotLogWritten(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+class TotLogWritten(Said, frozen=True, kw_only=True):
     """What an agent has to say to people."""
 
-    sender: Role
-    task_id: TaskId
     entries: Annotated[list[LogEntry], msgspec.Meta(min_length=1, max_length=64)]
     round: Count = 0
 

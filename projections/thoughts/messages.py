@@ -21,15 +21,9 @@ _AFTER: Final = (kinds.SynthesizeSolution, kinds.FinalSolution, kinds.SearchComp
 
 def sender_of(data: EventData) -> str:
     """Return the role that says it: the orchestrator starts a task, the explorer grows the tree."""
-    match data:
-        case kinds.Message() | kinds.TotError() | kinds.TotLogWritten():
-            return data.sender
-        case kinds.TotModelAnswered() | kinds.TotPaused() | kinds.TotResumed():
-            return data.sender
-        case kinds.TotStarted():
-            return "orchestrator"
-        case _:  # nodes, marks and steps back
-            return "explorer"
+    if isinstance(data, kinds.Said):
+        return data.sender
+    return "orchestrator" if isinstance(data, kinds.TotStarted) else "explorer"
 
 
 def error_of(data: EventData) -> kinds.Failure | None:
