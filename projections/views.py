@@ -31,7 +31,7 @@ VIEW_VERSIONS: Final = {
     "snapshots": 2,
     "reviews": 3,
     "reports": 6,
-    "thoughts": 5,
+    "thoughts": 6,
     "records": 2,
     "search": 3,
 }
@@ -98,7 +98,6 @@ _QUERIES: Final = {
     "tot.list": "thoughts.queries.list_tasks",
     "tot.prove": "thoughts.queries.prove_task",
     "tot.show": "thoughts.queries.show_task",
-    "tot.timeline": "thoughts.queries.show_timeline",
     "tot.tree": "thoughts.queries.show_tree",
     "validations.latest": "validations.queries.latest_verdict",
     "validations.list": "validations.queries.list_validations",

@@ -6,8 +6,8 @@ one that is thought dead) means: read again. A refusal after which there is noth
 The orchestrator opens a task, has it decomposed and asks for the search, from the task's events and ``tot.started``
 alone; what it cannot begin ends with ``tot.error``. The explorer says what ``next_action`` tells, and pauses a task
 whose request waits too long for another's agent. The other four begin with every request that waits for their role,
-``at_once_max`` at a time, each in a thread that says that it begins, thinks and answers, while the agent reads on; what
-the thinker cannot do becomes the message's ``error``.
+``at_once_max`` at a time, each in a thread, while the agent reads on; what the thinker cannot do becomes the message's
+``error``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ import msgspec
 
 from consumers.thoughts import answers
 from consumers.thoughts.conclusion import remembered
-from consumers.thoughts.phrases import phrase
 from consumers.thoughts.search import Outgoing, next_step, search_complete
 from consumers.thoughts.settings import read_overrides, search_config
-from consumers.thoughts.task import AGENTS, PAUSING, Asked, Say, Task, attempts_max, drafts, line
+from consumers.thoughts.task import AGENTS, PAUSING, Asked, Say, Task, attempts_max, drafts
 from consumers.thoughts.thinkers import Answered, PaidThinker, ProgramThinker, Thinker
 from ledger.author import Author
 from ledger.client import read_event
@@ -129,12 +128,10 @@ class Agent:
             return
         for id_, asked in self._task.waiting.items():
             if asked.event.data.to == role and id_ not in self._works:
-                begins = [] if (role, id_) in self._task.announced else [begin(role, self._task, asked)]
-                self._works[id_] = self._threads.submit(self._answer, role, asked, begins)
+                self._works[id_] = self._threads.submit(self._answer, role, asked)
 
-    def _answer(self, role: kinds.Role, asked: Asked, begins: list[Say]) -> Refused | None:
-        # If we crash here, the request waits; the next process finds the line written, and answers under the same key.
-        self._say(begins)
+    def _answer(self, role: kinds.Role, asked: Asked) -> Refused | None:
+        # If we crash here, the request waits; the next process recalls what was paid, and answers under the same key.
         return self._say([answer(asked, self._thinker, self._task, self._author)], partial(refused, role, asked))
 
     def _late(self) -> list[Say]:
@@ -242,12 +239,6 @@ def given_up(task: Task, message: str, *, store: Callable[[bytes], str]) -> list
     data = search_complete(task.tree, failure)
     data = msgspec.structs.replace(data, payload=msgspec.structs.replace(data.payload, best_path=[]))
     return [Say(f"answer:{task.tree.request}", _fitted(data, store), [task.tree.request])]
-
-
-def begin(role: kinds.Role, task: Task, asked: Asked) -> Say:
-    """Return the line that says that ``role`` begins with a request."""
-    id_ = asked.event.id
-    return line(role, task, id_, phrase(task.language, f"begin_{role}"), [id_])
 
 
 def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Say:

@@ -28,7 +28,6 @@ from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.events.body import Event
 from ledger.files import as_unavailable
-from projections.thoughts.messages import Rounds, round_of_file, rounds_after
 
 Line: TypeAlias = Callable[..., kinds.LogEntry]
 line_chars_max: Final = 2_000
@@ -42,6 +41,8 @@ _OURS: Final = re.compile(
 _SEARCHED: Final = ("strategy", "max_depth", "branching_factor", "pruning_threshold")
 _FIRST: Final = ("orchestrator", "decomposer", "explorer")
 _IN_ROUNDS: Final = ("generator", "evaluator")
+# What follows the last round, whatever it names as its cause.
+_AFTER: Final = (kinds.SynthesizeSolution, kinds.FinalSolution, kinds.SearchComplete)
 
 
 class _Place(NamedTuple):
@@ -130,19 +131,48 @@ def task_info(events: Sequence[Event]) -> dict[str, Any]:
 
 def _lines(events: Sequence[Event]) -> Iterable[_Line]:
     """Yield the lines of all agents in the order of the log: their own, and derived ones where they wrote none."""
-    rounds = Rounds()
+    rounds = _Rounds()
     config, language = _config(events), events[0].data.language
     logs = [event for event in events if isinstance(event.data, kinds.TotLogWritten)]
     written = {(event.author, cause) for event in logs for cause in event.causes}
     for event in events:
-        rounds = rounds_after(rounds, event)
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
-        place = _Place(role, round_of_file(rounds, event) if role in _IN_ROUNDS else 0)
+        number = rounds.place(event)
+        place = _Place(role, number if role in _IN_ROUNDS else 0)
         if isinstance(event.data, kinds.TotLogWritten):
             for entry in event.data.entries:
                 yield _Line(event.accepted_ms, place, entry)
         elif (event.author, event.id) not in written and (derived := derived_line(event, config, language)):
             yield _Line(event.accepted_ms, place, derived)
+
+
+class _Rounds:
+    """To which round events, nodes and an author's last event belong; an evaluation: to that of its last node."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._of_event: dict[str, int] = {}
+        self._of_node: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+
+    def place(self, event: Event) -> int:
+        """Return the round in whose file the next event stands: without one of its own, its author's last."""
+        data = event.data
+        if isinstance(data, kinds.GenerateThoughts):
+            self._count += 1
+            number = self._count
+        elif isinstance(data, kinds.EvaluateThoughts):
+            number = max((self._of_node.get(node.id, 0) for node in data.payload.candidates), default=0) or self._count
+        elif isinstance(data, _AFTER):
+            number = 0
+        else:
+            given = data.round if isinstance(data, kinds.TotLogWritten) else 0
+            number = next((self._of_event[cause] for cause in event.causes if cause in self._of_event), given)
+        if number:
+            self._of_event[event.id] = self._last[event.author] = number
+            if isinstance(data, kinds.TotNodesAdded):
+                self._of_node |= dict.fromkeys((node.id for node in data.nodes), number)
+        return number or self._last.get(event.author) or 1
 
 
 def _numbers(places: Iterable[_Place]) -> dict[_Place, int]:

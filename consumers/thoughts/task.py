@@ -64,7 +64,6 @@ class Task:
         self.paused: Event | None = None
         self.paused_for: set[str] = set()
         self.decompositions: list[Event] = []
-        self.announced: set[tuple[str, str]] = set()
         self.added: dict[str, str] = {}
         self.judged: dict[str, str] = {}
         self.tree: TreeState | None = None
@@ -106,7 +105,7 @@ class Task:
     def _noted(self, event: Event, data: kinds.Aside) -> None:
         match data:
             case kinds.TotLogWritten():
-                self.announced |= {(data.sender, cause) for cause in event.causes}
+                pass
             case kinds.TotModelAnswered():
                 self.answers[data.prompt_sha256] = event
             case kinds.TotPaused():
@@ -148,12 +147,6 @@ def drafts(task_id: str, says: Sequence[Say]) -> list[Draft]:
         )
         for say in says
     ]
-
-
-def line(role: kinds.Role, task: Task, key: str, msg: str, causes: Sequence[str] = ()) -> Say:
-    """Return a line for people about work that begins, unless a message tells it."""
-    entry = kinds.LogEntry(level="progress", msg=msg)
-    return Say(f"log:{key}", kinds.TotLogWritten(sender=role, task_id=task.id, entries=[entry]), causes)
 
 
 attempts_max: Final = 3

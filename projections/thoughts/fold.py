@@ -16,7 +16,6 @@ from ledger.events import tot as kinds
 from ledger.events.body import Event
 from ledger.lifecycle.tot import TotState, transition, tree_digest
 from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, json_text, row_of
-from projections.thoughts.messages import Rounds, error_of, round_of, rounds_after, sender_of, text_of
 from projections.thoughts.tree import Costs, costs_after, root_of, search_state, stats_of, with_children
 from projections.views import VIEW_VERSIONS
 
@@ -83,13 +82,10 @@ class MessageRow(Row, frozen=True):
     sender: str
     receiver: str | None
     type: str
-    round: int
     signer: str
     key: str
     error: str | None
     usage: str | None
-    text: str
-    entries: str
     accepted_ms: int
 
 
@@ -103,12 +99,7 @@ TASKS: Final = Table(
 NODES: Final = Table(
     "tot_nodes", NodeRow, primary_key=("task_id", "position"), owner="task_id", indexes=(("task_id", "id"),)
 )
-MESSAGES: Final = Table(
-    "tot_messages",
-    MessageRow,
-    primary_key=("event_index",),
-    indexes=(("task_id", "event_index"), ("task_id", "request_id")),
-)
+MESSAGES: Final = Table("tot_messages", MessageRow, primary_key=("event_index",), indexes=(("task_id", "event_index"),))
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
@@ -129,7 +120,7 @@ class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
     config: kinds.SearchConfig | None = None
     nodes: dict[str, kinds.ThoughtNode] = {}
     origins: dict[str, Origin] = {}
-    rounds: Rounds = Rounds()
+    rounds: int = 0
     backtracks: int = 0
     costs: Costs = Costs()
     thinker: str = ""
@@ -149,7 +140,8 @@ def fold(state: TaskRecord, event: Event) -> TaskRecord:
     """Return the task after one more of its events."""
     life = transition(state.life, event)
     fields: dict[str, Any] = {"life": life, "updated_index": event.index, "updated_ms": event.accepted_ms}
-    fields |= {"rounds": rounds_after(state.rounds, event), "costs": costs_after(state.costs, event)}
+    fields |= {"costs": costs_after(state.costs, event)}
+    fields |= {"rounds": state.rounds + isinstance(event.data, kinds.GenerateThoughts)}
     fields |= _changes_of(state, event)
     before, state = state, msgspec.structs.replace(state, **fields)
     if before.life is None or life.nodes is before.life.nodes:
@@ -216,7 +208,7 @@ def rows(state: TaskRecord) -> Rows:
     """Return the task's row and those of its nodes."""
     if state.life is None or state.started is None:
         return ()
-    stats = stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds.count)
+    stats = stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds)
     row = row_of(
         TaskRow,
         state,
@@ -273,22 +265,21 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
     request_id = event.id if isinstance(data, kinds.Question) else None
     if is_answer:  # the request that it was taken to answer
         request_id = next(cause for cause in event.causes if state.life.answered.get(cause) == event.id)
+    # The orchestrator starts a task, the explorer grows the tree; whatever else is said names who says it.
+    sender = "orchestrator" if isinstance(data, kinds.TotStarted) else getattr(data, "sender", "explorer")
     row = MessageRow(
         event_index=event.index,
         task_id=event.name,
         event_id=event.id,
         request_id=request_id,
         answer_id=event.id if is_answer else None,
-        sender=sender_of(data),
+        sender=sender,
         receiver=data.to if isinstance(data, kinds.Message) else None,
         type=event.kind.partition(".")[2],
-        round=round_of(state.rounds, event),
         signer=event.author,
         key=event.key,
-        error=_whole(error_of(data)),
+        error=_whole(data.error if isinstance(data, kinds.Message | kinds.TotError | kinds.TotPaused) else None),
         usage=_whole(data.usage if isinstance(data, kinds.Reply | kinds.TotModelAnswered) else None),
-        text=text_of(data),
-        entries=json_text(data.entries if isinstance(data, kinds.TotLogWritten) else []),
         accepted_ms=event.accepted_ms,
     )
     return (row,)

@@ -1,25 +1,12 @@
-"""Questions about trees of thoughts: lists, one task, its tree, its timeline, and whether its agents really ran."""
+"""Questions about trees of thoughts: lists, one task, its tree, and whether its agents really ran."""
 
 from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from projections.query import (
-    Answer,
-    ById,
-    Limit,
-    Listing,
-    Moment,
-    Page,
-    Where,
-    list_of,
-    page_rows_max,
-    row_of_id,
-    with_json,
-)
+from projections.query import Answer, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
 
 LISTING: Final = Listing("SELECT * FROM tot_tasks", "tot_tasks", "started_index")
-TIMELINE: Final = Listing("SELECT * FROM tot_messages", "tot_messages", "event_index", newest_first=False)
 _JSON: Final = (
     "roles", "options", "search_config", "search_state", "stats", "claimed_stats", "solution", "failure", "waiting",
 )  # fmt: skip
@@ -30,13 +17,6 @@ class TaskList(Page, frozen=True):
 
     status: Literal["started", "searching", "paused", "solved", "failed", "unverified"] | None = None
     task_type: str | None = None
-
-
-class TaskTimeline(ById, frozen=True):
-    """A task; ``after`` is the ``next`` of the page before."""
-
-    after: int | None = None
-    limit: Limit = page_rows_max
 
 
 def list_tasks(moment: Moment, asked: TaskList) -> Answer:
@@ -58,18 +38,6 @@ def show_tree(moment: Moment, asked: ById) -> Answer:
     rows = moment.rows("SELECT * FROM tot_nodes WHERE task_id = ? ORDER BY position", (task["id"],))
     told = {name: task[name] for name in ("problem", "task_type", "search_config", "root_id", "search_state")}
     return {"task_id": task["id"], **told, "nodes": {row["id"]: _node(row) for row in rows}}
-
-
-def show_timeline(moment: Moment, asked: TaskTimeline) -> Answer:
-    """Return ``{"id", "status", "timeline", "total", "next"}``: what was said, in the order of the log.
-
-    ``text`` is a line for people; ``entries`` are those of a log. ``round`` is that of the log files, 0 outside them.
-    """
-    task = _task_of(moment, asked.id)
-    where = Where()
-    where.equal("task_id", task["id"])
-    timeline = list_of(moment, TIMELINE, where, asked, of="timeline", read=_message)
-    return {"id": task["id"], "status": task["status"]} | timeline
 
 
 def prove_task(moment: Moment, asked: ById) -> Answer:
@@ -122,10 +90,6 @@ def _node(row: dict[str, Any]) -> dict[str, Any]:
     columns = ("id", "parent_id", "depth", "content", "action_type", "status", "children_ids", "metadata")
     node = with_json({name: row[name] for name in columns}, "children_ids", "metadata")
     return node | {"evaluation": None if row["score"] is None else judged}
-
-
-def _message(row: dict[str, Any]) -> dict[str, Any]:
-    return with_json({name: value for name, value in row.items() if name != "task_id"}, "entries", "error", "usage")
 
 
 def _answer(request: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,6 @@ ARGUMENTS = {
     "snapshots.show": {"id": "n1"},
     "tot.prove": {"id": "tot-2026"},
     "tot.show": {"id": "tot-20260212-100000-a3f7b2"},
-    "tot.timeline": {"id": "tot/tot-20260212-100000-a3f7b2"},
     "tot.tree": {"id": "tot-20260212-100000-a3f7b2"},
     "validations.latest": {"ref": "r1"},
     "validations.list": {"ref": "r1"},

@@ -171,24 +171,10 @@ def test_every_message_has_a_row_that_names_its_request():
     for position, (row, one) in enumerate(zip(found, STORY, strict=True)):
         event = EVENTS[position]
         assert (row["sender"], row["signer"], row["key"]) == (one.role, told.agent(one.role), event.key)
-        assert (row["event_id"], row["accepted_ms"], row["text"] != "") == (event.id, event.accepted_ms, True)
+        assert (row["event_id"], row["accepted_ms"]) == (event.id, event.accepted_ms)
         is_answer = isinstance(one.data, kinds.Answer)
         asked = EVENTS[one.causes[0]].id if is_answer else event.id if isinstance(one.data, kinds.Question) else None
         assert (row["request_id"], row["answer_id"]) == (asked, event.id if is_answer else None)
-
-
-def test_round_is_a_generation_with_the_evaluation_of_what_it_gave():
-    sorts = ("generate_thoughts", "generated_thoughts", "evaluate_thoughts", "evaluation_results")
-    found = [(row["type"], row["round"]) for row in rows()["tot_messages"] if row["type"] in sorts]
-    outside = {row["type"] for row in rows()["tot_messages"] if row["round"] == 0}
-    assert {"started", "initialize_search", "synthesize_solution", "search_complete"} <= outside
-    assert found == [(sort, number) for number in (1, 2, 3, 4) for sort in sorts]
-
-
-def test_what_agents_log_is_kept_whole():
-    row = rows()["tot_messages"][5]
-    assert (row["type"], row["text"]) == ("log_written", "🔍 [Explorer] 初始化完成")
-    assert json.loads(row["entries"]) == [{"level": "info", "msg": "🔍 [Explorer] 初始化完成"}]
 
 
 def test_a_failed_answer_is_told_as_its_error():
@@ -196,20 +182,13 @@ def test_a_failed_answer_is_told_as_its_error():
     said = told.spoken("generator", told.generated([], payload=None, error=failed), index=7, causes=(6,))
     found = rows_of(THOUGHT_VIEW, TASK, [*EVENTS[:7], said])
     row = found["tot_messages"][-1]
-    assert (row["text"], row["answer_id"]) == ("GENERATION_FAILED: The model gave nothing.", said.id)
+    assert row["answer_id"] == said.id
     assert json.loads(row["error"]) == {
         "code": "GENERATION_FAILED",
         "message": "The model gave nothing.",
         "recoverable": True,
         "retry_after_s": None,
     }
-
-
-def test_a_long_line_is_cut():
-    long = told.started(problem="x" * 5000)
-    (row,) = rows_of(THOUGHT_VIEW, TASK, [told.spoken("orchestrator", long, index=0)])["tot_messages"]
-    assert len(row["text"]) == 300
-    assert row["text"].endswith("x…")
 
 
 def test_what_the_gate_would_refuse_is_not_folded():
@@ -271,7 +250,7 @@ def test_cost_is_what_answers_say_and_what_was_paid_for_requests_that_wait():
     failed = told.generated([], payload=None, error=BUSY, usage=kinds.Usage(requests=4))
     assert usage(*EVENTS[:7], told.spoken("generator", failed, index=902, causes=(6,))) == (4, 0, 0)
     row = rows_of(THOUGHT_VIEW, TASK, asked)["tot_messages"][-1]
-    assert (json.loads(row["usage"]), row["round"]) == ({"requests": 1, "tokens_in": 100, "tokens_out": 10}, 1)
+    assert json.loads(row["usage"]) == {"requests": 1, "tokens_in": 100, "tokens_out": 10}
 
 
 def test_dimensions_of_an_evaluation_stay_with_its_node():

@@ -63,7 +63,6 @@ def test_tree_at_every_index_is_the_fold_of_what_was_said_until_then(searched, r
         with AsOf(reader.client, reader.settings, searched.start + count) as then:
             tree = then.answer("tot.tree", {"id": TASK})
             shown = then.answer("tot.show", {"id": TASK})
-            timeline = then.answer("tot.timeline", {"id": TASK})
         (row,) = expected["tot_tasks"]
         assert tree["search_state"] == json.loads(row["search_state"])
         assert (shown["status"], shown["tree_digest"]) == (row["status"], row["tree_digest"])
@@ -71,7 +70,6 @@ def test_tree_at_every_index_is_the_fold_of_what_was_said_until_then(searched, r
         assert nodes == [
             (one["id"], one["status"], (one["evaluation"] or {}).get("score")) for one in tree["nodes"].values()
         ]
-        assert [one["text"] for one in timeline["timeline"]] == [one["text"] for one in expected["tot_messages"]]
 
 
 def test_view_folded_entry_by_entry_and_rebuilt_is_the_same(ledger, reader):
@@ -82,30 +80,12 @@ def test_view_folded_entry_by_entry_and_rebuilt_is_the_same(ledger, reader):
             ledger.emit(told.agent(one.role), f"tot/{TASK}", one.data, causes=[ids[cause] for cause in one.causes]).id
         )
         reader.catch_up()
-    live = {
-        query: reader.answer(query, {"id": TASK}) for query in ("tot.show", "tot.tree", "tot.timeline", "tot.prove")
-    }
+    live = {query: reader.answer(query, {"id": TASK}) for query in ("tot.show", "tot.tree", "tot.prove")}
     digest = digests_of(reader.store)["thoughts"]
     assert verify_views(ledger.reads, reader.store, VIEWS) == []
     reader.rebuild(["thoughts"])
     assert digests_of(reader.store)["thoughts"] == digest
     assert live == {query: reader.answer(query, {"id": TASK}) for query in live}
-
-
-def test_timeline_is_in_the_order_of_the_log_and_comes_in_pages(searched, reader):
-    whole = reader.answer("tot.timeline", {"id": TASK})
-    assert (whole["total"], whole["next"], whole["status"]) == (len(STORY), None, "solved")
-    order = [(one["accepted_ms"], one["event_index"]) for one in whole["timeline"]]
-    assert order == sorted(order)
-    assert [one["sender"] for one in whole["timeline"]] == [one.role for one in STORY]
-    paged, after = [], None
-    for _ in range(len(STORY)):
-        page = reader.answer("tot.timeline", {"id": TASK, "limit": 10, "after": after})
-        paged += page["timeline"]
-        after = page["next"]
-        if after is None:
-            break
-    assert paged == whole["timeline"]
 
 
 def test_list_filters_and_pages(searched, reader):
@@ -133,7 +113,7 @@ def test_task_shows_its_solution_with_all_its_fields(searched, reader):
 
 def test_task_is_found_by_its_beginning_and_by_nothing_else(searched, reader):
     told.play(searched, told.story(OTHER)[:1], OTHER)
-    for query in ("tot.show", "tot.tree", "tot.timeline", "tot.prove"):
+    for query in ("tot.show", "tot.tree", "tot.prove"):
         for asked, code in (
             ("tot-2026", "REF_AMBIGUOUS"),
             ("tot-2027", "NOT_FOUND"),
