@@ -23,9 +23,9 @@ import msgspec
 
 from consumers.thoughts import answers
 from consumers.thoughts.conclusion import remembered
-from consumers.thoughts.search import Outgoing, next_step, search_complete
+from consumers.thoughts.search import next_step, search_complete
 from consumers.thoughts.settings import read_overrides, search_config
-from consumers.thoughts.task import AGENTS, PAUSING, Asked, Say, Task, attempts_max, drafts
+from consumers.thoughts.task import AGENTS, PAUSING, Asked, Step, Task, attempts_max, drafts
 from consumers.thoughts.thinkers import Answered, PaidThinker, ProgramThinker, Thinker
 from ledger.author import Author
 from ledger.client import read_event
@@ -48,12 +48,6 @@ _SAID_ALREADY: Final = frozenset(
 _NO_EVENT: Final = frozenset(
     {"TOO_LARGE", "INVALID_FIELD", "INVALID_FORMAT", "NESTING_TOO_DEEP", "INTEGER_OUT_OF_RANGE", "UNKNOWN_FIELD"}
 )
-_ANSWERS: Final[dict[kinds.Role, type[kinds.Message]]] = {
-    "decomposer": kinds.DecompositionResult,
-    "generator": kinds.GeneratedThoughts,
-    "evaluator": kinds.EvaluationResults,
-    "synthesizer": kinds.FinalSolution,
-}
 
 
 class Agent:
@@ -115,8 +109,8 @@ class Agent:
             case "orchestrator":
                 return self._say(orchestrate(self._task, self._opening), partial(not_begun, self._task))
             case "explorer":
-                says = explore(self._task, self._thinker, self._author.put_blob) or self._late()
-                return self._say(says, partial(given_up, self._task, store=self._author.put_blob))
+                steps = explore(self._task, self._thinker, self._author.put_blob) or self._late()
+                return self._say(steps, partial(given_up, self._task, store=self._author.put_blob))
             case "decomposer" | "generator" | "evaluator" | "synthesizer":
                 self._begin(self._role)
                 return None
@@ -128,13 +122,13 @@ class Agent:
             return
         for id_, asked in self._task.waiting.items():
             if asked.event.data.to == role and id_ not in self._works:
-                self._works[id_] = self._threads.submit(self._answer, role, asked)
+                self._works[id_] = self._threads.submit(self._answer, asked)
 
-    def _answer(self, role: kinds.Role, asked: Asked) -> Refused | None:
+    def _answer(self, asked: Asked) -> Refused | None:
         # If we crash here, the request waits; the next process recalls what was paid, and answers under the same key.
-        return self._say([answer(asked, self._thinker, self._task, self._author)], partial(refused, role, asked))
+        return self._say([answer(asked, self._thinker, self._task, self._author)], partial(refused, asked))
 
-    def _late(self) -> list[Say]:
+    def _late(self) -> list[Step]:
         """Return the pause of a task of which another agent did not answer in time, from when this process saw it."""
         task = self._task
         if task.started is None or task.is_over or task.paused is not None:
@@ -156,12 +150,12 @@ class Agent:
             if refusal is not None:
                 raise refusal
 
-    def _say(self, says: list[Say], instead: Callable[[str], list[Say]] = lambda _: []) -> Refused | None:
+    def _say(self, steps: list[Step], instead: Callable[[str], list[Step]] = lambda _: []) -> Refused | None:
         """Append one submission, or ``instead`` of what no event holds; return the refusal if another was faster."""
-        if not says:
+        if not steps:
             return None
         try:
-            self._author.emit(*drafts(self._task.id, says))
+            self._author.emit(*drafts(self._task.id, steps))
         except Refused as refusal:
             if refusal.code in _SAID_ALREADY:
                 return refusal
@@ -172,11 +166,11 @@ class Agent:
         return None
 
 
-def orchestrate(task: Task, opening: kinds.TotStarted) -> list[Say]:
+def orchestrate(task: Task, opening: kinds.TotStarted) -> list[Step]:
     """Return what the orchestrator says next, one submission; nothing while it waits."""
     if task.started is None:
         # Without a key: a task of this id that is there already must be refused, even if it was opened in these words.
-        return [Say("", opening)]
+        return [Step(opening)]
     if task.is_over or task.paused is not None or task.tree is not None or task.waiting:
         return []
     last = task.decompositions[-1] if task.decompositions else None
@@ -197,10 +191,10 @@ def orchestrate(task: Task, opening: kinds.TotStarted) -> list[Say]:
     about = {"problem": task.started.problem, "task_type": task.started.task_type}
     payload = kinds.InitializePayload(**about, search_config=config, decomposition_result=shape)
     request = answers.message(kinds.InitializeSearch, task.id, payload)
-    return [Say(f"ask:initialize_search:{last.id}", request, [last.id])]
+    return [Step(request, [last.id], f"ask:initialize_search:{last.id}")]
 
 
-def not_begun(task: Task, message: str) -> list[Say]:
+def not_begun(task: Task, message: str) -> list[Step]:
     """Return the end of a task whose search the ledger did not let be asked for; before and after it there is none."""
     if task.started is None or task.is_over:
         return []
@@ -208,7 +202,7 @@ def not_begun(task: Task, message: str) -> list[Say]:
     return [_error(task, kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=False), cause)]
 
 
-def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list[Say]:
+def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list[Step]:
     """Return what the explorer says next, one submission; ``store`` keeps a blob and returns its ref.
 
     The key of what it says is the number of its step, so two explorers of one task (one of them thought dead) can never
@@ -223,25 +217,25 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
     match step:
         case None:
             return []
-        case Outgoing(kinds.TotPaused() as pause, causes):
-            return [paused("explorer", task, pause.error, causes[0])]
-        case Outgoing(kinds.SearchComplete() as complete, causes):
-            return [Say(f"answer:{task.tree.request}", _fitted(complete, store), causes)]
-        case Outgoing(data, causes):
-            return [Say(f"step:{task.steps + 1}", data, causes)]
+        case Step(kinds.TotPaused()):
+            return [step]
+        case Step(kinds.SearchComplete() as complete):
+            return [step._replace(data=_fitted(complete, store), key=f"answer:{task.tree.request}")]
+        case _:  # any other step of a search
+            return [step._replace(key=f"step:{task.steps + 1}")]
 
 
-def given_up(task: Task, message: str, *, store: Callable[[bytes], str]) -> list[Say]:
+def given_up(task: Task, message: str, *, store: Callable[[bytes], str]) -> list[Step]:
     """Return the end of a search that the ledger did not take the next step of: it was too much for one event."""
     if task.is_over or task.tree is None:
         return []
     failure = kinds.Failure(code="INVALID_FORMAT", message=message[:message_max_chars], recoverable=False)
     data = search_complete(task.tree, failure)
     data = msgspec.structs.replace(data, payload=msgspec.structs.replace(data.payload, best_path=[]))
-    return [Say(f"answer:{task.tree.request}", _fitted(data, store), [task.tree.request])]
+    return [Step(_fitted(data, store), [task.tree.request], f"answer:{task.tree.request}")]
 
 
-def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Say:
+def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
     """Return what ``thinker`` answers to a request; what it raises, as a package's may, becomes the ``error``."""
     request, id_ = asked.event.data, asked.event.id
     if isinstance(thinker, ProgramThinker):
@@ -252,16 +246,12 @@ def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Say:
             language=task.language, deadline=deadline, recorder=_Recorder(author, task, asked.event)
         )
     try:
-        if isinstance(request, kinds.DecomposeTask):
-            reply = answers.decompose(request, thinker)
-        else:
-            assert asked.tree is not None  # noqa: S101 - the gate lets nobody ask these before there is a search
-            reply = answers.respond(asked.tree, request, thinker)
+        reply = answers.respond(asked.tree, request, thinker)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - another's code: one that raises must not end a search
-        return refused(request.to, asked, _failed(thinker, error))[0]
+        return refused(asked, _failed(thinker, error))[0]
     if isinstance(thinker, PaidThinker):
         reply = msgspec.structs.replace(reply, usage=reply.usage + thinker.usage)
-    return Say(f"answer:{id_}", reply, [id_])
+    return Step(reply, [id_], f"answer:{id_}")
 
 
 class _Recorder:
@@ -284,7 +274,7 @@ class _Recorder:
             answer=answered.answer, fault=answered.fault or None, usage=answered.usage,
         )  # fmt: skip
         try:
-            self._author.emit(*drafts(self._task.id, [Say(f"paid:{prompt_sha256}", data, [self._request.id])]))
+            self._author.emit(*drafts(self._task.id, [Step(data, [self._request.id], f"paid:{prompt_sha256}")]))
         except Refused as refusal:
             # Another process asked it at the same time, or the search has ended: then this answer is not taken either.
             if refusal.code not in _SAID_ALREADY:
@@ -295,31 +285,32 @@ def _failed(thinker: Thinker, error: BaseException) -> str:
     return f"the thinker {thinker.name} failed: {type(error).__name__}: {error}"
 
 
-def refused(role: kinds.Role, asked: Asked, message: str) -> list[Say]:
-    """Return the answer of ``role`` that says why there is none."""
-    code = "GENERATION_FAILED" if role == "generator" else "INVALID_FORMAT"
+def refused(asked: Asked, message: str) -> list[Step]:
+    """Return the answer to a request that says why there is none."""
+    request = asked.event.data
+    code = "GENERATION_FAILED" if isinstance(request, kinds.GenerateThoughts) else "INVALID_FORMAT"
     failure = kinds.Failure(code=code, message=message[:message_max_chars], recoverable=True)
-    reply = answers.message(_ANSWERS[role], asked.event.data.task_id, None, error=failure)
-    return [Say(f"answer:{asked.event.id}", reply, [asked.event.id])]
+    reply = answers.message(answers.ANSWERS[type(request)], request.task_id, None, error=failure)
+    return [Step(reply, [asked.event.id], f"answer:{asked.event.id}")]
 
 
-def _decompose(task: Task, started: kinds.TotStarted) -> Say:
+def _decompose(task: Task, started: kinds.TotStarted) -> Step:
     payload = kinds.DecomposePayload(problem=started.problem, task_type=started.task_type)
     cause = task.decompositions[-1].id if task.decompositions else task.started_id
-    return Say(f"ask:decompose_task:{cause}", answers.message(kinds.DecomposeTask, task.id, payload), [cause])
+    return Step(answers.message(kinds.DecomposeTask, task.id, payload), [cause], f"ask:decompose_task:{cause}")
 
 
-def paused(role: kinds.Role, task: Task, failure: kinds.Failure, cause: str) -> Say:
+def paused(role: kinds.Role, task: Task, failure: kinds.Failure, cause: str) -> Step:
     """Return the pause of a task because of an answer or request.
 
     Without a key: a task that is paused is not paused again, and a request may have to pause it more than once.
     """
-    return Say("", kinds.TotPaused(sender=role, task_id=task.id, error=failure), [cause])
+    return Step(kinds.TotPaused(sender=role, task_id=task.id, error=failure), [cause])
 
 
-def _error(task: Task, failure: kinds.Failure, cause: str) -> Say:
+def _error(task: Task, failure: kinds.Failure, cause: str) -> Step:
     data = kinds.TotError(sender="orchestrator", task_id=task.id, error=failure)
-    return Say(f"error:{cause}", data, [cause])
+    return Step(data, [cause], f"error:{cause}")
 
 
 def _fitted(data: kinds.SearchComplete, store: Callable[[bytes], str]) -> kinds.SearchComplete:

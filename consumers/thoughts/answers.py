@@ -7,7 +7,7 @@ types (a score of 11 is INVALID_FORMAT), so that nothing a thinker does makes an
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,12 @@ from ledger.events import KIND_OF
 from ledger.events import tot as kinds
 from ledger.lifecycle.tot import parties_of
 
+ANSWERS: Final[dict[type, type[kinds.Reply]]] = {
+    kinds.DecomposeTask: kinds.DecompositionResult,
+    kinds.GenerateThoughts: kinds.GeneratedThoughts,
+    kinds.EvaluateThoughts: kinds.EvaluationResults,
+    kinds.SynthesizeSolution: kinds.FinalSolution,
+}
 T = TypeVar("T", bound=msgspec.Struct)
 M = TypeVar("M", bound=kinds.Message)
 
@@ -29,24 +35,21 @@ def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: 
     return make(sender=sender, to=to, type=type_, task_id=task_id, payload=payload, error=error)
 
 
-def respond(state: TreeState, request: kinds.Message, thinker: Thinker) -> kinds.Reply:
-    """Return the answer of the generator, evaluator or synthesizer to ``request``; the caller names it as the cause."""
+def respond(state: TreeState | None, request: kinds.Message, thinker: Thinker) -> kinds.Reply:
+    """Return a thinker's answer to ``request``; only one to decompose comes before there is a tree."""
+    result: tuple[msgspec.Struct | None, kinds.Failure | None]
     match request:
-        case kinds.GenerateThoughts():
-            return message(kinds.GeneratedThoughts, request.task_id, *_generated(state, request.payload, thinker))
-        case kinds.EvaluateThoughts():
-            return message(kinds.EvaluationResults, request.task_id, *_evaluated(state, request.payload, thinker))
-        case kinds.SynthesizeSolution():
-            return message(kinds.FinalSolution, request.task_id, *_synthesized(request.payload, thinker))
+        case kinds.DecomposeTask(payload=asked):
+            result = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
+        case kinds.GenerateThoughts(payload=asked) if state is not None:
+            result = _generated(state, asked, thinker)
+        case kinds.EvaluateThoughts(payload=asked) if state is not None:
+            result = _evaluated(state, asked, thinker)
+        case kinds.SynthesizeSolution(payload=asked):
+            result = _synthesized(asked, thinker)
         case _:  # any other message: those of the orchestrator, and answers
             raise TypeError(f"{type(request).__name__} is no request to a thinker")
-
-
-def decompose(request: kinds.DecomposeTask, thinker: Thinker) -> kinds.Reply:
-    """Return the decomposer's answer to ``request``; the caller names it as the cause."""
-    asked = request.payload
-    shape = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
-    return message(kinds.DecompositionResult, request.task_id, *shape)
+    return message(ANSWERS[type(request)], request.task_id, *result)
 
 
 def _generated(

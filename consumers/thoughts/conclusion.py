@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from consumers.thoughts.task import AGENTS, Say, Task, TreeState
+from consumers.thoughts.task import AGENTS, Step, Task, TreeState
 from ledger.events import EventData, reasoning
 from ledger.events import tot as kinds
 
@@ -24,7 +24,7 @@ answer_size_max_bytes: Final = 8_192
 premises_size_max_bytes: Final = 16_384
 
 
-def remembered(task: Task) -> list[Say]:
+def remembered(task: Task) -> list[Step]:
     """Return the reasoning of a finished task, one submission: all of it or nothing; nothing without a solution."""
     if task.started is None or task.tree is None or task.complete is None or task.solution is None:
         return []
@@ -33,25 +33,25 @@ def remembered(task: Task) -> list[Say]:
         task=task.started.problem, ai_id=AGENTS["orchestrator"], domain=task.started.task_type,
         reasoning_strategy=f"Tree of Thoughts, {tree.config.strategy}",
     )  # fmt: skip
-    says: list[tuple[str, EventData, list[str]]] = [("started", started, [task.complete.id])]
+    steps: list[tuple[str, EventData, list[str]]] = [("started", started, [task.complete.id])]
     for number, node in enumerate((tree.nodes[node.id] for node in task.complete.data.payload.best_path), 1):
         step = reasoning.Step(
             step_number=number, type="inference" if node.parent_id else "observation", content=node.content,
             alternatives_considered=_alternatives(tree, node),
             confidence=node.evaluation.confidence if node.evaluation else 1.0,
         )  # fmt: skip
-        says.append(_step(step, [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]))
+        steps.append(_step(step, [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]))
     answer = _cut(solution.answer, answer_size_max_bytes)
     last = reasoning.Step(
-        step_number=len(says), type="conclusion", content=answer, conclusion=answer, confidence=solution.confidence,
+        step_number=len(steps), type="conclusion", content=answer, conclusion=answer, confidence=solution.confidence,
         premises=_first(solution.reasoning_trace, premises_size_max_bytes),
     )  # fmt: skip
     concluded = reasoning.ReasoningConcluded(
         conclusion=solution.answer, confidence_in_reasoning=solution.confidence,
         known_limitations=solution.verification.validation_errors,
     )  # fmt: skip
-    says += [_step(last, [task.solution.id]), ("concluded", concluded, [task.solution.id])]
-    return [Say(f"reasoning:{key}", data, causes, f"reasoning/{task.id}") for key, data, causes in says]
+    steps += [_step(last, [task.solution.id]), ("concluded", concluded, [task.solution.id])]
+    return [Step(data, causes, f"reasoning:{key}", f"reasoning/{task.id}") for key, data, causes in steps]
 
 
 def _step(step: reasoning.Step, causes: list[str]) -> tuple[str, EventData, list[str]]:

@@ -24,27 +24,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from consumers.thoughts import task
 from consumers.thoughts.answers import message
 from consumers.thoughts.phrases import phrase
-from consumers.thoughts.task import TreeState, attempts_max, in_order, path_to
+from consumers.thoughts.task import Step, TreeState, attempts_max, best_path, in_order, path_to, stats
 from consumers.thoughts.thinkers import Thinker
 from ledger.events import tot as kinds
-from ledger.events.fields import EventData
 from ledger.events.tot import Failure, ThoughtNode
 from ledger.lifecycle.authority import to_ms
-from projections.thoughts.tree import cut_off
+from ledger.lifecycle.tot import node_states, tree_digest
+from projections.thoughts.tree import cut_off, root_of, search_state, with_children
 
 batch_nodes_max: Final = 64
 batch_size_max_bytes: Final = 24 * 1024
 ends_tried_max: Final = 3
 
 
-def next_step(state: TreeState, thinker: Thinker, now_ms: int = 0) -> Outgoing | None:
+def next_step(state: TreeState, thinker: Thinker, now_ms: int = 0) -> Step | None:
     """Return what to say next; ``now_ms`` is the ledger's clock, against which a deadline stands.
 
     None: the search has ended, is paused, or waits for answers.
@@ -53,11 +52,11 @@ def next_step(state: TreeState, thinker: Thinker, now_ms: int = 0) -> Outgoing |
         return None
     if state.trouble is not None:
         cause, failure = state.trouble
-        return Outgoing(kinds.TotPaused(sender="explorer", task_id=state.task_id, error=failure), [cause])
+        return Step(kinds.TotPaused(sender="explorer", task_id=state.task_id, error=failure), [cause])
     if not state.nodes:
         # The root, of the request to search, has no temporary id.
         root = ThoughtNode(id="root", depth=0, content=state.problem, action_type="root")
-        return Outgoing(kinds.TotNodesAdded(nodes=[root]), [state.request])
+        return Step(kinds.TotNodesAdded(nodes=[root]), [state.request])
     if state.solution is not None:
         left = [node.id for node in _pending(state)]
         return _mark(state, left, "pruned", "reason_answered") if left else _finish(state)
@@ -75,7 +74,7 @@ def next_step(state: TreeState, thinker: Thinker, now_ms: int = 0) -> Outgoing |
     )
 
 
-def _alongside(state: TreeState, now_ms: int) -> Outgoing | None:
+def _alongside(state: TreeState, now_ms: int) -> Step | None:
     """Return what a breadth-first search asks beside what waits, or before it adds: the rest of a level."""
     if state.config.strategy == "DFS":
         return None
@@ -91,19 +90,17 @@ def _alongside(state: TreeState, now_ms: int) -> Outgoing | None:
     return _generate(state, node_id, now_ms, beside * state.config.branching_factor) if beside else None
 
 
-def _finish(state: TreeState, failure: Failure | None = None) -> Outgoing:
-    return Outgoing(search_complete(state, failure), [state.request])
+def _finish(state: TreeState, failure: Failure | None = None) -> Step:
+    return Step(search_complete(state, failure), [state.request])
 
 
-def _mark(
-    state: TreeState, ids: list[str], status: Literal["pruned", "terminal"], name: str, **values: Any
-) -> Outgoing:
+def _mark(state: TreeState, ids: list[str], status: Literal["pruned", "terminal"], name: str, **values: Any) -> Step:
     reason = phrase(state.language, name, **values)
     marked = kinds.TotNodesMarked(node_ids=ids[:batch_nodes_max], status=status, reason=reason)
-    return Outgoing(marked, [state.request])
+    return Step(marked, [state.request])
 
 
-def _add(state: TreeState) -> Outgoing | None:
+def _add(state: TreeState) -> Step | None:
     parents = in_order(state, state.nodes)  # not in the order of the answers
     for drawn in sorted(state.drawn, key=lambda drawn: parents.index(drawn.parent)):
         depth = state.nodes[drawn.parent].depth + 1
@@ -123,16 +120,16 @@ def _add(state: TreeState) -> Outgoing | None:
             id_ = f"node_{depth}_{number + len(nodes) + 1}"
             nodes.append(ThoughtNode(id=id_, depth=depth, parent_id=drawn.parent, **said))
         if nodes:
-            return Outgoing(kinds.TotNodesAdded(nodes=nodes, temp_ids=temp_ids), [drawn.answer])
+            return Step(kinds.TotNodesAdded(nodes=nodes, temp_ids=temp_ids), [drawn.answer])
     return None
 
 
-def _give_up(state: TreeState) -> Outgoing | None:
+def _give_up(state: TreeState) -> Step | None:
     lost = [node.id for node in _unjudged(state) if _is_lost(state, node.id)]
     return _mark(state, lost, "pruned", "reason_unjudged") if lost else None
 
 
-def _evaluate(state: TreeState, thinker: Thinker, now_ms: int) -> Outgoing | None:
+def _evaluate(state: TreeState, thinker: Thinker, now_ms: int) -> Step | None:
     asked = _unasked(state)
     if asked is None:
         return None
@@ -155,12 +152,12 @@ def _unasked(state: TreeState) -> kinds.EvaluatePayload | None:
     return evaluation(state, _batch(group))
 
 
-def _mark_solutions(state: TreeState, thinker: Thinker, nodes: Iterable[ThoughtNode]) -> Outgoing | None:
+def _mark_solutions(state: TreeState, thinker: Thinker, nodes: Iterable[ThoughtNode]) -> Step | None:
     solutions = [node.id for node in nodes if thinker.is_solution(path_to(state, node.id))]
     return _mark(state, solutions, "terminal", "reason_solution") if solutions else None
 
 
-def _synthesize(state: TreeState) -> Outgoing | None:
+def _synthesize(state: TreeState) -> Step | None:
     ends = in_order(state, [node.id for node in state.nodes.values() if node.status == "terminal"])
     if not ends:
         return None
@@ -169,10 +166,10 @@ def _synthesize(state: TreeState) -> Outgoing | None:
         return _finish(state, state.failure)
     path = path_to(state, open_ends[0])
     asked = kinds.SynthesizePayload(best_path=path, problem=state.problem, task_type=state.task_type)
-    return Outgoing(message(kinds.SynthesizeSolution, state.task_id, asked), [state.request])
+    return Step(message(kinds.SynthesizeSolution, state.task_id, asked), [state.request])
 
 
-def _prune(state: TreeState, thinker: Thinker) -> Outgoing | None:
+def _prune(state: TreeState, thinker: Thinker) -> Step | None:
     level = [node for node in _level(state) if node.depth > 0]
     config = state.config
     suggested = [node.id for node in level if node.id in state.suggested]
@@ -190,7 +187,7 @@ def _prune(state: TreeState, thinker: Thinker) -> Outgoing | None:
     return None
 
 
-def _expand(state: TreeState, thinker: Thinker, now_ms: int) -> Outgoing:
+def _expand(state: TreeState, thinker: Thinker, now_ms: int) -> Step:
     node_id = _next_node(state)
     if node_id is None:
         return _nothing_left(state, thinker)
@@ -200,21 +197,21 @@ def _expand(state: TreeState, thinker: Thinker, now_ms: int) -> Outgoing:
     last, parent = state.last_expanded, state.nodes[node_id].parent_id
     if state.config.strategy == "DFS" and last not in (None, node_id, parent, state.turned_from):
         reason = phrase(state.language, "reason_exhausted")
-        return Outgoing(kinds.TotBacktracked(node_id=last or "", to_node_id=parent, reason=reason), [state.request])
+        return Step(kinds.TotBacktracked(node_id=last or "", to_node_id=parent, reason=reason), [state.request])
     return asked
 
 
-def _generate(state: TreeState, node_id: str, now_ms: int, reserved: int = 0) -> Outgoing | None:
+def _generate(state: TreeState, node_id: str, now_ms: int, reserved: int = 0) -> Step | None:
     """Return the request for thoughts from a node, ``reserved`` nodes kept for others; None beyond the budget."""
     k = min(state.config.branching_factor, state.config.nodes_max - len(state.nodes) - reserved)
     return None if k < 1 else _ask(state, kinds.GenerateThoughts, generation(state, node_id, k), now_ms)
 
 
-def _ask(state: TreeState, form: type[M], payload: Asked, now_ms: int) -> Outgoing | None:
+def _ask(state: TreeState, form: type[M], payload: Asked, now_ms: int) -> Step | None:
     """Return a request; None beyond the budget."""
     if _is_spent(state, payload, now_ms):
         return None
-    return Outgoing(message(form, state.task_id, payload), [state.request])
+    return Step(message(form, state.task_id, payload), [state.request])
 
 
 def _next_node(state: TreeState) -> str | None:
@@ -226,14 +223,14 @@ def _next_node(state: TreeState) -> str | None:
     return next(iter(in_order(state, [node.id for node in _level(state)])), None)
 
 
-def _nothing_left(state: TreeState, thinker: Thinker) -> Outgoing:
+def _nothing_left(state: TreeState, thinker: Thinker) -> Step:
     if state.failure is not None and all(node.evaluation is None for node in state.nodes.values()):
         return _finish(state, state.failure)
     last = phrase(state.language, "last_failure", code=state.failure.code) if state.failure else ""
     return _exhausted(state, thinker, phrase(state.language, "exhausted", count=len(state.nodes)) + last)
 
 
-def _out_of_budget(state: TreeState, thinker: Thinker) -> Outgoing:
+def _out_of_budget(state: TreeState, thinker: Thinker) -> Step:
     step = _mark_solutions(state, thinker, _pending(state)) or _synthesize(state)
     if step is not None:
         return step
@@ -245,7 +242,7 @@ def _out_of_budget(state: TreeState, thinker: Thinker) -> Outgoing:
     return _exhausted(state, thinker, text, is_recoverable=True)
 
 
-def _exhausted(state: TreeState, thinker: Thinker, text: str, *, is_recoverable: bool = False) -> Outgoing:
+def _exhausted(state: TreeState, thinker: Thinker, text: str, *, is_recoverable: bool = False) -> Step:
     """Return the end of a search without a solution: the best that is left, if nothing could prove it anyway."""
     cut = cut_off(state.nodes)
     left = [node for node in state.nodes.values() if node.evaluation and node.depth and node.id not in cut]
@@ -255,7 +252,7 @@ def _exhausted(state: TreeState, thinker: Thinker, text: str, *, is_recoverable:
         depth = max(node.depth for node in good)
         best = in_order(state, [node.id for node in good if node.depth == depth])[:1]
         return _mark(state, best, "terminal", "reason_left", why=text)
-    path = task.best_path(state)
+    path = best_path(state)
     if len(path) > 1 and path[-1].evaluation:
         ids = " → ".join(node.id for node in path)
         text += phrase(state.language, "best_path", path=ids, score=path[-1].evaluation.score)
@@ -330,13 +327,6 @@ Asked: TypeAlias = kinds.GeneratePayload | kinds.EvaluatePayload | kinds.Synthes
 CRITERIA: Final = ("correctness", "progress", "feasibility")
 
 
-class Outgoing(NamedTuple):
-    """An event to be appended: its data and causes."""
-
-    data: EventData
-    causes: list[str] = []
-
-
 def generation(state: TreeState, node_id: str, k: int) -> kinds.GeneratePayload:
     """Return the request for ``k`` thoughts from a node."""
     shape = state.decomposition
@@ -371,7 +361,11 @@ def evaluation(state: TreeState, nodes: list[kinds.ThoughtNode]) -> kinds.Evalua
 
 def search_complete(state: TreeState, failure: kinds.Failure | None) -> kinds.SearchComplete:
     """Return the end of a search; with ``failure`` when it found nothing."""
-    counts, path = task.stats(state), task.best_path(state)
-    whole, digest = task.thought_tree(state), task.digest(state)
-    payload = kinds.SearchPayload(stats=counts, tree_digest=digest, best_path=path, tree=whole)
+    tree = kinds.ThoughtTree(
+        task_id=state.task_id, problem=state.problem, task_type=state.task_type, search_config=state.config,
+        nodes=with_children(state.nodes), root_id=root_of(state.nodes) or "root",
+        search_state=search_state(state.nodes, state.config),
+    )  # fmt: skip
+    digest, path = tree_digest(node_states(state.nodes.values())), best_path(state)
+    payload = kinds.SearchPayload(stats=stats(state), tree_digest=digest, best_path=path, tree=tree)
     return message(kinds.SearchComplete, state.task_id, payload, failure)

@@ -1,7 +1,7 @@
 """A task as its agents know it: a fold over the events of ``tot/TASK``, from which alone each of them goes on.
 
 What an agent says is a function of this, its role and its thinker. An agent that was killed reads the stream again and
-says what it would have said: the key of what it says (``Say.key``) comes from the cause, so the ledger takes it once.
+says what it would have said: the key of what it says (``Step.key``) comes from the cause, so the ledger takes it once.
 A request keeps the tree of the moment it was made in, because an answer must not depend on when it is thought of.
 
 The tree is what the explorer goes by: ``advance`` takes the events in order, and of each only its ``id``, ``causes``
@@ -20,7 +20,6 @@ from ledger.author import Draft
 from ledger.events import EventData
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.lifecycle.tot import node_states, tree_digest
 from projections.thoughts import tree as view
 
 AGENTS: Final[dict[kinds.Role, str]] = {role: f"tot-{role}" for role in get_args(kinds.Role)}
@@ -41,12 +40,12 @@ class Asked(NamedTuple):
     tree: TreeState | None
 
 
-class Say(NamedTuple):
+class Step(NamedTuple):
     """One event that an agent wants to append, and the key under which it is appended once (without one: the gate)."""
 
-    key: str
     data: EventData
     causes: Sequence[str] = ()
+    key: str = ""
     stream: str = ""
 
 
@@ -88,7 +87,8 @@ class Task:
         data = event.data
         self.now_ms = event.accepted_ms
         self.costs = view.costs_after(self.costs, event)
-        self.tree = advance(self.tree, event, self.costs, self.language)
+        if (tree := advance(self.tree, event)) is not None:
+            self.tree = _replace(tree, costs=self.costs, language=self.language)
         if isinstance(data, kinds.Question):
             self.waiting[event.id] = Asked(event, self.tree)
         elif isinstance(data, kinds.Answer):
@@ -136,16 +136,16 @@ class Task:
                 pass
 
 
-def drafts(task_id: str, says: Sequence[Say]) -> list[Draft]:
-    """Return what is signed for ``says``; their keys are the task's own."""
+def drafts(task_id: str, steps: Sequence[Step]) -> list[Draft]:
+    """Return what is signed for ``steps``; their keys are the task's own."""
     return [
         Draft(
-            stream=say.stream or f"tot/{task_id}",
-            data=say.data,
-            causes=list(dict.fromkeys(say.causes)),
-            idem=f"{task_id}:{say.key}" if say.key else None,
+            stream=step.stream or f"tot/{task_id}",
+            data=step.data,
+            causes=list(dict.fromkeys(step.causes)),
+            idem=f"{task_id}:{step.key}" if step.key else None,
         )
-        for say in says
+        for step in steps
     ]
 
 
@@ -199,15 +199,8 @@ class TreeState(msgspec.Struct, frozen=True):
     language: kinds.Language = "en"
 
 
-def advance(
-    state: TreeState | None, event: Event, costs: view.Costs, language: kinds.Language = "en"
-) -> TreeState | None:
-    """Return the state after ``event``, with which the task has cost ``costs``; None before a search was asked for."""
-    state = _advanced(state, event)
-    return None if state is None else _replace(state, costs=costs, language=language)
-
-
-def _advanced(state: TreeState | None, event: Event) -> TreeState | None:
+def advance(state: TreeState | None, event: Event) -> TreeState | None:
+    """Return the tree after ``event``; None before a search was asked for."""
     data = event.data
     if isinstance(data, kinds.InitializeSearch):
         asked, shape = data.payload, data.payload.decomposition_result
@@ -257,24 +250,6 @@ def best_path(state: TreeState) -> list[kinds.ThoughtNode]:
 def stats(state: TreeState) -> kinds.SearchStats:
     """Return the counts of the search so far."""
     return view.stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds)
-
-
-def thought_tree(state: TreeState) -> kinds.ThoughtTree:
-    """Return the whole tree, children filled in."""
-    return kinds.ThoughtTree(
-        task_id=state.task_id,
-        problem=state.problem,
-        task_type=state.task_type,
-        search_config=state.config,
-        nodes=view.with_children(state.nodes),
-        root_id=view.root_of(state.nodes) or "root",
-        search_state=view.search_state(state.nodes, state.config),
-    )
-
-
-def digest(state: TreeState) -> str:
-    """Return the digest of the tree, as the gate computes it."""
-    return tree_digest(node_states(state.nodes.values()))
 
 
 def _message(state: TreeState, event: Event, data: kinds.Message) -> TreeState:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from consumers.thoughts import answers, task
-from consumers.thoughts.search import Outgoing, next_step
+from consumers.thoughts.search import next_step
 from consumers.thoughts.settings import search_config
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
@@ -76,7 +76,7 @@ def solve(
         now_ms = clock() if clock else 0
         if usage and isinstance(said.data, kinds.Reply) and not isinstance(said.data, kinds.SearchComplete):
             said = said._replace(data=msgspec.structs.replace(said.data, usage=usage))
-        entry = Spoken(f"e{len(log) + 1}", KIND_OF[type(said.data)], said.data, said.causes, now_ms)
+        entry = Spoken(f"e{len(log) + 1}", KIND_OF[type(said.data)], said.data, list(said.causes), now_ms)
         log.append(entry)
         told.apply(entry)
     last = log[-1].data
@@ -91,26 +91,26 @@ def prefixes(entries: Sequence[Spoken]) -> Iterator[Sequence[Spoken]]:
 
 def _next(
     log: list[Spoken], told: Any, wanted: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker, order: int
-) -> Outgoing | None:
+) -> task.Step | None:
     state = told.tree
     if state is None:
         return _open(log, wanted, thinker)
     step = next_step(state, thinker, told.now_ms)
     if step is None and state.requests and not state.is_paused:
         request_id, request = list(state.requests.items())[order]
-        return Outgoing(answers.respond(state, request, thinker), [request_id])
+        return task.Step(answers.respond(state, request, thinker), [request_id])
     return step
 
 
-def _open(log: list[Spoken], wanted: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker) -> Outgoing | None:
+def _open(log: list[Spoken], wanted: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker) -> task.Step | None:
     """Say what comes before a search: the decomposition, then the request to search."""
     problem, task_type, config = wanted
     if not log:
         asked = kinds.DecomposePayload(problem=problem, task_type=task_type)
-        return Outgoing(answers.message(kinds.DecomposeTask, TASK_ID, asked))
+        return task.Step(answers.message(kinds.DecomposeTask, TASK_ID, asked))
     last = log[-1].data
     if isinstance(last, kinds.DecomposeTask):
-        return Outgoing(answers.decompose(last, thinker), [log[-1].id])
+        return task.Step(answers.respond(None, last, thinker), [log[-1].id])
     if not isinstance(last, kinds.DecompositionResult) or last.payload is None:
         return None
     payload = kinds.InitializePayload(
@@ -119,7 +119,7 @@ def _open(log: list[Spoken], wanted: tuple[str, str, kinds.SearchConfig | None],
         search_config=config or search_config(task_type, last.payload),
         decomposition_result=last.payload,
     )
-    return Outgoing(answers.message(kinds.InitializeSearch, TASK_ID, payload), [log[-1].id])
+    return task.Step(answers.message(kinds.InitializeSearch, TASK_ID, payload), [log[-1].id])
 
 
 def wanted(path: Sequence[kinds.ThoughtNode], strategy: Any, k: int, context: kinds.GenerationContext) -> Any:
