@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -244,6 +245,7 @@ class Ledger(Actors):
     ) -> None:
         super().__init__(clock=clock, root=root)
         self.home = Home(folder)
+        self._writing = threading.Lock()
         (folder / "log").mkdir(parents=True, exist_ok=True)
         self.log = Log(folder, map_size=map_size, blobs_map_size=blobs_map_size, create=True)
         self.gate = Gate(self.log, clock_ms=self.clock)
@@ -296,10 +298,11 @@ class Ledger(Actors):
 
     def write_keys(self) -> None:
         """Write the key files that clients and commands look for, unsealed, and trust the folder as it is now."""
-        remember(record_of(read_folder(self.home.path), self.root_fingerprint(), ""))
-        for name, key in self.keys.items():
-            if not self.home.key_file(name).exists():
-                write_key(self.home.key_file(name), key, ledger=self.id, name=name)
+        with self._writing:  # threads of a test ask for clients at the same time
+            remember(record_of(read_folder(self.home.path), self.root_fingerprint(), ""))
+            for name, key in self.keys.items():
+                if not self.home.key_file(name).exists():
+                    write_key(self.home.key_file(name), key, ledger=self.id, name=name)
 
     def settings(self) -> Settings:
         """Return the settings with which a client opens this ledger."""

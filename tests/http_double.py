@@ -30,6 +30,10 @@ def drip_parts(byte: bytes) -> Parts:
     return bytes_of
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64  # with five, a sixth call at the same time may wait a second to be tried again
+
+
 class HttpDouble:
     """The server, its script of replies, and what it was sent; what both are is the double's own."""
 
@@ -38,7 +42,7 @@ class HttpDouble:
         self.received: list[Any] = []
         self.sent_bytes = 0
         self.closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = False
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()

@@ -53,9 +53,11 @@ def playing(ledger: Ledger, say: Callable[[Any, Event], list[kinds.Message]]) ->
 
     thread = threading.Thread(target=act)
     thread.start()
-    yield codes
-    stop.set()
-    thread.join(60)
+    try:
+        yield codes
+    finally:
+        stop.set()
+        thread.join(60)
 
 
 def test_bound_evaluator_answers_and_no_process_of_ours_plays_it(ledger: Ledger) -> None:

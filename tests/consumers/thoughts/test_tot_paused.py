@@ -77,10 +77,14 @@ def test_search_that_was_killed_paused_and_resumed_with_other_models_grows_the_s
     with ledger.client() as client:
         part = prepare(settings, client, PROBLEM, OPTIONS)
         with Processes(part) as actors:
-            while not mind.held or recorded(ledger, part.task_id) < mind.holds_from:
+            assert mind.holding.wait(60)
+            position = 0
+            while recorded(ledger, part.task_id) < mind.holds_from:
+                position = client.entries(position, stream=f"tot/{part.task_id}", wait_s=1.0).next_index
                 assert not actors.is_done()
             for child in actors._children.values():
                 child.kill()
+    mind.gone.add("stub")
     mind.release.set()
     mind.holds_from, mind.answers_max = 10_000, 12
     paused = resume(ledger, mind, part.task_id, "second")
@@ -106,8 +110,7 @@ def test_of_two_resumes_at_once_one_goes_on_and_the_other_is_told(ledger: Ledger
     results = list[dict[str, Any]]()
     first = threading.Thread(target=lambda: results.append(resume(ledger, mind, paused["task_id"])))
     first.start()
-    while not mind.held:
-        assert first.is_alive()
+    assert mind.holding.wait(60)
     with pytest.raises(Unavailable, match="another process") as refusal:
         resume(ledger, mind, paused["task_id"])
     assert refusal.value.code == "STORE_IN_USE"

@@ -30,13 +30,17 @@ HELD = llm_stub.Reply(0)
 
 
 class Mind(llm_stub.Vendor):
-    """Answers ``answers_max`` questions at most, and is busy for the rest; those beyond ``holds_from`` it holds."""
+    """Answers ``answers_max`` questions at most, and is busy for the rest; those beyond ``holds_from`` it holds.
+
+    ``gone`` are the models of askers who were killed: what they had sent may be read after their end, and counts not.
+    """
 
     def __init__(self) -> None:
         self.answered = Counter[str]()
         self.models = set[str]()
         self.answers_max = self.holds_from = 10_000
-        self.held = 0
+        self.gone = set[str]()
+        self.holding = threading.Event()
         self.release = threading.Event()
         self._asked = threading.local()
         self._lock = threading.Lock()
@@ -55,8 +59,10 @@ class Mind(llm_stub.Vendor):
         body = self._asked.body
         messages = [Message(**message) for message in body["messages"]]
         with self._lock:
+            if body["model"] in self.gone:
+                return BUSY
             if self.answered.total() >= self.holds_from:
-                self.held += 1
+                self.holding.set()
                 return HELD
             if self.answered.total() >= self.answers_max:
                 return BUSY
