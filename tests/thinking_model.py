@@ -36,9 +36,10 @@ def good(received: Received, depth: int) -> dict[str, Any]:
     score = {"score": 8, "confidence": 0.9, "reasoning": "it goes on"}
     if '"depth_estimate"' in text:
         return {"thought_granularity": "step", "intermediate_steps": ["go on"], "depth_estimate": depth}
-    if '"candidates"' in text and (asked := re.search(r"Propose (\d+)", text)):
-        step, sample = len(data["steps_so_far"]) + 1, re.search(r"sample (\d+)", text)
-        numbers = [int(sample[1])] if sample else range(1, int(asked[1]) + 1)
+    if "steps_so_far" in data:
+        step, sample = len(data["steps_so_far"]) + 1, re.search(r"propose only number (\d+)", text)
+        asked = re.search(r"Propose (\d+) next steps", text)
+        numbers = [int(sample[1])] if sample else range(1, int(asked[1] if asked else 1) + 1)
         contents = [f"step {step}, way {number}" for number in numbers]
         solved = {"is_solution": step == depth}
         return {"candidates": [{"content": content, "metadata": solved} for content in contents]}

@@ -99,7 +99,7 @@ USAGE: Final = kinds.Usage(requests=1, tokens_in=100, tokens_out=10)
 
 def generate(parent: kinds.ThoughtNode, task: str = TASK) -> kinds.GenerateThoughts:
     """Return the explorer's request for two thoughts from a node."""
-    context = kinds.GenerationContext(
+    context = kinds.ThoughtContext(
         problem=PROBLEM, current_depth=parent.depth + 1, max_depth=3, goal=GOAL, constraints=SHAPE.constraints
     )
     payload = kinds.GeneratePayload(
@@ -127,7 +127,7 @@ def generated(nodes: Sequence[kinds.ThoughtNode], task: str = TASK, **fields: An
 
 def evaluate(nodes: Sequence[kinds.ThoughtNode], task: str = TASK) -> kinds.EvaluateThoughts:
     """Return the explorer's request to judge nodes."""
-    context = kinds.EvaluationContext(problem=PROBLEM, goal=GOAL, current_depth=nodes[0].depth, max_depth=3)
+    context = kinds.ThoughtContext(problem=PROBLEM, goal=GOAL, current_depth=nodes[0].depth, max_depth=3)
     payload = kinds.EvaluatePayload(
         candidates=list(nodes),
         evaluation_strategy="comparative_voting",

@@ -94,14 +94,18 @@ def request(
             async def attempt() -> Answer:
                 nonlocal requests
                 requests += 1
-                return await _try_once(http, built, passing, answer_max_bytes, read)
+                try:
+                    return await _try_once(http, built, passing, answer_max_bytes, read)
+                except NoAnswer as failure:
+                    requests -= failure.reason == "unsent"
+                    raise
 
             return await _try_until_answered(attempt, attempts_max, deadline)
 
     try:
         return asyncio.run(call())._replace(requests=requests)
     except NoAnswer as failure:
-        failure.requests = 0 if failure.reason == "unsent" else requests
+        failure.requests = requests
         raise
     except TimeoutError as error:
         late = NoAnswer(f"there was no answer within {limit_s:g} s", may_pass=True, reason="late")

@@ -86,7 +86,7 @@ def _synthesized(
     asked: kinds.SynthesizePayload, thinker: Thinker
 ) -> tuple[kinds.Solution | None, kinds.Failure | None]:
     """Return the solution; that of an end which does not claim to be one was checked by nobody."""
-    payload, failure = _checked(thinker.synthesize(asked.best_path, asked.problem), kinds.Solution)
+    payload, failure = _checked(thinker.synthesize(asked), kinds.Solution)
     if payload is None or thinker.checks or thinker.is_solution(asked.best_path):
         return payload, failure
     errors = [*payload.verification.validation_errors, "nobody checked this: it is where the best path ends"]

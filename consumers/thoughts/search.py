@@ -30,6 +30,7 @@ import msgspec
 
 from consumers.thoughts.answers import message
 from consumers.thoughts.phrases import phrase
+from consumers.thoughts.settings import criteria_of
 from consumers.thoughts.task import Step, TreeState, attempts_max, best_path, in_order, path_to, stats
 from consumers.thoughts.thinkers import Thinker
 from ledger.events import tot as kinds
@@ -153,7 +154,10 @@ def _unasked(state: TreeState) -> kinds.EvaluatePayload | None:
 
 
 def _mark_solutions(state: TreeState, thinker: Thinker, nodes: Iterable[ThoughtNode]) -> Step | None:
-    solutions = [node.id for node in nodes if thinker.is_solution(path_to(state, node.id))]
+    # What a model calls a solution ends a search only if the judge thinks that much of it.
+    least = 0.0 if thinker.checks else state.config.pruning_threshold
+    good = [node.id for node in nodes if node.evaluation is None or node.evaluation.score >= least]
+    solutions = [id_ for id_ in good if thinker.is_solution(path_to(state, id_))]
     return _mark(state, solutions, "terminal", "reason_solution") if solutions else None
 
 
@@ -165,7 +169,10 @@ def _synthesize(state: TreeState) -> Step | None:
     if not open_ends or len(ends) - len(open_ends) >= ends_tried_max:
         return _finish(state, state.failure)
     path = path_to(state, open_ends[0])
-    asked = kinds.SynthesizePayload(best_path=path, problem=state.problem, task_type=state.task_type)
+    asked = kinds.SynthesizePayload(
+        best_path=path, problem=state.problem, task_type=state.task_type,
+        goal=state.decomposition.success_criteria, constraints=state.decomposition.constraints,
+    )  # fmt: skip
     return Step(message(kinds.SynthesizeSolution, state.task_id, asked), [state.request])
 
 
@@ -324,24 +331,15 @@ def _batch(nodes: list[ThoughtNode]) -> list[ThoughtNode]:
 M = TypeVar("M", bound=kinds.Message)
 Asked: TypeAlias = kinds.GeneratePayload | kinds.EvaluatePayload | kinds.SynthesizePayload
 
-CRITERIA: Final = ("correctness", "progress", "feasibility")
-
 
 def generation(state: TreeState, node_id: str, k: int) -> kinds.GeneratePayload:
     """Return the request for ``k`` thoughts from a node."""
-    shape = state.decomposition
-    return kinds.GeneratePayload(
-        parent_node=state.nodes[node_id],
-        generation_strategy=state.config.generation_strategy,
-        num_candidates=k,
-        context=kinds.GenerationContext(
-            problem=state.problem,
-            current_depth=state.nodes[node_id].depth + 1,
-            max_depth=state.config.max_depth,
-            goal=shape.success_criteria,
-            constraints=list(shape.constraints),
-        ),
+    parent = state.nodes[node_id]
+    shape, context = state.decomposition, _context(state, parent.depth + 1)
+    context = msgspec.structs.replace(
+        context, thought_granularity=shape.thought_granularity, intermediate_steps=shape.intermediate_steps
     )
+    return kinds.GeneratePayload(parent, state.config.generation_strategy, num_candidates=k, context=context)
 
 
 def evaluation(state: TreeState, nodes: list[kinds.ThoughtNode]) -> kinds.EvaluatePayload:
@@ -349,14 +347,14 @@ def evaluation(state: TreeState, nodes: list[kinds.ThoughtNode]) -> kinds.Evalua
     return kinds.EvaluatePayload(
         candidates=nodes,
         evaluation_strategy=state.config.evaluation_strategy,
-        context=kinds.EvaluationContext(
-            problem=state.problem,
-            current_depth=nodes[0].depth,
-            max_depth=state.config.max_depth,
-            goal=state.decomposition.success_criteria,
-        ),
-        evaluation_criteria=list(CRITERIA),
+        context=_context(state, nodes[0].depth),
+        evaluation_criteria=list(criteria_of(state.task_type)),
     )
+
+
+def _context(state: TreeState, depth: int) -> kinds.ThoughtContext:
+    goal, constraints = state.decomposition.success_criteria, state.decomposition.constraints
+    return kinds.ThoughtContext(state.problem, depth, state.config.max_depth, goal, constraints)
 
 
 def search_complete(state: TreeState, failure: kinds.Failure | None) -> kinds.SearchComplete:

@@ -31,6 +31,7 @@ class TaskSettings(NamedTuple):
     generation: GenerationStrategy
     threshold: float = 3.0
     branching: int = 5
+    criteria: tuple[str, ...] = ("correctness", "progress", "feasibility")
 
 
 class Overrides(NamedTuple):
@@ -72,10 +73,16 @@ _PROPOSAL: Final[GenerationStrategy] = "sequential_proposal"
 # The recommended depth of debugging is 不定 (it depends): six, unless the decomposer knows better.
 TASK_TYPES: Final[dict[str, TaskSettings]] = {
     "math_reasoning": TaskSettings("equation", 4, "BFS", _SCORING, _PROPOSAL),
-    "creative_writing": TaskSettings("paragraph", 3, "BFS", _VOTING, _SAMPLING),
+    "creative_writing": TaskSettings(
+        "paragraph", 3, "BFS", _VOTING, _SAMPLING, criteria=("relevance", "coherence", "originality")
+    ),
     "planning": TaskSettings("action_step", 5, "DFS", _SCORING, _PROPOSAL),
-    "debugging": TaskSettings("hypothesis", 6, "DFS", _SCORING, _PROPOSAL),
-    "architecture_design": TaskSettings("component", 3, "BFS", _VOTING, _SAMPLING),
+    "debugging": TaskSettings(
+        "hypothesis", 6, "DFS", _SCORING, _PROPOSAL, criteria=("plausibility", "progress", "testability")
+    ),
+    "architecture_design": TaskSettings(
+        "component", 3, "BFS", _VOTING, _SAMPLING, criteria=("fitness", "simplicity", "feasibility")
+    ),
 }
 
 # Spellings, without case, blanks and marks.
@@ -121,6 +128,12 @@ def read_task_type(spelling: str) -> str:
     if not spelling.strip():
         raise Refused("INVALID_FIELD", "a task type is not empty", path="$.task_type")
     return _find(_TYPE_ALIASES, spelling) or spelling.strip()
+
+
+def criteria_of(task_type: str) -> tuple[str, ...]:
+    """Return by what thoughts about a problem of a type are judged."""
+    row = TASK_TYPES.get(task_type)
+    return TaskSettings._field_defaults["criteria"] if row is None else row.criteria
 
 
 def read_name(names: Mapping[Name, tuple[str, ...]], spelling: str, field: str) -> Name:

@@ -127,19 +127,16 @@ class SearchComplete(Reply, frozen=True, kw_only=True):
     payload: SearchPayload
 
 
-class EvaluationContext(EventData, frozen=True):
+class ThoughtContext(EventData, frozen=True):
     """What must be known of the problem and the search; the depth is that of the thoughts that are asked about."""
 
     problem: Text
     current_depth: Depth
     max_depth: Depth
     goal: OptionalText = ""
-
-
-class GenerationContext(EvaluationContext, frozen=True):
-    """What a generator must know besides: its thoughts are to keep the constraints."""
-
     constraints: list[Passage] = []
+    thought_granularity: OptionalText = ""
+    intermediate_steps: list[Passage] = []
 
 
 class GeneratePayload(EventData, frozen=True):
@@ -148,7 +145,7 @@ class GeneratePayload(EventData, frozen=True):
     parent_node: ThoughtNode
     generation_strategy: GenerationStrategy
     num_candidates: Few
-    context: GenerationContext
+    context: ThoughtContext
 
 
 class GenerateThoughts(Message, frozen=True, kw_only=True):
@@ -185,7 +182,7 @@ class EvaluatePayload(EventData, frozen=True):
 
     candidates: Annotated[list[ThoughtNode], msgspec.Meta(min_length=1, max_length=64)]
     evaluation_strategy: EvaluationStrategy
-    context: EvaluationContext
+    context: ThoughtContext
     evaluation_criteria: list[Passage] = []
 
 
@@ -223,9 +220,11 @@ class EvaluationResults(Reply, frozen=True, kw_only=True):
 
 
 class SynthesizePayload(DecomposePayload, frozen=True):
-    """The path from the root to the best end."""
+    """The path from the root to the best end, and what its answer is held against."""
 
     best_path: Annotated[list[ThoughtNode], msgspec.Meta(min_length=1)]
+    goal: OptionalText = ""
+    constraints: list[Passage] = []
 
 
 class SynthesizeSolution(Message, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_fields, print_table, when
 from consumers.sdk.mermaid import Flowchart, Style
-from consumers.sdk.text import cut, one_line
+from consumers.sdk.text import cut, one_line, told
 from consumers.thoughts.logs import ends, entries_of
 from consumers.thoughts.phrases import phrase
 from ledger.client import read_event
@@ -26,6 +26,7 @@ Draw: TypeAlias = Callable[[dict[str, Any]], Iterator[str]]
 
 wait_s: Final = 1.0
 content_chars_max: Final = 100
+line_chars_max: Final = 300
 depth_drawn_max: Final = 16
 
 _CLASSES: Final = {
@@ -90,16 +91,26 @@ def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
 
 def print_outcome(outcome: dict[str, Any]) -> None:
     """Print what a search found: the answer, the steps to it, and how far it holds."""
-    click.secho(one_line(outcome["answer"]), bold=True)
+    click.secho(told(outcome["answer"], "").removeprefix("\n"), bold=True)
     for number, step in enumerate(outcome["reasoning_trace"], 1):
         click.echo(f"  {number}. {one_line(step)}")
     verification = outcome["verification"]
-    holds, by = "" if verification["is_valid"] else "NOT VALID, ", phrase("en", f"by_{verification['by']}")
+    fails = not verification["is_valid"] and verification["by"] != "nobody"
+    holds, by = "NOT VALID, " if fails else "", phrase("en", f"by_{verification['by']}")
     click.echo(f"confidence {outcome['confidence']:.2f}, {holds}{by}")
     for error in verification["validation_errors"]:
         click.echo(f"  ! {one_line(error)}")
     for other in outcome["alternative_solutions"]:
         click.echo(f"or: {one_line(other)}")
+
+
+def print_end(task: dict[str, Any]) -> None:
+    """Print what a task that is shown came to: its answer, or why it has none; nothing while it is searched."""
+    if task["solution"] is not None:
+        print_outcome(task["solution"])
+    elif (failure := task["failure"]) is not None:
+        paused = failure | {"resume": f"baton tot resume {task['id']}"} if task["status"] == "paused" else None
+        click.echo(f"{failure['code']}: {one_line(failure['message'])}{resumption(paused)}")
 
 
 def resumption(paused: dict[str, Any] | None) -> str:
@@ -149,10 +160,10 @@ def progress(app: App) -> Callable[[Event], None] | None:
     """Return what tells people, beside the answer, what the agents say and cost; None for programs and pipes."""
     if app.as_json or not sys.stderr.isatty():
         return None
-    told = Told()
+    teller = Told()
 
     def tell(event: Event) -> None:
-        for line in told.lines(event):
+        for line in teller.lines(event):
             click.echo(f"{event.index}  {line}", err=True)
 
     return tell
@@ -175,11 +186,12 @@ class Told:
             tokens = self._cost.tokens_in + self._cost.tokens_out
             cost = f"  (requests: {self._cost.requests}, tokens: {tokens:,})" if self._cost.requests else ""
         for entry in entries_of(event, self._language):
-            yield one_line(entry.msg) + cost
+            yield cut(one_line(entry.msg), line_chars_max) + cost
 
 
 def follow_task(app: App, task_id: str, drawn: Draw) -> None:
     """Show a task until it ends or pauses: on a terminal its tree, growing in place; piped, lines and then the tree."""
+    teller, last = Told(), ""
 
     def draw() -> str:
         return "\n".join(drawn(app.query("tot.tree", id=task_id)))
@@ -191,19 +203,21 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
 
         # What is taller than the terminal is cut while it grows, and stands whole when it ends.
         with Live(console=Console(), auto_refresh=False) as live:
-            for _ in new_events(app, task_id):
-                live.update(Text(draw(), no_wrap=True, overflow="ellipsis"), refresh=True)
+            for events in new_events(app, task_id):
+                last = ([last] + [line for event in events for line in teller.lines(event)])[-1]
+                live.update(Text(f"{last}\n{draw()}", no_wrap=True, overflow="ellipsis"), refresh=True)
+        print_end(app.query("tot.show", id=task_id))
         return
-    told = Told()
     for events in new_events(app, task_id):
         if app.as_json:
             app.show("thought_tree", app.query("tot.tree", id=task_id), lambda: None)
             continue
         for event in events:
-            for line in told.lines(event):
+            for line in teller.lines(event):
                 click.echo(f"{event.index}  {when(event.accepted_ms)}  {line}")
     if not app.as_json:
         click.echo(draw())
+        print_end(app.query("tot.show", id=task_id))
 
 
 def new_events(app: App, task_id: str) -> Iterator[list[Event]]:

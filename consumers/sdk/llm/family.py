@@ -142,21 +142,23 @@ def completion_in(body: bytes, key: str | None, requests: int) -> Completion:
     if not reply.choices and not reply.content and reply.stop_reason is None:
         raise Refused("INVALID_FORMAT", f"it has no text: {reason_in(body, key)}")
     try:
-        return Completion(_text_of(reply, body, key), None, usage)
+        return Completion(_text_of(reply, key), None, usage)
     except Refused as fault:
         return Completion("", fault, usage)
 
 
-def _text_of(reply: _Reply, body: bytes, key: str | None) -> str:
+def _text_of(reply: _Reply, key: str | None) -> str:
     choice = reply.choices[0] if reply.choices else _Choice(_Message(reply.content), reply.stop_reason)
     if choice.finish_reason in _CUT_OFF:
-        raise Refused("TOO_LARGE", "it was cut off at its token limit: raise answer_tokens_max in [llm]")
+        raise Refused(
+            "TOO_LARGE", "it was cut off at its token limit: write less (or raise answer_tokens_max in [llm])"
+        )
     if choice.message.refusal or choice.finish_reason in _REFUSED:
         reason = told_by_server(choice.message.refusal or choice.finish_reason or "", key)
         raise Refused("INVALID_FORMAT", f"the model refused to answer: {reason}")
     content = choice.message.content
     if not content:
-        raise Refused("INVALID_FORMAT", f"it has no text: {reason_in(body, key)}")
+        raise Refused("INVALID_FORMAT", "it has no text")
     parts = [_Part(text=content)] if isinstance(content, str) else content
     return "".join(part.text or "" for part in parts if part.type in _TEXTS)
 

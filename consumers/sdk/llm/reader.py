@@ -1,7 +1,8 @@
 """The one JSON object in what a model wrote, as a value of the type that was asked for.
 
-Models wrap it in prose, fences and thinking, add keys, leave out what may be left out, break lines inside strings, and
-write numbers as text. None of that is a reason to pay for the answer twice, so what a reader sees at once is taken:
+Models wrap it in prose, fences and thinking, add keys, leave out what may be left out, break lines inside strings, put
+a comma behind the last entry, and write numbers as text. None of that is a reason to pay for the answer twice, so what
+a reader sees at once is taken:
 
 - of several objects, the one that fits the type; two that differ and both fit are a fault: nobody knows which is meant;
 - keys that the type has not are passed over, and ``null`` where something may be left out; of a list or text that is
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 tries_max: Final = 1_000
 depth_max: Final = 16
+_LAST_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*+[}\]])', re.DOTALL)
 _NUMBER: Final = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,15})?)\s*(?:(%)|(?:/|out of|of)\s*([1-9]\d{0,5}))?\s*", re.ASCII)
 
 
@@ -68,16 +70,19 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
     Raises:
         Refused: one is nested too deep, or holds a key twice, or what cannot be UTF-8.
     """
-    decoder, position = strict_json(controls=True), 0
+    decoder, position, is_mended = strict_json(controls=True), 0, False
     for _ in range(tries_max):
         if (start := text.find("{", position)) < 0:
             return
         try:
             value, position = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
+            if not is_mended:
+                text, is_mended = text[:start] + _LAST_COMMA.sub(r"\1", text[start:]), True
+                continue
             # What was read of it is not looked at again: an object in one that is cut off is not the answer.
             position, length = max(start + 1, error.pos), error.pos - start
-            yield length, Refused("INVALID_FORMAT", f"it is not JSON: {error.msg} at character {length} of its object")
+            yield length, Refused("INVALID_FORMAT", f"it is not JSON at character {length} of its object: {error.msg}")
             continue
         except RecursionError as error:
             raise Refused("NESTING_TOO_DEEP", "it is nested too deep") from error
@@ -93,7 +98,10 @@ def fit(value: Any, kind: inspect.Type, missing: Mapping[type, dict[str, Any]]) 
         case inspect.StructType() if isinstance(value, dict):
             given = missing.get(kind.cls, {}) | {name: one for name, one in value.items() if one is not None}
             names = {field.encode_name: field.type for field in kind.fields if field.encode_name in given}
-            return {name: fit(given[name], type_, missing) for name, type_ in names.items()}
+            fitted = {name: fit(given[name], type_, missing) for name, type_ in names.items()}
+            optional = missing.get(kind.cls, {}).items()
+            # A word for a number that may be left out ("confidence": "high") is none.
+            return fitted | {name: one for name, one in optional if type(one) is float and type(fitted[name]) is str}
         case inspect.ListType() if value is not None:
             values = value if isinstance(value, list) else [value]
             return [fit(one, kind.item_type, missing) for one in values[: kind.max_length]]

@@ -1,10 +1,10 @@
 """Thinkers: what thinks behind the decomposer, the generator, the evaluator and the synthesizer.
 
     >>> from consumers.thoughts.thinkers.game24 import Game24
-    >>> from ledger.events.tot import GeneratePayload, GenerationContext, ThoughtNode
+    >>> from ledger.events.tot import GeneratePayload, ThoughtContext, ThoughtNode
     >>> problem = "4 9 10 13"
     >>> root = ThoughtNode(id="root", depth=0, content=problem)
-    >>> context = GenerationContext(problem=problem, current_depth=1, max_depth=3)
+    >>> context = ThoughtContext(problem=problem, current_depth=1, max_depth=3)
     >>> asked = GeneratePayload(root, "sequential_proposal", 2, context)
     >>> answer = Game24().generate([root], asked)
     >>> [candidate.content for candidate in answer.candidates]
@@ -101,8 +101,8 @@ class Thinker(Protocol):
         """Return whether the last node claims to be a solution; pure, because a restarted explorer asks again."""
         ...
 
-    def synthesize(self, path: Path, problem: str) -> kinds.Solution | kinds.Failure:
-        """Return the answer that a path leads to, verified as far as this thinker can."""
+    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+        """Return the answer that the best path leads to, verified as far as this thinker can."""
         ...
 
 
@@ -187,10 +187,10 @@ class ProgramThinker(ABC, Generic[P]):
         read = self._read(path[0].content)
         return not isinstance(read, kinds.Failure) and self._solves(path, read)
 
-    def synthesize(self, path: Path, problem: str) -> kinds.Solution | kinds.Failure:
-        """Return the checked answer that a path leads to."""
-        read = self._read(problem)
-        return read if isinstance(read, kinds.Failure) else self._solution(path, read)
+    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+        """Return the checked answer that the best path leads to."""
+        read = self._read(asked.problem)
+        return read if isinstance(read, kinds.Failure) else self._solution(asked.best_path, read)
 
 
 def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | None = None) -> Thinker:

@@ -9,18 +9,18 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import pytest
-from tot_driver import judged_by, solve, wanted
+from tot_driver import answer_to, judged_by, solve, wanted
 
 from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.thinkers import game24
 from consumers.thoughts.thinkers.game24 import ExhaustiveGame24, Game24
-from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
+from ledger.events.tot import Failure, ThoughtContext, ThoughtNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHINESE = "用4、9、10、13得到24"
-CONTEXT = GenerationContext(problem=CHINESE, current_depth=1, max_depth=3)
+CONTEXT = ThoughtContext(problem=CHINESE, current_depth=1, max_depth=3)
 
 
 def halves(numbers: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -186,7 +186,7 @@ def test_chinese_task_is_told_in_the_seeds_own_words() -> None:
         "Step 2: 用结果与第三个数字运算",
         "Step 3: 得到目标数字24",
     ]
-    assert thinker.synthesize(SOLVING, CHINESE).reasoning_trace == [
+    assert thinker.synthesize(answer_to(SOLVING, CHINESE)).reasoning_trace == [
         "步骤1: 用13减9得到4",
         "步骤2: 用10减去上一步的4得到6",
         "步骤3: 用6乘以剩余的4得到24",
@@ -199,7 +199,7 @@ def test_chinese_task_is_told_in_the_seeds_own_words() -> None:
 
 
 def test_path_that_solves_it_gives_one_expression() -> None:
-    solution = Game24().synthesize(SOLVING, CHINESE)
+    solution = Game24().synthesize(answer_to(SOLVING, CHINESE))
     assert solution.answer == "(10 - (13 - 9)) × 4 = 24"
     assert solution.reasoning_trace == [
         "step 1: 13 minus 9 gives 4",
@@ -223,7 +223,7 @@ def test_path_that_solves_it_gives_one_expression() -> None:
     ],
 )
 def test_wrong_claim_is_named_by_the_verification(path: list[ThoughtNode], error: str) -> None:
-    solution = Game24().synthesize(path, CHINESE)
+    solution = Game24().synthesize(answer_to(path, CHINESE))
     assert not solution.verification.is_valid
     assert any(error in one for one in solution.verification.validation_errors)
     assert solution.confidence == 0.0
@@ -235,7 +235,7 @@ def test_wrong_claim_is_worth_nothing() -> None:
         path_of("13 - 9 = 4, 剩余: 4, 4, 10"),
         path_of("13 × 10 = 130, 剩余: 4, 9, 130"),
     ]
-    context = EvaluationContext(problem=CHINESE, current_depth=1, max_depth=3)
+    context = ThoughtContext(problem=CHINESE, current_depth=1, max_depth=3)
     asked = judged_by(paths, "independent_scoring", [], context)
     assert [one.score > 3 for one in Game24().evaluate(paths, asked).evaluations] == [False, True, True]
     wrong, good, hopeless = ExhaustiveGame24().evaluate(paths, asked).evaluations
@@ -259,7 +259,7 @@ def test_what_is_beyond_exact_reach_is_said_to_be_unknown() -> None:
     root = ThoughtNode(id="root", depth=0, content=problem)
     [one] = thinker.generate([root], wanted([root], "sequential_proposal", 1, CONTEXT)).candidates
     node = ThoughtNode(id="a", depth=1, parent_id="root", content=one.content)
-    context = EvaluationContext(problem=problem, current_depth=1, max_depth=5)
+    context = ThoughtContext(problem=problem, current_depth=1, max_depth=5)
     [judged] = thinker.evaluate(
         [[root, node]], judged_by([[root, node]], "independent_scoring", [], context)
     ).evaluations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from llm_stub import API_KEY, USAGE, Reply, drip, flood, never, says, says_json
 from thinking_model import ThinkingModel, data_of, text_of
-from tot_driver import judged_by, wanted
+from tot_driver import answer_to, judged_by, wanted
 
 from consumers.sdk.llm.model import LlmClient, LlmSettings, prompt_digest, read_endpoint
 from consumers.thoughts.thinkers import Answered
@@ -54,12 +54,12 @@ def thinking(behaviour: Behaviour | None = None, **settings: Any) -> Iterator[tu
 
 
 def generate(thinker: LlmThinker, k: int = 3, strategy: Any = "independent_sampling", depth_max: int = 4) -> Any:
-    context = kinds.GenerationContext(problem=PROBLEM, current_depth=1, max_depth=depth_max)
+    context = kinds.ThoughtContext(problem=PROBLEM, current_depth=1, max_depth=depth_max)
     return thinker.generate(ROOT, wanted(ROOT, strategy, k, context))
 
 
 def evaluate(thinker: LlmThinker, strategy: Any = "independent_scoring") -> Any:
-    context = kinds.EvaluationContext(problem=PROBLEM, current_depth=1, max_depth=4)
+    context = kinds.ThoughtContext(problem=PROBLEM, current_depth=1, max_depth=4)
     criteria = ["correctness", "progress", "feasibility"]
     return thinker.evaluate(PATHS, judged_by(PATHS, strategy, criteria, context))
 
@@ -72,7 +72,7 @@ def think(thinker: LlmThinker) -> kinds.Failure | None:
         lambda: generate(thinker),
         lambda: evaluate(thinker),
         lambda: evaluate(thinker, "comparative_voting"),
-        lambda: thinker.synthesize(PATHS[0], PROBLEM),
+        lambda: thinker.synthesize(answer_to(PATHS[0], PROBLEM)),
     ]
     for step in steps:
         if isinstance(answer := step(), kinds.Failure):
@@ -258,8 +258,21 @@ def test_question_says_how_deep_it_is_and_which_step_is_the_last() -> None:
         generate(thinker, k=1, depth_max=2)
         generate(thinker, k=1, depth_max=1)
     early, late = (text_of(received) for received in model.received)
-    assert "step 1 of at most 2. {" in early
+    assert "It is step 1 of at most 2. Answer" in early
     assert "step 1 of at most 1. It is the last one" in late
+
+
+def test_each_question_holds_what_its_answer_is_held_against() -> None:
+    context = kinds.ThoughtContext(PROBLEM, 1, 4, "it is open", ["under 5 h"], "move", ["pack it up"])
+    about = {"problem": PROBLEM, "goal": "it is open", "constraints": ["under 5 h"]}
+    with thinking() as (model, thinker):
+        thinker.generate(ROOT, wanted(ROOT, "sequential_proposal", 2, context))
+        thinker.evaluate(PATHS, judged_by(PATHS, "comparative_voting", ["fitness"], context))
+        thinker.synthesize(kinds.SynthesizePayload(PROBLEM, "planning", list(PATHS[0]), "it is open", ["under 5 h"]))
+    proposed, compared, concluded = map(data_of, model.received)
+    assert all(about.items() <= data.items() for data in (proposed, compared, concluded))
+    assert (proposed["intermediate_steps"], proposed["a_step_is"]) == (["pack it up"], "move")
+    assert '"fitness": 0 to 10' in text_of(model.received[1])
 
 
 def test_question_says_the_language_of_its_answer() -> None:
@@ -338,7 +351,7 @@ def test_bad_judge_spoils_no_other() -> None:
 
 
 def test_bad_sample_spoils_no_other() -> None:
-    with thinking(lambda r, n, a: "No." if "sample 2 of 3" in text_of(r) else a) as (_, thinker):
+    with thinking(lambda r, n, a: "No." if "propose only number 2" in text_of(r) else a) as (_, thinker):
         assert [one.content for one in generate(thinker).candidates] == ["step 1, way 1", "step 1, way 3"]
 
 
@@ -422,7 +435,7 @@ def test_call_ends_at_the_deadline_and_blames_no_endpoint() -> None:
         failure = generate(late)
         assert (failure.code, len(model.received)) == ("SEARCH_EXHAUSTED", 0)
         model.behaviour = lambda r, n, a: a
-        assert isinstance(late.synthesize(PATHS[0], PROBLEM), kinds.Solution)
+        assert isinstance(late.synthesize(answer_to(PATHS[0], PROBLEM)), kinds.Solution)
 
 
 def test_what_came_before_the_deadline_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,13 +455,13 @@ def test_what_came_before_the_deadline_is_kept(monkeypatch: pytest.MonkeyPatch) 
 
 def test_model_that_says_nothing_of_its_check_was_checked_by_nobody() -> None:
     with thinking(lambda r, n, a: {k: v for k, v in a.items() if k != "verification"}) as (_, thinker):
-        solution = thinker.synthesize(PATHS[0], PROBLEM)
+        solution = thinker.synthesize(answer_to(PATHS[0], PROBLEM))
     assert isinstance(solution, kinds.Solution)
     assert solution.verification == kinds.Verification(is_valid=False, by="nobody")
 
 
 def test_model_is_nobody_else_in_the_verification() -> None:
     with thinking(lambda r, n, a: a | {"verification": {"is_valid": True, "by": "program"}}) as (_, thinker):
-        solution = thinker.synthesize(PATHS[0], PROBLEM)
+        solution = thinker.synthesize(answer_to(PATHS[0], PROBLEM))
     assert isinstance(solution, kinds.Solution)
     assert solution.verification == kinds.Verification(is_valid=True, by="model")

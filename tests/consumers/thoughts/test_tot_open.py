@@ -43,9 +43,9 @@ class Modest(Costly):
         ]
         return kinds.ResultsPayload(evaluations=judged)
 
-    def synthesize(self, path, problem):
+    def synthesize(self, asked):
         said = kinds.Verification(is_valid=True, by="model")
-        trace = [node.content for node in path]
+        trace = [node.content for node in asked.best_path]
         return kinds.Solution(answer=trace[-1], reasoning_trace=trace, confidence=0.9, verification=said)
 
 
@@ -79,6 +79,25 @@ def test_model_that_claims_a_solution_is_taken_at_its_word() -> None:
 
     said = write(Claiming()).solution.verification
     assert (said.by, said.is_valid) == ("model", True)
+
+
+def test_claim_that_is_judged_below_the_threshold_ends_no_search() -> None:
+    class Hasty(Modest):
+        def is_solution(self, path):
+            return path[-1].id == "node_1_2"
+
+    found = write(Hasty({1: [8.0, 6.0, 8.0, 8.0]}))
+    assert [node.depth for node in found.entries[-1].data.payload.best_path] == [0, 1, 2]
+    assert len(write(Hasty({1: [8.0, 6.5, 8.0, 8.0]})).entries[-1].data.payload.best_path) == 2
+
+
+def test_type_of_a_task_says_by_what_its_thoughts_are_judged() -> None:
+    asked = {
+        type_: actions_of(write(task_type=type_), kinds.EvaluateThoughts)[0].payload.evaluation_criteria
+        for type_ in ("planning", "creative_writing")
+    }
+    assert asked["planning"] == ["correctness", "progress", "feasibility"]
+    assert asked["creative_writing"] == ["relevance", "coherence", "originality"]
 
 
 def test_path_above_a_last_level_that_was_all_pruned_is_the_best_that_is_left() -> None:

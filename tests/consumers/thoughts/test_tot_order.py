@@ -47,8 +47,8 @@ class Written:
     def is_solution(self, path):
         return path[-1].content == "goal"
 
-    def synthesize(self, path, problem):
-        trace = [node.content for node in path]
+    def synthesize(self, asked):
+        trace = [node.content for node in asked.best_path]
         return kinds.Solution(
             answer=trace[-1],
             reasoning_trace=trace,

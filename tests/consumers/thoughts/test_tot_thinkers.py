@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tot_driver import judged_by, solve, wanted
+from tot_driver import answer_to, judged_by, solve, wanted
 
 from consumers.thoughts.phrases import language_of
 from consumers.thoughts.thinkers.debugging import Debugging, run
 from consumers.thoughts.thinkers.planning import Planning, moves
-from ledger.events.tot import EvaluationContext, Failure, GenerationContext, ThoughtNode
+from ledger.events.tot import Failure, ThoughtContext, ThoughtNode
 
 SUSSMAN = "blocks: C on A, A on table, B on table; goal: A on B, B on C"
 FAULTY = "debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6; 2 -> 8"
@@ -46,7 +46,7 @@ def test_what_is_no_task_of_blocks_is_refused(problem: str) -> None:
 def test_state_that_the_path_has_seen_is_not_proposed_again() -> None:
     path = path_of(SUSSMAN, "move C from A to table")
     told = Planning().generate(
-        path, wanted(path, "sequential_proposal", 64, GenerationContext(problem=SUSSMAN, current_depth=1, max_depth=3))
+        path, wanted(path, "sequential_proposal", 64, ThoughtContext(problem=SUSSMAN, current_depth=1, max_depth=3))
     )
     contents = [one.content for one in told.candidates]
     assert "move B from table to C" in contents
@@ -58,11 +58,11 @@ def test_state_that_the_path_has_seen_is_not_proposed_again() -> None:
 )
 def test_move_that_cannot_be_made_is_worth_nothing_and_named(move: str) -> None:
     path = path_of(SUSSMAN, move)
-    context = EvaluationContext(problem=SUSSMAN, current_depth=1, max_depth=6)
+    context = ThoughtContext(problem=SUSSMAN, current_depth=1, max_depth=6)
     [judged] = Planning().evaluate([path], judged_by([path], "independent_scoring", [], context)).evaluations
     assert judged.score == 0.0
     assert not Planning().is_solution(path)
-    verification = Planning().synthesize(path, SUSSMAN).verification
+    verification = Planning().synthesize(answer_to(path, SUSSMAN)).verification
     assert not verification.is_valid
     assert f"cannot be made: {move}" in verification.validation_errors[0]
 
@@ -98,13 +98,13 @@ def test_one_fault_is_found_and_every_row_is_run() -> None:
 def test_change_that_does_not_help_is_no_solution() -> None:
     path = path_of(FAULTY, "token 4 `3` should be `2`")
     assert not Debugging().is_solution(path)
-    assert Debugging().synthesize(path, FAULTY).verification.validation_errors[0] == "f(0) is 2, not 4"
+    assert Debugging().synthesize(answer_to(path, FAULTY)).verification.validation_errors[0] == "f(0) is 2, not 4"
 
 
 def test_votes_go_to_what_comes_nearest() -> None:
     near, far = "token 4 `3` should be `4`", "token 4 `3` should be `1`"
     paths = [[*path_of(FAULTY), ThoughtNode(id=id_, depth=1, content=said)] for id_, said in (("a", far), ("b", near))]
-    context = EvaluationContext(problem=FAULTY, current_depth=1, max_depth=3)
+    context = ThoughtContext(problem=FAULTY, current_depth=1, max_depth=3)
     voted = Debugging().evaluate(paths, judged_by(paths, "comparative_voting", [], context))
     assert voted.ranking == ["b", "a"]
     assert "0 votes" in voted.evaluations[0].reasoning

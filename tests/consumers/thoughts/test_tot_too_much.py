@@ -26,8 +26,8 @@ class Wordy(Game24):
 
     answer = "长" * 8_000
 
-    def synthesize(self, path, problem):
-        solution = super().synthesize(path, problem)
+    def synthesize(self, asked):
+        solution = super().synthesize(asked)
         return msgspec.structs.replace(solution, answer=self.answer, reasoning_trace=["为" * 1_900] * 3)
 
 
@@ -60,7 +60,7 @@ class Speechless(Grand):
     def is_solution(self, path):
         return len(path) > 1
 
-    def synthesize(self, path, problem):
+    def synthesize(self, asked):
         return kinds.Failure(code="INVALID_FORMAT", message="no words", recoverable=True)
 
 
@@ -77,7 +77,7 @@ class Lengthy(Grand):
     def is_solution(self, path):
         return len(path) == 41
 
-    def synthesize(self, path, problem):
+    def synthesize(self, asked):
         verification = kinds.Verification(is_valid=True, by="program")
         return kinds.Solution(answer="found", reasoning_trace=["so"], confidence=1.0, verification=verification)
 

@@ -122,13 +122,18 @@ def _open(log: list[Spoken], wanted: tuple[str, str, kinds.SearchConfig | None],
     return task.Step(answers.message(kinds.InitializeSearch, TASK_ID, payload), [log[-1].id])
 
 
-def wanted(path: Sequence[kinds.ThoughtNode], strategy: Any, k: int, context: kinds.GenerationContext) -> Any:
+def wanted(path: Sequence[kinds.ThoughtNode], strategy: Any, k: int, context: kinds.ThoughtContext) -> Any:
     """Return the request for ``k`` thoughts after a path."""
     return kinds.GeneratePayload(path[-1], strategy, k, context)
 
 
+def answer_to(path: Sequence[kinds.ThoughtNode], problem: str) -> kinds.SynthesizePayload:
+    """Return the request for the answer that a path leads to."""
+    return kinds.SynthesizePayload(problem, "planning", list(path))
+
+
 def judged_by(
-    paths: Sequence[Sequence[kinds.ThoughtNode]], strategy: Any, criteria: list[str], context: kinds.EvaluationContext
+    paths: Sequence[Sequence[kinds.ThoughtNode]], strategy: Any, criteria: list[str], context: kinds.ThoughtContext
 ) -> Any:
     """Return the request to say what the last nodes of some paths are worth."""
     return kinds.EvaluatePayload([path[-1] for path in paths], strategy, context, criteria)

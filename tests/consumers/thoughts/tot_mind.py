@@ -89,7 +89,7 @@ def think(asked: str, told: str) -> dict[str, Any]:
     worth = blake3(path.encode()).digest()[0] % 40 / 10 + 5
     if "Decompose" in asked:
         return {"thought_granularity": "letter", "intermediate_steps": ["one"], "depth_estimate": DEPTH}
-    if "Propose" in asked:
+    if "steps_so_far" in about:
         thoughts = [{"content": f"after {path or 'nothing'}: {letter}", "action_type": "letter"} for letter in "abc"]
         return {"candidates": [thought | {"is_solution": len(path) + 1 == DEPTH} for thought in thoughts]}
     if "Judge" in asked:

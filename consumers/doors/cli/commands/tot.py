@@ -121,7 +121,7 @@ def stop(app: App, task: str, reason: str) -> None:
     "--as-of", type=click.IntRange(0), metavar="INDEX", help="The tree as it was after this entry of the log."
 )
 def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int | None) -> None:
-    """Show the tree of a task: scores, statuses, the best path (*)."""
+    """Show the tree of a task: scores, statuses, the best path (*), and what it came to."""
     if is_following and as_of is not None:
         raise Refused("USAGE", "--follow goes on, --as-of looks back: give one of them")
     drawn = tot_text.mermaid_text if mermaid else tot_text.tree_text
@@ -129,7 +129,13 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int |
         tot_text.follow_task(app, find(app, task), drawn)
         return
     tree = app.query("tot.tree", id=task) if as_of is None else _tree_as_of(app, task, as_of)
-    app.show("thought_tree", tree, lambda: click.echo("\n".join(drawn(tree))))
+
+    def text() -> None:
+        click.echo("\n".join(drawn(tree)))
+        if as_of is None and not mermaid:
+            tot_text.print_end(app.query("tot.show", id=task))
+
+    app.show("thought_tree", tree, text)
 
 
 @tot.command()
@@ -201,8 +207,8 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
     del found["error"], found["paused"]
 
     def text() -> None:
-        tot_text.print_outcome(found)
         run_text()
+        tot_text.print_outcome(found)
 
     app.show("thought_solution", found, text, following=f"baton tot prove {task_id}")
 

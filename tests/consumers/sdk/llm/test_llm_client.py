@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 import socket
+import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING
@@ -112,6 +113,25 @@ def test_slow_answer_ends_at_the_deadline(
     assert error.code == "LLM_UNAVAILABLE"
     assert "within 0.3 s" in error.message
     assert waits == []  # not asked again; a busy machine may reach the deadline before its first request is read
+
+
+def test_request_that_was_cut_off_is_counted_though_nobody_is_there_any_more(
+    client_of: Callable[..., LlmClient], waits: list[float]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def cut_off() -> None:
+            connection, _ = server.accept()
+            server.close()
+            connection.recv(1)
+            connection.close()
+
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        thread = threading.Thread(target=cut_off)
+        thread.start()
+        error = failure(client_of(url))
+        thread.join()
+    assert error.details == {"requests": 1}
 
 
 def test_refused_connection_is_tried_again_and_then_named(

@@ -38,6 +38,8 @@ EIGHT = Score(8)
         '{"score": 8, "rationale": "not asked for", "confidence": null}',
         '{"question": "which?"} {"score": 8}',
         '{"score": 8} {"score": 8}',
+        '{"score": 8, "free": {},\n}',
+        'So: {"steps": [], "score": 8,}',
         '{"score": "8"}',
         '{"score": "8.0"}',
         '{"score": "8/10"}',
@@ -70,6 +72,17 @@ def test_what_a_reader_sees_at_once_is_read(text: str) -> None:
 )
 def test_field_is_read_as_it_is_meant(fields: dict[str, Any], kept: dict[str, Any]) -> None:
     assert read_answer(json.dumps({"score": 8} | fields), Score) == Score(8, **kept)
+
+
+def test_comma_before_a_bracket_inside_a_string_stays() -> None:
+    assert read_answer('{"score": 8, "reasoning": "a,] \\" ,}",}', Score).reasoning == 'a,] " ,}'
+
+
+def test_word_for_a_number_is_none_where_the_number_may_be_left_out() -> None:
+    text = '{"score": 8, "confidence": "high"}'
+    assert read_answer(text, Score, {Score: {"confidence": 0.4}}) == Score(8, confidence=0.4)
+    with pytest.raises(Refused, match="confidence"):
+        read_answer(text, Score)
 
 
 def test_line_break_inside_a_string_is_one() -> None:
