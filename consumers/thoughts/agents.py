@@ -17,14 +17,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from math import inf
 from typing import Final, assert_never
 
 import msgspec
 
 from consumers.thoughts import answers
 from consumers.thoughts.conclusion import remembered
-from consumers.thoughts.search import next_step, search_complete
-from consumers.thoughts.settings import read_overrides, search_config
+from consumers.thoughts.search import calls_of, next_step, search_complete
+from consumers.thoughts.settings import Overrides, read_overrides, search_config
 from consumers.thoughts.task import AGENTS, PAUSING, Asked, Step, Task, attempts_max, drafts
 from consumers.thoughts.thinkers import Answered, PaidThinker, ProgramThinker, Thinker
 from ledger.author import Author
@@ -241,10 +242,9 @@ def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
     if isinstance(thinker, ProgramThinker):
         thinker.language = task.language
     elif isinstance(thinker, PaidThinker):
-        deadline = None if asked.tree is None else asked.tree.config.deadline
-        thinker = thinker.at_work(
-            language=task.language, deadline=deadline, recorder=_Recorder(author, task, asked.event)
-        )
+        limits = read_overrides(task.started.options if task.started else {})
+        recorder = _Recorder(author, task, asked.event, limits)
+        thinker = thinker.at_work(language=task.language, deadline=limits.deadline, recorder=recorder)
     try:
         reply = answers.respond(asked.tree, request, thinker)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - another's code: one that raises must not end a search
@@ -257,13 +257,28 @@ def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
 class _Recorder:
     """What a model answered to the questions of one request, kept in the log; see ``thinkers.Recorder``."""
 
-    def __init__(self, author: Author, task: Task, request: Event) -> None:
+    def __init__(self, author: Author, task: Task, request: Event, limits: Overrides) -> None:
         self._author = author
         self._task = task
         self._request = request
+        self._limits = limits
+
+    def may_ask_again(self) -> bool:
+        task, costs = self._task, self._task.costs
+        if isinstance(self._request.data, kinds.SynthesizeSolution):
+            return True  # or all that was paid before would come to nothing
+        task.asked_again.append(self._request.id)  # first: of threads that ask at the same time, each counts the others
+        calls = costs.answered.requests
+        for id_, asked in list(task.waiting.items()):
+            if not isinstance(asked.event.data, kinds.InitializeSearch):
+                paid = costs.waiting.get(id_, kinds.Usage()).requests
+                calls += max(paid, calls_of(asked.event.data.payload) + task.asked_again.count(id_))
+        calls_max = task.tree.config.calls_max if task.tree else self._limits.calls_max or inf
+        return calls <= calls_max and costs.total.tokens_in + costs.total.tokens_out < (self._limits.tokens_max or inf)
 
     def recall(self, prompt_sha256: str) -> Answered | None:
-        if (event := self._task.answers.get(prompt_sha256)) is None:
+        # Only what this role paid for: another's agent that is bound could have an answer ready to our next question.
+        if (event := self._task.answers.get((self._request.data.to, prompt_sha256))) is None:
             return None
         data, is_ours = event.data, self._request.id in event.causes
         return Answered(data.answer, data.fault or "", data.usage if is_ours else kinds.Usage())

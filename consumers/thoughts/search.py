@@ -12,7 +12,7 @@ solution, the depth limit or a dead end; then the search turns back to the deepe
 
 Where the thinker proves answers (``checks``), only a solution ends well. Where it does not, the best node at the depth
 limit is an end too, and so is the best that is left when a budget is spent or nothing is left to try: its answer says
-that nobody checked it. A budget costs one call more, and never what was found.
+that nobody checked it. A budget costs that answer's call more, and never what was found or is only proposed.
 
 An endpoint that cannot be asked pauses the search, and counts against no node. Any other request that failed is asked
 again, ``attempts_max`` times at most, for the nodes that got no answer, and of the ends that were found the best
@@ -252,10 +252,10 @@ def _out_of_budget(state: TreeState, thinker: Thinker) -> Step:
 def _exhausted(state: TreeState, thinker: Thinker, text: str, *, is_recoverable: bool = False) -> Step:
     """Return the end of a search without a solution: the best that is left, if nothing could prove it anyway."""
     cut = cut_off(state.nodes)
-    left = [node for node in state.nodes.values() if node.evaluation and node.depth and node.id not in cut]
+    left = [node for node in state.nodes.values() if node.depth and node.id not in cut]
     if left and not thinker.checks:
-        threshold = state.config.pruning_threshold
-        good = [node for node in left if node.evaluation and node.evaluation.score >= threshold] or left
+        judged, threshold = [node for node in left if node.evaluation], state.config.pruning_threshold
+        good = [node for node in judged if node.evaluation and node.evaluation.score >= threshold] or judged or left
         depth = max(node.depth for node in good)
         best = in_order(state, [node.id for node in good if node.depth == depth])[:1]
         return _mark(state, best, "terminal", "reason_left", why=text)
@@ -273,7 +273,7 @@ def _is_spent(state: TreeState, asked: Asked, now_ms: int) -> bool:
     """
     config, spent = state.config, state.costs.total
     waiting = (request.payload for request in state.requests.values())
-    estimate = sum(map(_calls, (asked, *waiting))) if spent.requests else 0
+    estimate = sum(map(calls_of, (asked, *waiting))) if spent.requests else 0
     return (
         spent.requests + estimate > config.calls_max
         or (config.tokens_max is not None and spent.tokens_in + spent.tokens_out >= config.tokens_max)
@@ -281,7 +281,8 @@ def _is_spent(state: TreeState, asked: Asked, now_ms: int) -> bool:
     )
 
 
-def _calls(asked: Asked) -> int:
+def calls_of(asked: msgspec.Struct) -> int:
+    """Return how many questions a request puts to a model, each at least once."""
     if isinstance(asked, kinds.GeneratePayload) and asked.generation_strategy == "independent_sampling":
         return asked.num_candidates
     if isinstance(asked, kinds.EvaluatePayload) and asked.evaluation_strategy == "independent_scoring":

@@ -57,8 +57,11 @@ class Task:
         self.started: kinds.TotStarted | None = None
         self.started_id = ""
         self.waiting: dict[str, Asked] = {}
-        self.answers: dict[str, Event] = {}
+        self.answers: dict[tuple[kinds.Role, str], Event] = {}
         self.costs = view.Costs()
+        self.asked_again: list[
+            str
+        ] = []  # by this process alone: a request's id for each further try at a question of it
         self.thinker = ""
         self.paused: Event | None = None
         self.paused_for: set[str] = set()
@@ -107,7 +110,7 @@ class Task:
             case kinds.TotLogWritten():
                 pass
             case kinds.TotModelAnswered():
-                self.answers[data.prompt_sha256] = event
+                self.answers[data.sender, data.prompt_sha256] = event
             case kinds.TotPaused():
                 self.paused = event
                 self.paused_for |= set(event.causes)

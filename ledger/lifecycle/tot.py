@@ -44,7 +44,7 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     """Where a task stands. ``waiting`` maps event ids to requests; ``answered`` maps the others to their answers.
 
     ``drawn`` maps answers of the generator to the temporary ids that became no node yet, with what they stand for.
-    ``problem``, ``config`` and ``prompts`` are digests: of what is solved, how, and what a model was paid for.
+    ``problem``, ``config`` and ``prompts`` are digests: of what is solved, how, and what each role paid a model for.
     """
 
     roles: dict[str, tuple[str, str]]
@@ -55,7 +55,7 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     is_decomposed: bool = False
     is_paused: bool = False
     is_ended: bool = False
-    prompts: tuple[bytes, ...] = ()
+    prompts: dict[str, tuple[bytes, ...]] = {}
     problem: bytes = b""
     config: bytes = b""
 
@@ -160,12 +160,12 @@ def _paid(state: TotState, event: Event, data: kinds.TotModelAnswered) -> TotSta
     if not any(parties_of(type_)[1] == data.sender for type_ in waits):
         message = f"{event.kind} works on a request that waits for the {data.sender}: the first cause names it"
         raise Refused("TRANSITION_NOT_ALLOWED", message)
-    prompt = bytes.fromhex(data.prompt_sha256)[:_digest_bytes]
-    if prompt in state.prompts:
+    prompt, known = bytes.fromhex(data.prompt_sha256)[:_digest_bytes], state.prompts.get(data.sender, ())
+    if prompt in known:
         raise Refused("TRANSITION_NOT_ALLOWED", "this question was answered already: use that answer")
-    if len(state.prompts) >= prompts_max:
-        raise Refused("TOO_LARGE", f"a model answers at most {prompts_max} questions of a task", prompts=prompts_max)
-    return msgspec.structs.replace(state, prompts=(*state.prompts, prompt))
+    if len(known) >= prompts_max:
+        raise Refused("TOO_LARGE", f"a model answers at most {prompts_max} questions of a role", prompts=prompts_max)
+    return msgspec.structs.replace(state, prompts=state.prompts | {data.sender: (*known, prompt)})
 
 
 def _message(state: TotState, event: Event, data: kinds.Question | kinds.Answer) -> TotState:

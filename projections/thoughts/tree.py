@@ -2,7 +2,7 @@
 
 The explorer closes a search with it, and the view shows it at every index: there is one rule for both.
 
-The best path leads to the best end: of all nodes that are evaluated and neither pruned nor below a pruned node, a
+The best path leads to the best end: of all nodes that are evaluated or an end, neither pruned nor below a pruned one, a
 terminal one before others, then by score, by confidence, of those that are no end the deeper one, then the one that was
 added first.
 """
@@ -87,7 +87,8 @@ def frontier(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> l
 def best_path(nodes: Mapping[str, ThoughtNode]) -> list[str]:
     """Return the ids from the root to the best node; the root alone while nothing is evaluated."""
     cut = cut_off(nodes)
-    ends = [node for node in nodes.values() if node.evaluation is not None and node.id not in cut]
+    judged = (node for node in nodes.values() if node.evaluation is not None or node.status == "terminal")
+    ends = [node for node in judged if node.id not in cut]
     end = max(ends, key=_worth, default=None)
     at = root_of(nodes) if end is None else end.id
     path: list[str] = []

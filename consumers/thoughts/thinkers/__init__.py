@@ -57,6 +57,10 @@ class Recorder(Protocol):
         """Return what was answered to a prompt, whoever asked it; without usage if another request paid for it."""
         ...
 
+    def may_ask_again(self) -> bool:
+        """Return whether the budget bears one request more than what is asked already; if so, that is reserved."""
+        ...
+
     def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
         """Keep an answer that was paid just now. It is used only after this returned."""
         ...

@@ -51,7 +51,10 @@ _LANGUAGES: Final[dict[kinds.Language, str]] = {
     "en": " Write in the language of the problem.",
     "zh": " Write in Chinese; the keys stay as they are.",
 }
-_AGAIN: Final = " Your last answer could not be used: between <fault> and </fault> stands why, and how it began."
+# The number makes it another question, also where the fault is the same: an equal one is never paid twice.
+_AGAIN: Final = (
+    " {} of your answers could not be used: between <fault> and </fault> stands why, and how the last began."
+)
 _UNCHECKED: Final = {"is_valid": False, "by": "nobody"}
 # A model is asked for the messages' own payloads; of those it may leave out what follows or is taken for granted.
 _MISSING: Final[dict[type, dict[str, Any]]] = {
@@ -198,11 +201,13 @@ class LlmThinker:
 
     def _ask_until_usable(self, question: _Question[F]) -> tuple[F | kinds.Failure, kinds.Usage]:
         fault, usage, form = "", kinds.Usage(), question.form
-        for _ in range(self.client.endpoint.settings.attempts):
-            asked = f"{_ROLE}{_LANGUAGES[self.language]}{_AGAIN if fault else ''} {question.asked}"
+        for tried in range(self.client.endpoint.settings.attempts):
+            asked = f"{_ROLE}{_LANGUAGES[self.language]}{_AGAIN.format(tried) if fault else ''} {question.asked}"
             data = data_block("thoughts", question.about) + (f"\n{data_block('fault', fault)}" if fault else "")
             messages = [Message("system", asked), Message("user", data)]
             answered = self.recorder.recall(prompt_digest(messages)) if self.recorder else None
+            if fault and answered is None and self.recorder and not self.recorder.may_ask_again():
+                break
             try:
                 answered = answered or self._pay(messages, question)
             except (Unavailable, Refused) as error:

@@ -9,14 +9,17 @@ import msgspec
 import pytest
 from building import Ledger
 from serving import make_home
+from thinking_model import ThinkingModel, text_of
 from tot_playing import ANSWER, PROBLEM, check, events, play, read, resume, solve
 
 from consumers.doors.node.node import Node
+from consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
 from consumers.thoughts.processes import author_of
 from consumers.thoughts.run import prepare, role_keys, run_task
 from consumers.thoughts.settings import Overrides, TaskOptions, read_overrides
 from consumers.thoughts.task import AGENTS
 from consumers.thoughts.thinkers.game24 import Game24
+from consumers.thoughts.thinkers.llm import LlmThinker
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events import tot as kinds
@@ -223,3 +226,19 @@ def test_task_of_other_keys_is_not_resumed(ledger: Ledger) -> None:
 
 def _has_error(data: Any) -> bool:
     return isinstance(data, kinds.Answer) and data.error is not None
+
+
+@pytest.mark.parametrize("calls_max", [1, 5, 8])
+def test_model_that_judges_badly_is_asked_again_only_within_the_calls_that_are_left(
+    ledger: Ledger, calls_max: int
+) -> None:
+    def bad(received: Any, number: int, answer: Any) -> Any:
+        return f"No {number}." if "Judge" in text_of(received) else answer
+
+    model = ThinkingModel(bad)
+    settings = LlmSettings(base_url=model.url, model="stub", attempts_max=1)
+    options = TaskOptions(overrides=Overrides(depth=2, branching=3, calls_max=calls_max, evaluation="scoring"))
+    found = play(ledger, LlmThinker(LlmClient(read_endpoint(settings, {}.get))), options=options)
+    model.close()
+    assert len(model.received) == read(ledger, found["task_id"]).costs.total.requests
+    assert len(model.received) <= calls_max + (found["answer"] is not None)

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import tot_story as story
 from building import ROOT, Ledger
 from tot_playing import ANSWER, PROBLEM, check, events, play, play_part, read, resume, solve
 
 from consumers.thoughts import answers
+from consumers.thoughts.agents import _Recorder
 from consumers.thoughts.run import prepare
 from consumers.thoughts.settings import Overrides, TaskOptions
+from consumers.thoughts.task import Task
 from consumers.thoughts.thinkers.game24 import Game24
 from ledger.author import Author, Draft
 from ledger.client import follow
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from ledger.events.body import Event
 
 ALICE = {"evaluator": "alice"}
+ASKED_LAST = next(said.data for said in story.STORY if isinstance(said.data, kinds.SynthesizeSolution))
 FEW = TaskOptions(overrides=Overrides(depth=1, branching=2))
 
 
@@ -106,6 +110,18 @@ def test_bound_agent_that_does_not_answer_pauses_the_task_which_goes_on_once_it_
             continue  # on a loaded machine alice may be late again
     assert found["answer"] == ANSWER
     check(ledger, part.task_id)
+
+
+def test_what_a_bound_agent_says_that_a_model_answered_is_no_answer_to_us() -> None:
+    task = Task(story.TASK)
+    for role in ("evaluator", "synthesizer"):
+        paid = kinds.TotModelAnswered(
+            sender=role, task_id=story.TASK, prompt_sha256="a" * 64, model="m", answer={"answer": role}
+        )
+        task.apply(story.spoken(role, paid, index=7))
+        asked = story.spoken("explorer", ASKED_LAST, index=9)
+        recalled = _Recorder(None, task, asked, Overrides()).recall("a" * 64)  # type: ignore[arg-type]
+        assert (recalled and recalled.answer) == ({"answer": role} if role == "synthesizer" else None)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ class Memory:
         assert (prompt_sha256 in self.kept, model) == (False, "stub-model")
         self.kept[prompt_sha256] = answered
 
+    def may_ask_again(self) -> bool:
+        return True
+
 
 @contextmanager
 def thinking(behaviour: Behaviour | None = None, **settings: Any) -> Iterator[tuple[ThinkingModel, LlmThinker]]:
@@ -177,6 +180,7 @@ def test_answer_that_cannot_be_read_is_asked_for_again_and_then_fails_alone(beha
     assert isinstance(failure, kinds.Failure)
     assert (failure.code, failure.recoverable) == ("INVALID_FORMAT", True)
     assert (len(model.received), thinker.usage.requests) == (3, 3)
+    assert len({text_of(received) for received in model.received}) == 3  # no equal question is paid twice
     faults = [data_of(received, "fault") for received in model.received]
     assert faults[0] is None
     assert faults[1]

@@ -106,6 +106,19 @@ def test_path_above_a_last_level_that_was_all_pruned_is_the_best_that_is_left() 
     assert [(node.depth, node.evaluation and node.evaluation.score) for node in best] == [(0, None), (1, 8.0)]
 
 
+def test_best_that_was_proposed_is_synthesized_where_the_budget_ends_before_anybody_judged_it() -> None:
+    config = search_config("architecture_design", None, Overrides(branching=4, calls_max=2, generation="sequential"))
+    found = solve("what to build", config, Modest(), usage=kinds.Usage(requests=1))
+    admit(found)
+    assert actions_of(found, kinds.EvaluateThoughts) == []
+    best = found.entries[-1].data.payload.best_path
+    assert (best[-1].id, found.solution.answer, found.solution.verification.by) == (
+        "node_1_1",
+        best[-1].content,
+        "nobody",
+    )
+
+
 def test_search_of_which_nothing_is_left_names_the_best_path_that_it_had() -> None:
     found = write(Modest({1: [3.0] * 4}))
     assert (found.failure.code, found.solution) == ("SEARCH_EXHAUSTED", None)
