@@ -12,13 +12,14 @@ import pytest
 from building import Ledger
 from faults import times
 from serving import make_home
-from tot_playing import ANSWER, PROBLEM, check, events, read, resume
+from tot_playing import ANSWER, PROBLEM, check, events, play_part, read, resume
 
 from consumers.doors.node.node import Node
 from consumers.thoughts.processes import Processes
 from consumers.thoughts.run import outcome, prepare, resume_task, role_keys
 from consumers.thoughts.settings import TaskOptions
 from consumers.thoughts.task import AGENTS
+from consumers.thoughts.thinkers.game24 import Game24
 from ledger.client import open_client
 from ledger.errors import Exit, Unavailable
 from ledger.local import LocalClient
@@ -45,6 +46,7 @@ def kill_until_given_up(actors: Processes) -> None:
     """Kill the generator whenever it is there."""
     while not actors.is_done():
         actors._children["generator"].kill()
+        actors._children["generator"].wait()
 
 
 def begin(ledger: Ledger) -> Assignment:
@@ -124,7 +126,7 @@ def test_agents_whose_starter_is_gone_end_by_themselves(ledger: Ledger) -> None:
         for child in actors._children.values():
             child.stdin.close()
         assert {child.wait(30) for child in actors._children.values()} <= {Exit.OK, Exit.UNAVAILABLE}
-    assert resume(ledger, part.task_id)["answer"] == ANSWER
+    assert play_part(ledger, Game24(), part)["answer"] == ANSWER
     check_solved(ledger, part)
 
 
@@ -134,4 +136,4 @@ def test_agent_that_dies_again_and_again_ends_the_attempt(ledger: Ledger) -> Non
         wait_for(client, part, 1, actors)
         with pytest.raises(Unavailable, match="the generator ended 4 times"):
             kill_until_given_up(actors)
-    assert resume(ledger, part.task_id)["answer"] == ANSWER
+    assert play_part(ledger, Game24(), part)["answer"] == ANSWER

@@ -20,17 +20,14 @@ from consumers.sdk.llm.model import LlmSettings, Message, prompt_digest
 from ledger.config import Actions
 
 if TYPE_CHECKING:
-    from http.server import BaseHTTPRequestHandler
-
     from llm_stub import Received, Reply
 
 DEPTH = 2
 BUSY = llm_stub.Reply(429, headers={"retry-after": "3600"})
-HELD = llm_stub.Reply(0)
 
 
 class Mind(llm_stub.Vendor):
-    """Answers ``answers_max`` questions at most, and is busy for the rest; those beyond ``holds_from`` it holds.
+    """Answers ``answers_max`` questions at most, and is busy for the rest; before those beyond ``holds_from`` it waits.
 
     ``gone`` are the models of askers who were killed: what they had sent may be read after their end, and counts not.
     """
@@ -58,23 +55,17 @@ class Mind(llm_stub.Vendor):
     def beyond_script(self) -> Reply:
         body = self._asked.body
         messages = [Message(**message) for message in body["messages"]]
+        if self.answered.total() >= self.holds_from:
+            self.holding.set()
+            self.release.wait(60)
         with self._lock:
             if body["model"] in self.gone:
                 return BUSY
-            if self.answered.total() >= self.holds_from:
-                self.holding.set()
-                return HELD
             if self.answered.total() >= self.answers_max:
                 return BUSY
             self.answered[prompt_digest(messages)] += 1
             self.models.add(body["model"])
         return llm_stub.says_json(think(*(message.content for message in messages)))
-
-    def send(self, request: BaseHTTPRequestHandler, reply: Reply) -> None:
-        if reply is HELD:
-            self.release.wait(60)
-            reply = BUSY
-        super().send(request, reply)
 
     def close(self) -> None:
         self.release.set()
