@@ -158,13 +158,14 @@ def schema_error(error: Exception, root: str = "$") -> Refused:
     return Refused("INVALID_FORMAT", message)
 
 
-def converted(value: Any, kind: type[T], root: str = "$") -> T:
-    """Return plain decoded JSON as ``kind``; ``root`` is its path in what was decoded.
+def converted(value: Any, kind: type[T], root: str = "$", *, strict: bool = True) -> T:
+    """Return plain decoded JSON as ``kind``, whose numbers may be text if not ``strict``; ``root`` is its path.
 
     Raises Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
     """
     try:
-        return msgspec.convert(value, kind, str_keys=True)  # as JSON writes them: dependencies are by step number
+        # Keys as JSON writes them: dependencies are by step number.
+        return msgspec.convert(value, kind, strict=strict, str_keys=True)
     except msgspec.ValidationError as error:
         raise schema_error(error, root) from error
 

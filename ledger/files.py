@@ -171,6 +171,26 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def held(path: Path, taken: Unavailable) -> Iterator[None]:
+    """Hold the lock that is a file, made where it is missing, or raise ``taken`` where another process holds it.
+
+    The lock is the kernel's, so it ends with its process, however that ends. Raises Unavailable: ``STORE_UNAVAILABLE``
+    where files cannot be locked.
+    """
+    with as_unavailable(path):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with as_unavailable(path, "cannot be locked"):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise taken from error
+        yield
+    finally:
+        os.close(lock)
+
+
 def _temporary(folder: Path, label: str) -> IO[bytes]:
     prefix = TEMPORARY + label
     if label:

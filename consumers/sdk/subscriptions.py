@@ -7,7 +7,6 @@ and ends as a dead letter instead of killing it for ever.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import sqlite3
@@ -18,6 +17,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from ledger.errors import Refused, Unavailable
+from ledger.files import held
 from ledger.history import Past, Trusted
 
 _SCHEMA = """
@@ -72,28 +72,14 @@ class Subscriptions:
         """Close the file."""
         self.db.close()
 
-    @contextlib.contextmanager
-    def held(self, name: str) -> Iterator[None]:
+    def held(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Be the only one who runs the subscription ``name``: a second one would bring about its effects again.
-
-        The lock is the kernel's, so it ends with its process, however that ends.
 
         Whoever gets past it nevertheless (somebody removed the file of the lock) is refused by ``check_is_next``.
         Raises Unavailable: ``STORE_IN_USE``; ``STORE_UNAVAILABLE`` where files cannot be locked.
         """
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        path = self.path.with_name(f"{self.path.name}.{digest}.lock")
-        with self.translated():
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            with self.translated():
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError as error:
-                    raise self._running_already(name) from error
-            yield
-        finally:
-            os.close(lock)
+        return held(self.path.with_name(f"{self.path.name}.{digest}.lock"), self._running_already(name))
 
     def check_is_next(self, name: str, index: int) -> None:
         """Refuse to handle again, or to go back to, what is behind the position. Called in a transaction.

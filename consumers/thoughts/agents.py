@@ -4,7 +4,7 @@ Nothing is kept beside the stream. What is refused because it was said already (
 one that is thought dead) means: read again. A refusal after which there is nothing new to read is a fault of ours.
 
 The orchestrator opens a task, has it decomposed and asks for the search, from the task's events and ``tot.started``
-alone; what it cannot begin ends with ``tot.error``. The explorer says what ``next_action`` tells, and pauses a task
+alone; what it cannot begin ends with ``tot.error``. The explorer appends ``search.next_step``, and pauses a task
 whose request waits too long for another's agent. The other four begin with every request that waits for their role,
 ``at_once_max`` at a time, each in a thread, while the agent reads on; what the thinker cannot do becomes the message's
 ``error``.
@@ -54,15 +54,13 @@ _NO_EVENT: Final = frozenset(
 class Agent:
     """One role of one task, played by ``author`` with ``thinker``."""
 
-    def __init__(
-        self, role: kinds.Role, task_id: str, author: Author, thinker: Thinker, *, opening: kinds.TotStarted
-    ) -> None:
+    def __init__(self, role: kinds.Role, author: Author, thinker: Thinker, opening: kinds.TotStarted) -> None:
         """Play ``role``; the orchestrator of a task that is not there yet begins it with ``opening``."""
         self._role = role
         self._author = author
         self._thinker = thinker
         self._opening = opening
-        self._task = Task(task_id)
+        self._task = Task(opening.task_id)
         self._threads = ThreadPoolExecutor(at_once_max)
         self._works: dict[str, Future[Refused | None]] = {}
         self._since_s: dict[str, float] = {}
@@ -84,20 +82,22 @@ class Agent:
             if position < page.size:
                 continue  # an agent that has not read everything would answer what is answered
             for id_ in ended:
-                told = self._works.pop(id_).result()
-                if told is not None and id_ in self._task.waiting and not self._task.is_over:
-                    raise told  # nobody was faster
+                failed = self._works.pop(id_).result()
+                if failed is not None and id_ in self._task.waiting and not self._task.is_over:
+                    raise failed  # nobody was faster
             if refusal is not None and not has_news:
                 raise refusal
-            refusal = self._act()
+            refusal, wait, has_news = None, wait_s, False
             if self._task.is_over:
-                self._end()
+                self._keep()
                 return True
-            if self._task.paused is not None:  # what is being paid for is answered first, and nothing else begun
-                self._works = {id_: work for id_, work in self._works.items() if not work.cancel()}
-                if not self._works:
-                    return True
-            wait, has_news = wait_s, False
+            if self._task.paused is None:
+                refusal = self._act(self._role)
+                continue
+            # What is being paid for is answered first, and nothing else begun.
+            self._works = {id_: work for id_, work in self._works.items() if not work.cancel()}
+            if not self._works:
+                return True
         return False
 
     @property
@@ -105,34 +105,34 @@ class Agent:
         """Whether nothing is being thought about, so that no thread uses the author's client."""
         return all(work.done() for work in self._works.values())
 
-    def _act(self) -> Refused | None:
-        match self._role:
+    def _act(self, role: kinds.Role) -> Refused | None:
+        match role:
             case "orchestrator":
                 return self._say(orchestrate(self._task, self._opening), partial(not_begun, self._task))
             case "explorer":
                 steps = explore(self._task, self._thinker, self._author.put_blob) or self._late()
                 return self._say(steps, partial(given_up, self._task, store=self._author.put_blob))
             case "decomposer" | "generator" | "evaluator" | "synthesizer":
-                self._begin(self._role)
+                for id_, asked in self._task.waiting.items():
+                    if asked.event.data.to == role and id_ not in self._works:
+                        self._works[id_] = self._threads.submit(self._answer, asked)
                 return None
             case _:
-                assert_never(self._role)
-
-    def _begin(self, role: kinds.Role) -> None:
-        if self._task.is_over or self._task.paused is not None:
-            return
-        for id_, asked in self._task.waiting.items():
-            if asked.event.data.to == role and id_ not in self._works:
-                self._works[id_] = self._threads.submit(self._answer, asked)
+                assert_never(role)
 
     def _answer(self, asked: Asked) -> Refused | None:
         # If we crash here, the request waits; the next process recalls what was paid, and answers under the same key.
         return self._say([answer(asked, self._thinker, self._task, self._author)], partial(refused, asked))
 
+    def _keep(self) -> None:
+        # Said again by whoever resumes the task, it is taken once.
+        if self._role == "orchestrator" and (refusal := self._say(remembered(self._task))) is not None:
+            raise refusal
+
     def _late(self) -> list[Step]:
         """Return the pause of a task of which another agent did not answer in time, from when this process saw it."""
         task = self._task
-        if task.started is None or task.is_over or task.paused is not None:
+        if task.started is None:
             return []
         others = {bound.role: bound.agent for bound in task.started.roles if bound.agent != AGENTS[bound.role]}
         limit_s, now_s = float(task.started.options.get("answer_wait_s", answer_wait_s)), time.monotonic()
@@ -143,13 +143,6 @@ class Agent:
                 failure = kinds.Failure(code="EVALUATION_TIMEOUT", message=message, recoverable=True)
                 return [paused("explorer", task, failure, id_)]
         return []
-
-    def _end(self) -> None:
-        """Keep what the task came to; said again by whoever resumes it, it is taken once."""
-        if self._role == "orchestrator":
-            refusal = self._say(remembered(self._task))
-            if refusal is not None:
-                raise refusal
 
     def _say(self, steps: list[Step], instead: Callable[[str], list[Step]] = lambda _: []) -> Refused | None:
         """Append one submission, or ``instead`` of what no event holds; return the refusal if another was faster."""
@@ -172,7 +165,7 @@ def orchestrate(task: Task, opening: kinds.TotStarted) -> list[Step]:
     if task.started is None:
         # Without a key: a task of this id that is there already must be refused, even if it was opened in these words.
         return [Step(opening)]
-    if task.is_over or task.paused is not None or task.tree is not None or task.waiting:
+    if task.tree is not None or task.waiting:
         return []
     last = task.decompositions[-1] if task.decompositions else None
     if last is None:
@@ -209,7 +202,7 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
     The key of what it says is the number of its step, so two explorers of one task (one of them thought dead) can never
     walk two ways: the ledger takes a step once, and whoever was later reads on.
     """
-    if task.is_over or task.tree is None:
+    if task.tree is None:
         return []
     try:
         step = next_step(task.tree, thinker, task.now_ms)

@@ -95,27 +95,30 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     events = list(events)
     if not events or not isinstance(events[0].data, kinds.TotStarted):
         raise Refused("NOT_FOUND", "a task's log begins with tot.started: these events do not")
-    lines = list(_lines(events))
+    task = Task(events[0].name)
+    for event in events:
+        task.apply(event)
+    lines = list(_lines(events, task))
     of_place: dict[_Place, list[_Line]] = {}
     for line in lines:
         of_place.setdefault(line.place, []).append(line)
     numbers = _numbers(of_place)
     digits = _digits(max(numbers.values(), default=0))
     names = {place: f"{number:0{digits}}-{place.name}" for place, number in numbers.items()}
-    info = task_info(events)
+    info = task_info(events, task)
     info_text = msgspec.json.format(_escaped(msgspec.json.encode(info).decode()), indent=2)
     files = {f"{0:0{digits}}-{TASK_INFO}": f"{info_text}\n".encode()}
     for place in sorted(numbers, key=numbers.__getitem__):
         files[f"{names[place]}.log"] = _json_lines(of_place[place])
     agent_calls = sum(isinstance(event.data, kinds.Question) for event in events)
-    timeline = _timeline(info, lines, names, agent_calls, partial(phrase, events[0].data.language))
+    timeline = _timeline(info, lines, names, agent_calls, partial(phrase, task.language))
     return files | {f"{'9' * digits}-{TIMELINE}": timeline.encode()}
 
 
-def task_info(events: Sequence[Event]) -> dict[str, Any]:
+def task_info(events: Sequence[Event], task: Task) -> dict[str, Any]:
     """Return what ``00-task-info.json`` holds; what is not known before the end is None until then."""
     started: kinds.TotStarted = events[0].data
-    config = _config(events)
+    config = task.tree.config if task.tree else None
     first_ms, end = events[0].accepted_ms, next((event for event in events if ends(event)), None)
     return {
         "task_id": started.task_id,
@@ -125,25 +128,22 @@ def task_info(events: Sequence[Event]) -> dict[str, Any]:
         "end_time": None if end is None else _time(end.accepted_ms),
         "duration_ms": None if end is None else max(0, end.accepted_ms - first_ms),
         "search_config": None if config is None else {name: getattr(config, name) for name in _SEARCHED},
-        "final_stats": _stats(events),
+        "final_stats": _stats(task),
     }
 
 
-def _lines(events: Sequence[Event]) -> Iterable[_Line]:
+def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
     """Yield the lines of all agents in the order of the log: their own, and derived ones where they wrote none."""
     rounds = _Rounds()
-    config, language = _config(events), events[0].data.language
+    config = task.tree.config if task.tree else None
     logs = [event for event in events if isinstance(event.data, kinds.TotLogWritten)]
     written = {(event.author, cause) for event in logs for cause in event.causes}
     for event in events:
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
         number = rounds.place(event)
         place = _Place(role, number if role in _IN_ROUNDS else 0)
-        if isinstance(event.data, kinds.TotLogWritten):
-            for entry in event.data.entries:
-                yield _Line(event.accepted_ms, place, entry)
-        elif (event.author, event.id) not in written and (derived := derived_line(event, config, language)):
-            yield _Line(event.accepted_ms, place, derived)
+        if (event.author, event.id) not in written:
+            yield from (_Line(event.accepted_ms, place, entry) for entry in entries_of(event, task.language, config))
 
 
 class _Rounds:
@@ -219,20 +219,11 @@ def _timeline(
     return "\n".join([*text, say("timeline_end", end=info["end_time"] or say("not_yet"), duration=duration, **numbers)])
 
 
-def _config(events: Sequence[Event]) -> kinds.SearchConfig | None:
-    asked = (event.data for event in events if isinstance(event.data, kinds.InitializeSearch))
-    return next((request.payload.search_config for request in asked), None)
-
-
-def _stats(events: Sequence[Event]) -> dict[str, Any]:
+def _stats(task: Task) -> dict[str, Any]:
     """Return the three counts of a search: as the explorer closed them, else as far as the events go."""
-    counts = next((event.data.payload.stats for event in events if isinstance(event.data, kinds.SearchComplete)), None)
-    if counts is None:
-        task = Task(events[0].name)
-        for event in events:
-            task.apply(event)
-        none = kinds.SearchStats(total_nodes=0, total_backtracks=0, llm_calls=task.costs.total.requests)
-        counts = none if task.tree is None else stats(task.tree)
+    counts = kinds.SearchStats(total_nodes=0, total_backtracks=0, llm_calls=task.costs.total.requests)
+    if task.tree is not None:
+        counts = stats(task.tree) if task.complete is None else task.complete.data.payload.stats
     best = None if counts.best_score is None else float(counts.best_score)
     return {"total_nodes": counts.total_nodes, "llm_calls": counts.llm_calls, "best_score": best}
 
@@ -276,22 +267,20 @@ def ends(event: Event) -> bool:
     return is_failure or isinstance(event.data, kinds.SearchComplete)
 
 
-def entries_of(event: Event, language: kinds.Language) -> list[kinds.LogEntry]:
+def entries_of(
+    event: Event, language: kinds.Language, config: kinds.SearchConfig | None = None
+) -> list[kinds.LogEntry]:
     """Return the lines for people of an event of a task in this language: its author's own, or the derived one."""
-    if isinstance(event.data, kinds.TotLogWritten):
-        return list(event.data.entries)
-    derived = derived_line(event, None, language)
-    return [] if derived is None else [derived]
-
-
-def derived_line(event: Event, config: kinds.SearchConfig | None, language: kinds.Language) -> kinds.LogEntry | None:
-    """Return the line of an event of a task; None for one that is no step of it."""
-    data = event.data
+    data, line = event.data, partial(_line, language)
+    if isinstance(data, kinds.TotLogWritten):
+        return list(data.entries)
     if isinstance(data, kinds.TotError | kinds.Message) and data.error is not None:
-        return _failed(data.sender, data.error)
-    if isinstance(data, kinds.Message):
-        return _request_line(data, partial(_line, language)) or _answer_line(data, language)
-    return _note_line(data, config, partial(_line, language))
+        derived: kinds.LogEntry | None = _failed(data.sender, data.error)
+    elif isinstance(data, kinds.Message):
+        derived = _request_line(data, line) or _answer_line(data, language)
+    else:
+        derived = _note_line(data, config, line)
+    return [] if derived is None else [derived]
 
 
 def _request_line(data: kinds.Message, line: Line) -> kinds.LogEntry | None:
@@ -332,11 +321,11 @@ def _answer_line(data: kinds.Message, language: kinds.Language) -> kinds.LogEntr
             scores = {evaluation.node_id: evaluation.score for evaluation in results.evaluations}
             return line("progress", "evaluated", {"scores": scores}, count=len(scores))
         case kinds.FinalSolution(payload=kinds.Solution() as solution):
-            told = {"answer": solution.answer, "by": phrase(language, f"by_{solution.verification.by}")}
+            about = {"answer": solution.answer, "by": phrase(language, f"by_{solution.verification.by}")}
             if solution.verification.is_valid:
-                return line("info", "answer", {"confidence": solution.confidence}, **told)
+                return line("info", "answer", {"confidence": solution.confidence}, **about)
             errors = solution.verification.validation_errors
-            return line("warning", "answer_invalid", {"validation_errors": errors}, **told)
+            return line("warning", "answer_invalid", {"validation_errors": errors}, **about)
         case kinds.SearchComplete():
             counts, path = data.payload.stats, [node.id for node in data.payload.best_path]
             numbers = {"count": counts.total_nodes, "backtracks": counts.total_backtracks}

@@ -34,21 +34,23 @@ stop_wait_s: Final = 10.0
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a process is told: the ledger, the task, its thinker, where to read from, and what opens it if it is new.
+    """What a process is given: the ledger, who thinks, where to read from, and what opens the task if it is new.
 
-    ``actions`` is what whoever starts it was allowed by the user, and no file is asked again. ``others`` are the roles
-    that are bound to others' agents: nobody plays them here.
+    ``actions`` is what whoever starts it was allowed by the user, and no file is asked again.
     """
 
     home: str
     config: Config
     actions: Actions
     server: str | None
-    task_id: str
     thinker: str
     start: int
-    others: tuple[kinds.Role, ...]
     opening: kinds.TotStarted
+
+    @property
+    def ours(self) -> list[kinds.Role]:
+        """The roles that are played here: not those that are bound to others' agents."""
+        return [binding.role for binding in self.opening.roles if binding.agent in AGENTS.values()]
 
 
 class Processes(contextlib.AbstractContextManager["Processes"]):
@@ -60,9 +62,8 @@ class Processes(contextlib.AbstractContextManager["Processes"]):
         self._children: dict[kinds.Role, subprocess.Popen[bytes]] = {}
         self._restarts = dict.fromkeys(AGENTS, 0)
         try:
-            for role in AGENTS:
-                if role not in assignment.others:
-                    self._start(role)
+            for role in assignment.ours:
+                self._start(role)
         except BaseException:
             self.end()
             raise
@@ -155,7 +156,7 @@ def main() -> int:
         thinker = thinker_named(assignment.thinker, assignment.actions)
         client = open_client(settings)
         author = author_of(role, settings, client)
-        agent = Agent(role, assignment.task_id, author, thinker, opening=assignment.opening)
+        agent = Agent(role, author, thinker, assignment.opening)
         code = Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
         if agent.is_idle:
             client.close()  # else a thread may be writing: a store that is closed under it may never come back

@@ -11,14 +11,12 @@ were killed, goes on by ``resume_task``; ``stop_task`` ends it for good.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Any, Final, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import asdict, replace
 
@@ -34,7 +32,7 @@ from ledger.config import Actions, Settings
 from ledger.errors import Refused, Unavailable, did_you_mean, near
 from ledger.events import tot as kinds
 from ledger.events.body import Event
-from ledger.files import as_unavailable
+from ledger.files import held
 from ledger.home import Home
 from ledger.trust import actions_of
 
@@ -54,22 +52,14 @@ def new_task_id() -> str:
     return f"tot-{datetime.now(UTC):%Y%m%d-%H%M%S}-{short}"
 
 
-class Players(TypedDict, total=False):
-    """Who plays a new task, and which: who thinks, and others' agents as ``generator`` and ``evaluator``."""
-
-    task_id: str
-    thinker: str | None
-    bound: Mapping[str, str]
-
-
 def run_task(
-    settings: Settings, problem: str, options: TaskOptions | None = None, *, progress: Progress | None = None,
-    client: Client | None = None, **players: Unpack[Players],
+    settings: Settings, problem: str, options: TaskOptions | None = None, *, task_id: str | None = None,
+    progress: Progress | None = None, client: Client | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Search a problem with six agents and return the outcome; ``progress`` sees each event of the task.
 
-    A ``bound`` agent that does not answer a request within ``answer_wait_s`` pauses the task. A ``client`` that is
-    given stays open.
+    A bound agent that does not answer a request within ``answer_wait_s`` pauses the task. A ``client`` that is given
+    stays open.
 
     Raises:
         Refused: ``INVALID_FIELD`` for options or a problem that cannot be; ``USAGE`` where nobody can think about it;
@@ -77,15 +67,15 @@ def run_task(
         Unavailable: the ledger cannot be used; ``resume_task`` goes on with what is there.
     """
     with _opened(settings, client) as ledger:
-        assignment = prepare(settings, ledger, problem, options or TaskOptions(), **players)
-        with _held(settings, assignment.task_id):
-            return _play(assignment, _Reading(ledger, assignment, progress))
+        assignment = prepare(settings, ledger, problem, options or TaskOptions(), task_id)
+        with _held(settings, assignment.opening.task_id):
+            return _play(assignment, _Reading(ledger, assignment.opening.task_id, assignment.start, progress))
 
 
 def prepare(
-    settings: Settings, client: Client, problem: str, options: TaskOptions, **players: Unpack[Players]
+    settings: Settings, client: Client, problem: str, options: TaskOptions, task_id: str | None = None
 ) -> Assignment:
-    """Return what the six processes of a new task are told; their keys are there and registered after this."""
+    """Return what the six processes of a new task are given; their keys are there and registered after this."""
     if not problem.strip():
         raise Refused("INVALID_FIELD", "there is no problem to search", path="$.problem")
     if len(problem) > problem_max_chars:
@@ -96,14 +86,18 @@ def prepare(
     actions = actions_of(settings, client)
     keys = role_keys(settings, client)
     bindings = {role: kinds.RoleBinding(role=role, agent=name, key=keys[role]) for role, name in AGENTS.items()}
-    bindings |= _others(client, players.get("bound", {}))
+    bindings |= _others(client, options.bound)
     opened = kinds.TotStarted(
-        task_id=players.get("task_id") or new_task_id(), problem=problem, task_type=task_type,
+        task_id=task_id or new_task_id(), problem=problem, task_type=task_type,
         roles=list(bindings.values()), options=options.to_strings(),
-        thinker=choose_thinker(problem, task_type, actions, players.get("thinker")).name,
+        thinker=choose_thinker(problem, task_type, actions, options.thinker).name,
         language=options.language or language_of(problem),
     )  # fmt: skip
     return _assignment(settings, actions, opened, client.head().size)
+
+
+def _assignment(settings: Settings, actions: Actions, opening: kinds.TotStarted, start: int) -> Assignment:
+    return Assignment(str(settings.home), settings.config, actions, settings.server, opening.thinker, start, opening)
 
 
 def _others(client: Client, bound: Mapping[str, str]) -> dict[kinds.Role, kinds.RoleBinding]:
@@ -142,12 +136,12 @@ def resume_task(
         opening = read_task(ledger, task_id)[0]
         actions = actions_of(settings, ledger)
         assignment = _assignment(settings, actions, opening.data, opening.index)
-        reading = _Reading(ledger, assignment, progress)
+        reading = _Reading(ledger, task_id, opening.index, progress)
         reading.read(0)
         if reading.is_kept():
             return outcome(reading.task) | {"pids": {}}
         _require_keys(settings, opening.data)
-        others = {binding.role: binding for binding in opening.data.roles if binding.role in assignment.others}
+        others = {binding.role: binding for binding in opening.data.roles if binding.role not in assignment.ours}
         if others != _others(ledger, {role: binding.agent for role, binding in others.items()}):
             message = f"an agent of {task_id} has another key now: end it by `baton tot stop {task_id}`, and begin anew"
             raise Refused("KEY_REVOKED", message, task=task_id)
@@ -169,7 +163,7 @@ def stop_task(settings: Settings, task_id: str, reason: str, *, client: Client |
         raise Refused("INVALID_FIELD", "say why the task is stopped: its log keeps the reason", path="$.reason")
     with _opened(settings, client) as ledger:
         opening = read_task(ledger, task_id)[0]
-        reading = _Reading(ledger, _assignment(settings, Actions(), opening.data, opening.index), None)
+        reading = _Reading(ledger, task_id, opening.index)
         reading.read(0)
         if not reading.task.is_over:
             _require_keys(settings, opening.data)
@@ -194,25 +188,17 @@ def _tell(settings: Settings, client: Client, data: kinds.TotResumed | kinds.Tot
 
 @contextmanager
 def _held(settings: Settings, task_id: str) -> Iterator[None]:
-    """Be the only one here who plays a task (else ``STORE_IN_USE``); the kernel's lock ends with its process."""
+    """Be the only one here who plays a task."""
     path = settings.home / f"{PurePath(task_id).name}.lock"
-    with as_unavailable(path):
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            message = f"another process searches {task_id}: follow it by `baton tot show {task_id} --follow`"
-            raise Unavailable("STORE_IN_USE", message, task_id=task_id) from error
+    message = f"another process searches {task_id}: follow it by `baton tot show {task_id} --follow`"
+    with held(path, Unavailable("STORE_IN_USE", message, task_id=task_id)):
         yield
         path.unlink(missing_ok=True)
-    finally:
-        os.close(lock)
 
 
 def _require_keys(settings: Settings, started: kinds.TotStarted) -> None:
-    held = held_keys(settings)
-    if any(held.get(binding.role) != binding.key for binding in started.roles if binding.agent in AGENTS.values()):
+    home, ours = Home(settings.home), [binding for binding in started.roles if binding.agent in AGENTS.values()]
+    if any(not home.key_file(role.agent).exists() or home.open(role.agent).public.hex() != role.key for role in ours):
         message = f"the roles of {started.task_id} are bound to keys that are not here"
         raise Refused("NOT_AUTHORIZED", message, task=started.task_id)
 
@@ -234,12 +220,6 @@ def _opened(settings: Settings, client: Client | None) -> AbstractContextManager
     return open_client(settings)
 
 
-def _assignment(settings: Settings, actions: Actions, opened: kinds.TotStarted, start: int) -> Assignment:
-    home, config, server = str(settings.home), settings.config, settings.server
-    others = tuple(binding.role for binding in opened.roles if binding.agent not in AGENTS.values())
-    return Assignment(home, config, actions, server, opened.task_id, opened.thinker, start, others, opened)
-
-
 def _play(assignment: Assignment, reading: _Reading) -> dict[str, Any]:
     with Processes(assignment) as processes:
         while not processes.is_done():
@@ -249,10 +229,10 @@ def _play(assignment: Assignment, reading: _Reading) -> dict[str, Any]:
 
 
 class _Reading:
-    def __init__(self, client: Client, assignment: Assignment, progress: Progress | None) -> None:
-        self.task = Task(assignment.task_id)
+    def __init__(self, client: Client, task_id: str, start: int, progress: Progress | None = None) -> None:
+        self.task = Task(task_id)
         self._client = client
-        self._position = assignment.start
+        self._position = start
         self._progress = progress
 
     def read(self, wait_s: float) -> None:
@@ -311,9 +291,3 @@ def role_keys(settings: Settings, client: Client) -> dict[str, str]:
         for name in AGENTS.values():
             service_author(client, name)
     return {role: home.open(name).public.hex() for role, name in AGENTS.items()}
-
-
-def held_keys(settings: Settings) -> dict[str, str]:
-    """Return the public keys (hex) of the roles whose keys are here; none is made, and nobody is registered."""
-    home = Home(settings.home)
-    return {role: home.open(name).public.hex() for role, name in AGENTS.items() if home.key_file(name).exists()}

@@ -117,9 +117,9 @@ def _add(state: TreeState) -> Step | None:
                 continue
             present.add(candidate.content)
             temp_ids.append(candidate.temp_id)
-            said = {name: getattr(candidate, name) for name in ("content", "action_type", "metadata")}
+            fields = {name: getattr(candidate, name) for name in ("content", "action_type", "metadata")}
             id_ = f"node_{depth}_{number + len(nodes) + 1}"
-            nodes.append(ThoughtNode(id=id_, depth=depth, parent_id=drawn.parent, **said))
+            nodes.append(ThoughtNode(id=id_, depth=depth, parent_id=drawn.parent, **fields))
         if nodes:
             return Step(kinds.TotNodesAdded(nodes=nodes, temp_ids=temp_ids), [drawn.answer])
     return None
@@ -335,22 +335,17 @@ Asked: TypeAlias = kinds.GeneratePayload | kinds.EvaluatePayload | kinds.Synthes
 
 def generation(state: TreeState, node_id: str, k: int) -> kinds.GeneratePayload:
     """Return the request for ``k`` thoughts from a node."""
-    parent = state.nodes[node_id]
-    shape, context = state.decomposition, _context(state, parent.depth + 1)
-    context = msgspec.structs.replace(
-        context, thought_granularity=shape.thought_granularity, intermediate_steps=shape.intermediate_steps
-    )
-    return kinds.GeneratePayload(parent, state.config.generation_strategy, num_candidates=k, context=context)
+    parent, shape = state.nodes[node_id], state.decomposition
+    granularity, steps = shape.thought_granularity, shape.intermediate_steps
+    context = _context(state, parent.depth + 1)
+    context = msgspec.structs.replace(context, thought_granularity=granularity, intermediate_steps=steps)
+    return kinds.GeneratePayload(parent, state.config.generation_strategy, k, context)
 
 
 def evaluation(state: TreeState, nodes: list[kinds.ThoughtNode]) -> kinds.EvaluatePayload:
     """Return the request to say what nodes are worth."""
-    return kinds.EvaluatePayload(
-        candidates=nodes,
-        evaluation_strategy=state.config.evaluation_strategy,
-        context=_context(state, nodes[0].depth),
-        evaluation_criteria=list(criteria_of(state.task_type)),
-    )
+    context, criteria = _context(state, nodes[0].depth), list(criteria_of(state.task_type))
+    return kinds.EvaluatePayload(nodes, state.config.evaluation_strategy, context, criteria)
 
 
 def _context(state: TreeState, depth: int) -> kinds.ThoughtContext:

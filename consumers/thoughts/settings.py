@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
 
 from ledger.codec import converted
 from ledger.errors import Refused
@@ -16,9 +19,12 @@ from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrat
 from ledger.lifecycle.authority import to_ms
 
 Name = TypeVar("Name", bound=str)
-T = TypeVar("T")
 
 answer_wait_max_s: Final = 7 * 24 * 3600
+_FIELDS: Final = {
+    "depth": "max_depth", "branching": "branching_factor", "threshold": "pruning_threshold",
+    "generation": "generation_strategy", "evaluation": "evaluation_strategy",
+}  # fmt: skip
 
 
 class TaskSettings(NamedTuple):
@@ -34,8 +40,11 @@ class TaskSettings(NamedTuple):
     criteria: tuple[str, ...] = ("correctness", "progress", "feasibility")
 
 
-class Overrides(NamedTuple):
-    """What somebody asks for instead; None: nothing. Strategies may be spelled in any of the known ways."""
+class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename=_FIELDS):
+    """What somebody asks for instead; None: nothing. Strategies may be spelled in any of the known ways.
+
+    Written, as in the options of ``tot.started``, each has the name of the field of ``SearchConfig`` that it decides.
+    """
 
     strategy: str | None = None
     depth: int | None = None
@@ -52,19 +61,22 @@ class Overrides(NamedTuple):
 
 
 class TaskOptions(NamedTuple):
-    """How a task is to be searched: its type (in any spelling), what overrides the table's row, and the language."""
+    """How a task is to be searched: its type (in any spelling), what overrides the table's row, and in which language.
+
+    And by whom: who thinks, and others' agents that are ``bound`` as generator or evaluator.
+    """
 
     task_type: str = "math_reasoning"
     overrides: Overrides = Overrides()
     language: Language | None = None
+    thinker: str | None = None
+    bound: Mapping[str, str] = MappingProxyType({})
 
     def to_strings(self) -> dict[str, str]:
         """Return the overrides as ``tot.started`` keeps them."""
-        return {name: str(value) for name, value in self.overrides._asdict().items() if value is not None}
+        return {name: str(value) for name, value in msgspec.to_builtins(self.overrides).items()}
 
 
-_INTEGERS: Final = ("depth", "branching", "beam_width", "nodes_max", "calls_max", "tokens_max", "answer_wait_s")
-_LIMITS: Final = ("beam_width", "nodes_max", "calls_max", "tokens_max", "deadline")
 _SCORING: Final[EvaluationStrategy] = "independent_scoring"
 _VOTING: Final[EvaluationStrategy] = "comparative_voting"
 _SAMPLING: Final[GenerationStrategy] = "independent_sampling"
@@ -109,18 +121,14 @@ EVALUATIONS: Final[dict[EvaluationStrategy, tuple[str, ...]]] = {
 }
 
 
+_SPELLINGS: Final[dict[str, Mapping[Any, tuple[str, ...]]]] = {
+    "strategy": STRATEGIES, "generation_strategy": GENERATIONS, "evaluation_strategy": EVALUATIONS,
+}  # fmt: skip
+
+
 def read_overrides(options: Mapping[str, str]) -> Overrides:
     """Return the overrides in the options of ``tot.started``."""
-    values: dict[str, str | int | float] = {}
-    for name in Overrides._fields:
-        if name not in options:
-            continue
-        text = options[name]
-        try:
-            values[name] = int(text) if name in _INTEGERS else float(text) if name == "threshold" else text
-        except ValueError as error:
-            raise Refused("INVALID_FIELD", f"{name} is a number", path=f"$.{name}") from error
-    return Overrides(**values)  # type: ignore[arg-type]  # each has its field's type
+    return converted(options, Overrides, strict=False)
 
 
 def read_task_type(spelling: str) -> str:
@@ -153,37 +161,31 @@ def search_config(
         Refused: ``INVALID_FIELD`` for an override that no search takes, or a type outside the table without strategy
             and depth.
     """
-    asked = Overrides() if overrides is None else overrides
+    asked: dict[str, Any] = msgspec.to_builtins(overrides or Overrides())
     row = TASK_TYPES.get(read_task_type(task_type))
     if row is None:
-        if asked.strategy is None or asked.depth is None:
+        if not asked.keys() >= {"strategy", "max_depth"}:
             message = f"{task_type} is not in the table ({', '.join(TASK_TYPES)}): give its strategy and depth"
             raise Refused("INVALID_FIELD", message, path="$.task_type")
-        strategy = read_name(STRATEGIES, asked.strategy, "strategy")
-        row = TaskSettings(task_type, asked.depth, strategy, _SCORING, _PROPOSAL)
-    if asked.answer_wait_s is not None and not 0 < asked.answer_wait_s <= answer_wait_max_s:
-        message = f"answer_wait_s is {asked.answer_wait_s}: it lies between 1 and {answer_wait_max_s}"
+        row = TaskSettings(task_type, asked["max_depth"], asked["strategy"], _SCORING, _PROPOSAL)
+    if not 0 < (wait_s := asked.pop("answer_wait_s", 1)) <= answer_wait_max_s:
+        message = f"answer_wait_s is {wait_s}: it lies between 1 and {answer_wait_max_s}"
         raise Refused("INVALID_FIELD", message, path="$.answer_wait_s")
-    estimate = row.depth if decomposition is None else decomposition.depth_estimate
-    generation, evaluation = _either(asked.generation, row.generation), _either(asked.evaluation, row.evaluation)
-    config = {
-        "strategy": read_name(STRATEGIES, _either(asked.strategy, row.strategy), "strategy"),
-        "max_depth": _either(asked.depth, estimate),
-        "branching_factor": _either(asked.branching, row.branching),
-        "pruning_threshold": _either(asked.threshold, row.threshold),
-        "generation_strategy": read_name(GENERATIONS, generation, "generation_strategy"),
-        "evaluation_strategy": read_name(EVALUATIONS, evaluation, "evaluation_strategy"),
-    }
+    config: dict[str, Any] = {
+        "strategy": row.strategy,
+        "max_depth": row.depth if decomposition is None else decomposition.depth_estimate,
+        "branching_factor": row.branching,
+        "pruning_threshold": row.threshold,
+        "generation_strategy": row.generation,
+        "evaluation_strategy": row.evaluation,
+    } | asked
+    for field, names in _SPELLINGS.items():
+        config[field] = read_name(names, config[field], field)
     # What nobody asks for is left to the message's own defaults.
-    limits = {name: getattr(asked, name) for name in _LIMITS}
-    read = converted(config | {name: limit for name, limit in limits.items() if limit is not None}, SearchConfig)
+    read = converted(config, SearchConfig)
     if read.deadline is not None:
         to_ms(read.deadline)  # a day that the calendar has: the explorer would stumble over another at every step
     return read
-
-
-def _either(asked: T | None, default: T) -> T:
-    return default if asked is None else asked
 
 
 def _find(aliases: Mapping[Name, tuple[str, ...]], spelling: str) -> Name | None:

@@ -24,13 +24,9 @@ from projections.thoughts import tree as view
 
 AGENTS: Final[dict[kinds.Role, str]] = {role: f"tot-{role}" for role in get_args(kinds.Role)}
 _STEPS: Final = (
-    kinds.GenerateThoughts,
-    kinds.EvaluateThoughts,
-    kinds.SynthesizeSolution,
-    kinds.TotNodesAdded,
-    kinds.TotNodesMarked,
+    kinds.GenerateThoughts, kinds.EvaluateThoughts, kinds.SynthesizeSolution, kinds.TotNodesAdded, kinds.TotNodesMarked,
     kinds.TotBacktracked,
-)
+)  # fmt: skip
 
 
 class Asked(NamedTuple):
@@ -143,13 +139,11 @@ def drafts(task_id: str, steps: Sequence[Step]) -> list[Draft]:
     """Return what is signed for ``steps``; their keys are the task's own."""
     return [
         Draft(
-            stream=step.stream or f"tot/{task_id}",
-            data=step.data,
-            causes=list(dict.fromkeys(step.causes)),
+            stream=step.stream or f"tot/{task_id}", data=step.data, causes=list(dict.fromkeys(step.causes)),
             idem=f"{task_id}:{step.key}" if step.key else None,
         )
         for step in steps
-    ]
+    ]  # fmt: skip
 
 
 attempts_max: Final = 3

@@ -34,7 +34,7 @@ from typing import Final
 from ledger import limits
 from ledger.bus.server_config import BusUsers, render_config
 from ledger.errors import Unavailable
-from ledger.files import replacing
+from ledger.files import held, replacing
 
 __all__ = ["BusUsers", "EmbeddedServer", "find_server", "render_config"]
 
@@ -260,13 +260,9 @@ def unserved(folder: Path) -> Iterator[None]:
     if not folder.is_dir():
         yield
         return
-    lock = os.open(folder / "owner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if not _try_lock(lock):
-            raise Unavailable("STORE_IN_USE", "this ledger is served: stop `baton serve` first", folder=str(folder))
+    served = Unavailable("STORE_IN_USE", "this ledger is served: stop `baton serve` first", folder=str(folder))
+    with held(folder / "owner.lock", served):
         yield
-    finally:
-        os.close(lock)
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -42,14 +42,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Said(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
+class Statement(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
     """What a role says of a task."""
 
     sender: Role
     task_id: TaskId
 
 
-class Message(Said, frozen=True, kw_only=True):
+class Message(Statement, frozen=True, kw_only=True):
     """The base of every message."""
 
     to: Role
@@ -302,7 +302,7 @@ class TotBacktracked(EventData, frozen=True):
     to_node_id: NodeId | None = None
 
 
-class TotModelAnswered(Said, frozen=True, kw_only=True):
+class TotModelAnswered(Statement, frozen=True, kw_only=True):
     """One paid answer of a model, kept before it is used, so that an equal question is never paid twice.
 
     ``prompt_sha256`` covers messages and sample number, not the model. ``answer`` is the object as it was read, cut to
@@ -316,7 +316,7 @@ class TotModelAnswered(Said, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
-class TotPaused(Said, frozen=True, kw_only=True):
+class TotPaused(Statement, frozen=True, kw_only=True):
     """Nothing more is asked until the task is resumed: a model or agent cannot be asked now. It counts against no node.
 
     The causes name the answer that failed, or the request that nobody answers.
@@ -325,13 +325,13 @@ class TotPaused(Said, frozen=True, kw_only=True):
     error: Failure
 
 
-class TotResumed(Said, frozen=True, kw_only=True):
+class TotResumed(Statement, frozen=True, kw_only=True):
     """The search goes on with this thinker; what was answered is not asked again."""
 
     thinker: Label
 
 
-class TotError(Said, frozen=True, kw_only=True):
+class TotError(Statement, frozen=True, kw_only=True):
     """A failure that answers no message; the orchestrator's ends the task."""
 
     error: Failure
@@ -345,7 +345,7 @@ class LogEntry(EventData, frozen=True):
     data: dict[str, Any] = {}
 
 
-class TotLogWritten(Said, frozen=True, kw_only=True):
+class TotLogWritten(Statement, frozen=True, kw_only=True):
     """What an agent has to say to people."""
 
     entries: Annotated[list[LogEntry], msgspec.Meta(min_length=1, max_length=64)]

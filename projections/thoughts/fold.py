@@ -209,24 +209,14 @@ def rows(state: TaskRecord) -> Rows:
     if state.life is None or state.started is None:
         return ()
     stats = stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds)
+    waiting = [{"request_id": id_, "type": request.type} for id_, request in state.life.waiting.items()]
     row = row_of(
-        TaskRow,
-        state,
-        state.started,
-        status=status_of(state),
-        thinker=state.thinker,
-        roles=json_text(state.started.roles),
-        options=json_text(state.started.options),
-        search_config=_whole(state.config),
-        root_id=root_of(state.nodes),
-        search_state=_whole(search_state(state.nodes, state.config)),
-        stats=_whole(stats),
-        claimed_stats=_whole(state.claimed),
-        tree_digest=tree_digest(state.life.nodes),
-        solution=_whole(state.solution),
-        failure=_whole(state.error),
-        waiting=json_text([{"request_id": id_, "type": request.type} for id_, request in state.life.waiting.items()]),
-    )
+        TaskRow, state, state.started, status=status_of(state), thinker=state.thinker,
+        roles=json_text(state.started.roles), options=json_text(state.started.options), waiting=json_text(waiting),
+        search_config=_whole(state.config), search_state=_whole(search_state(state.nodes, state.config)),
+        stats=_whole(stats), claimed_stats=_whole(state.claimed), solution=_whole(state.solution),
+        failure=_whole(state.error), root_id=root_of(state.nodes), tree_digest=tree_digest(state.life.nodes),
+    )  # fmt: skip
     nodes = enumerate(with_children(state.nodes).values())
     return (row, *(_node(state, position, node) for position, node in nodes))
 
@@ -243,17 +233,12 @@ def status_of(state: TaskRecord) -> str:
 
 
 def _node(state: TaskRecord, position: int, node: kinds.ThoughtNode) -> NodeRow:
+    judged = {name: getattr(node.evaluation, name, None) for name in ("score", "confidence", "reasoning")}
     return row_of(
-        NodeRow,
-        node,
-        state.origins[node.id],
-        task_id=state.id,
-        position=position,
-        children_ids=json_text(node.children_ids),
-        **{name: getattr(node.evaluation, name, None) for name in ("score", "confidence", "reasoning")},
+        NodeRow, node, state.origins[node.id], task_id=state.id, position=position, **judged,
+        children_ids=json_text(node.children_ids), metadata=json_text(node.metadata),
         dimension_scores=json_text({} if node.evaluation is None else node.evaluation.dimension_scores),
-        metadata=json_text(node.metadata),
-    )
+    )  # fmt: skip
 
 
 def added(state: TaskRecord | None, logged: Logged) -> Rows:
@@ -268,20 +253,12 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
     # The orchestrator starts a task, the explorer grows the tree; whatever else is said names who says it.
     sender = "orchestrator" if isinstance(data, kinds.TotStarted) else getattr(data, "sender", "explorer")
     row = MessageRow(
-        event_index=event.index,
-        task_id=event.name,
-        event_id=event.id,
-        request_id=request_id,
-        answer_id=event.id if is_answer else None,
-        sender=sender,
-        receiver=data.to if isinstance(data, kinds.Message) else None,
-        type=event.kind.partition(".")[2],
-        signer=event.author,
-        key=event.key,
-        error=_whole(data.error if isinstance(data, kinds.Message | kinds.TotError | kinds.TotPaused) else None),
-        usage=_whole(data.usage if isinstance(data, kinds.Reply | kinds.TotModelAnswered) else None),
+        event_index=event.index, task_id=event.name, event_id=event.id, request_id=request_id,
+        answer_id=event.id if is_answer else None, sender=sender, receiver=getattr(data, "to", None),
+        type=event.kind.partition(".")[2], signer=event.author, key=event.key,
+        error=_whole(getattr(data, "error", None)), usage=_whole(getattr(data, "usage", None)),
         accepted_ms=event.accepted_ms,
-    )
+    )  # fmt: skip
     return (row,)
 
 
@@ -301,13 +278,7 @@ def _plain(value: Any) -> Any:
 
 
 VIEW: Final = Projection(
-    name="thoughts",
-    version=VIEW_VERSIONS["thoughts"],
+    name="thoughts", version=VIEW_VERSIONS["thoughts"], state=TaskRecord, tables=(TASKS, NODES, MESSAGES),
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "tot"),
-    tables=(TASKS, NODES, MESSAGES),
-    state=TaskRecord,
-    keys=by_name_of_stream,
-    fold=fold,
-    rows=rows,
-    added=added,
-)
+    keys=by_name_of_stream, fold=fold, rows=rows, added=added,
+)  # fmt: skip

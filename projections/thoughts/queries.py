@@ -36,8 +36,8 @@ def show_tree(moment: Moment, asked: ById) -> Answer:
     """
     task = _task_of(moment, asked.id)
     rows = moment.rows("SELECT * FROM tot_nodes WHERE task_id = ? ORDER BY position", (task["id"],))
-    told = {name: task[name] for name in ("problem", "task_type", "search_config", "root_id", "search_state")}
-    return {"task_id": task["id"], **told, "nodes": {row["id"]: _node(row) for row in rows}}
+    about = {name: task[name] for name in ("problem", "task_type", "search_config", "root_id", "search_state")}
+    return {"task_id": task["id"], **about, "nodes": {row["id"]: _node(row) for row in rows}}
 
 
 def prove_task(moment: Moment, asked: ById) -> Answer:
@@ -59,21 +59,16 @@ def prove_task(moment: Moment, asked: ById) -> Answer:
     is_whole = task["solution"] is not None
     wanted = {row["receiver"] for row in requests.values()}
     missing = [role for role in never_ran if is_whole or role in wanted]
+    unanswered = [
+        {"request_id": id_, "type": row["type"], "receiver": row["receiver"], "request_index": row["event_index"]}
+        for id_, row in requests.items()
+        if id_ not in answered
+    ]
     return {
-        "id": task["id"],
-        "status": task["status"],
-        "roles": task["roles"],
-        "answers": answers,
-        "unanswered": [
-            {"request_id": id_, "type": row["type"], "receiver": row["receiver"], "request_index": row["event_index"]}
-            for id_, row in requests.items()
-            if id_ not in answered
-        ],
-        "answered_itself": itself,
-        "never_ran": never_ran,
-        "missing": missing,
+        "id": task["id"], "status": task["status"], "roles": task["roles"], "answers": answers,
+        "unanswered": unanswered, "answered_itself": itself, "never_ran": never_ran, "missing": missing,
         "passed": not itself and not missing,
-    }
+    }  # fmt: skip
 
 
 def _task_of(moment: Moment, asked: str) -> dict[str, Any]:
@@ -95,11 +90,7 @@ def _node(row: dict[str, Any]) -> dict[str, Any]:
 def _answer(request: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     kept = ("type", "signer", "key", "accepted_ms", "error", "usage")
     return with_json({name: row[name] for name in kept}, "error", "usage") | {
-        "role": row["sender"],
-        "request_id": request["event_id"],
-        "request_index": request["event_index"],
-        "asked_by": request["signer"],
-        "asked_key": request["key"],
-        "answer_id": row["event_id"],
-        "answer_index": row["event_index"],
-    }
+        "role": row["sender"], "answer_id": row["event_id"], "answer_index": row["event_index"],
+        "request_id": request["event_id"], "request_index": request["event_index"],
+        "asked_by": request["signer"], "asked_key": request["key"],
+    }  # fmt: skip

@@ -103,16 +103,11 @@ def stats_of(nodes: Mapping[str, ThoughtNode], *, backtracks: int, costs: Costs,
     usage = costs.total
     scores = [node.evaluation.score for node in nodes.values() if node.evaluation is not None]
     return SearchStats(
-        total_nodes=len(nodes),
-        total_backtracks=backtracks,
-        llm_calls=usage.requests,
-        tokens_in=usage.tokens_in,
-        tokens_out=usage.tokens_out,
+        total_nodes=len(nodes), total_backtracks=backtracks, rounds=rounds, best_score=max(scores, default=None),
+        llm_calls=usage.requests, tokens_in=usage.tokens_in, tokens_out=usage.tokens_out,
         nodes_pruned=sum(node.status == "pruned" for node in nodes.values()),
         max_depth_reached=max((node.depth for node in nodes.values()), default=0),
-        rounds=rounds,
-        best_score=max(scores, default=None),
-    )
+    )  # fmt: skip
 
 
 def _worth(node: ThoughtNode) -> tuple[bool, float, float, int]:

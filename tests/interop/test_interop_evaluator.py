@@ -12,6 +12,7 @@ from served import bus_seed, public_key, write_bus_key
 from serving import ServeProcess
 
 from consumers.thoughts.run import role_keys, run_task
+from consumers.thoughts.settings import TaskOptions
 from ledger.config import Settings
 from ledger.events.authority import AgentRegistered
 from ledger.lifecycle.authority import NODE, ROOT
@@ -46,7 +47,8 @@ def test_evaluator_in_another_language_judges_a_search_and_the_proof_names_its_k
             assert evaluator.stdin is not None
             evaluator.stdin.write(json.dumps(told).encode())
             evaluator.stdin.close()
-            found = run_task(Settings(home=settings.home, server=node.url), "4 9 10 13", bound={"evaluator": AGENT})
+            remote, options = Settings(home=settings.home, server=node.url), TaskOptions(bound={"evaluator": AGENT})
+            found = run_task(remote, "4 9 10 13", options)
             assert evaluator.poll() is None
         finally:
             evaluator.kill()

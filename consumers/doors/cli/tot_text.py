@@ -160,23 +160,23 @@ def progress(app: App) -> Callable[[Event], None] | None:
     """Return what tells people, beside the answer, what the agents say and cost; None for programs and pipes."""
     if app.as_json or not sys.stderr.isatty():
         return None
-    teller = Told()
+    lines = EventLines()
 
     def tell(event: Event) -> None:
-        for line in teller.lines(event):
+        for line in lines.of(event):
             click.echo(f"{event.index}  {line}", err=True)
 
     return tell
 
 
-class Told:
+class EventLines:
     """The lines of a task's events, one after the other, in its language, with what was paid so far."""
 
     def __init__(self) -> None:
         self._language: kinds.Language = "en"
         self._cost = kinds.Usage()
 
-    def lines(self, event: Event) -> Iterator[str]:
+    def of(self, event: Event) -> Iterator[str]:
         """Yield the lines of the next event."""
         if isinstance(event.data, kinds.TotStarted):
             self._language = event.data.language
@@ -191,7 +191,7 @@ class Told:
 
 def follow_task(app: App, task_id: str, drawn: Draw) -> None:
     """Show a task until it ends or pauses: on a terminal its tree, growing in place; piped, lines and then the tree."""
-    teller, last = Told(), ""
+    lines, last = EventLines(), ""
 
     def draw() -> str:
         return "\n".join(drawn(app.query("tot.tree", id=task_id)))
@@ -204,7 +204,7 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
         # What is taller than the terminal is cut while it grows, and stands whole when it ends.
         with Live(console=Console(), auto_refresh=False) as live:
             for events in new_events(app, task_id):
-                last = ([last] + [line for event in events for line in teller.lines(event)])[-1]
+                last = ([last] + [line for event in events for line in lines.of(event)])[-1]
                 live.update(Text(f"{last}\n{draw()}", no_wrap=True, overflow="ellipsis"), refresh=True)
         print_end(app.query("tot.show", id=task_id))
         return
@@ -213,7 +213,7 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
             app.show("thought_tree", app.query("tot.tree", id=task_id), lambda: None)
             continue
         for event in events:
-            for line in teller.lines(event):
+            for line in lines.of(event):
                 click.echo(f"{event.index}  {when(event.accepted_ms)}  {line}")
     if not app.as_json:
         click.echo(draw())

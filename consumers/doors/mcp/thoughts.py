@@ -44,11 +44,11 @@ def search_thoughts(ledger: ToolLedger, entry: Thoughts) -> dict[str, Any]:
         task_id = ledger.ask("tot.show", id=entry.ref.strip())["id"]
         if entry.resume and not _is_played(task_id):
             _play(ledger, task_id, partial(resume_task, ledger.settings, task_id))
-    return _told(ledger, task_id, entry.after)
+    return _report(ledger, task_id, entry.after)
 
 
 def _play(ledger: ToolLedger, task_id: str, play: Callable[..., Any]) -> None:
-    """Play a task in a thread; return once something was said of it, or raise what kept it from that."""
+    """Play a task in a thread; return once something was texts of it, or raise what kept it from that."""
     if sum(thread.name.startswith(_NAME) for thread in threading.enumerate()) >= searches_max:
         raise Refused("USAGE", f"{searches_max} searches run already: wait for one to end", field="entries")
     begun, failures, client = threading.Event(), list[BatonError](), ledger.client
@@ -72,7 +72,7 @@ def _is_played(task_id: str) -> bool:
     return any(thread.name == _NAME + task_id for thread in threading.enumerate())
 
 
-def _told(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
+def _report(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
     """Return how a task stands: its latest lines, and once it ended the answer, who checked it, or what went wrong."""
     is_played, events, task = _is_played(task_id), read_task(ledger.client, task_id), Task(task_id)
     for event in events:
@@ -82,12 +82,12 @@ def _told(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
     language, later = events[0].data.language, [event for event in events if event.index > after]
     lines = [(event.index, entry.msg) for event in later for entry in entries_of(event, language)]
     lines = lines[:lines_max] if after else lines[-lines_max:]
-    said = found | {"problem": shown["problem"], "message": error.get("message")}
-    said |= {"timeline": [line for _, line in lines], "validation_errors": verification.get("validation_errors")}
-    words: dict[str, Any] = {name: cut_to_tokens(said[name], tokens) for name, tokens in _texts.items() if said[name]}
-    words |= {name: shorten_list(said[name], tokens)[0] for name, tokens in _lists.items() if said[name]}
-    told = {"task_id": task_id, "status": shown["status"], "thinker": shown["thinker"], "stats": shown["stats"]}
-    told |= {"is_searched_here": is_played, "after": lines[-1][0] if lines else after}
-    told |= {"verification": {name: verification[name] for name in ("is_valid", "by")}} if verification else {}
-    told |= {"error": {name: value for name, value in error.items() if name != "message"}} if error else {}
-    return told | {"words": words_of(events[0].author, events[-1].accepted_ms, words)}
+    texts = found | {"problem": shown["problem"], "message": error.get("message")}
+    texts |= {"timeline": [line for _, line in lines], "validation_errors": verification.get("validation_errors")}
+    words: dict[str, Any] = {name: cut_to_tokens(texts[name], tokens) for name, tokens in _texts.items() if texts[name]}
+    words |= {name: shorten_list(texts[name], tokens)[0] for name, tokens in _lists.items() if texts[name]}
+    report = {"task_id": task_id, "status": shown["status"], "thinker": shown["thinker"], "stats": shown["stats"]}
+    report |= {"is_searched_here": is_played, "after": lines[-1][0] if lines else after}
+    report |= {"verification": {name: verification[name] for name in ("is_valid", "by")}} if verification else {}
+    report |= {"error": {name: value for name, value in error.items() if name != "message"}} if error else {}
+    return report | {"words": words_of(events[0].author, events[-1].accepted_ms, words)}

@@ -182,6 +182,6 @@ def told_by_server(text: str, key: str | None) -> str:
     size = min(len(key or ""), _shared_with_key_chars)
     parts = ["***", *(key[start : start + size] for start in range(len(key) - size + 1))] if key else []
     words = one_line(text[: reason_max_chars * 8], mark=" ").split()
-    told = " ".join("…" if any(part in word for part in parts) else word for word in words)
+    line = " ".join("…" if any(part in word for part in parts) else word for word in words)
     # It goes into signed events, and one that holds what looks like a secret would be refused with its brief.
-    return "(it holds what looks like a secret)" if scan(told) is not None else shorten(told, reason_max_chars)
+    return "(it holds what looks like a secret)" if scan(line) is not None else shorten(line, reason_max_chars)

@@ -281,6 +281,12 @@ def ranked(evaluations: list[kinds.NodeEvaluation], *, hopeless_below: float = 1
     )
 
 
+def proven(answer: str, trace: list[str], errors: list[str], others: Sequence[str] = ()) -> kinds.Solution:
+    """Return an answer that a program checked: it is certain, or wrong for these reasons."""
+    verification = kinds.Verification(by="program", is_valid=not errors, validation_errors=errors)
+    return kinds.Solution(answer, trace, 0.0 if errors else 1.0, verification, list(others))
+
+
 def invalid(message: str) -> kinds.Failure:
     """Return the failure of a problem or path that this thinker cannot read; asking again does not help."""
     return kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=False)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from consumers.thoughts.thinkers import Path, ProgramThinker, invalid
+from consumers.thoughts.thinkers import Path, ProgramThinker, invalid, proven
 from ledger.events import tot as kinds
 
 Tokens: TypeAlias = tuple[str, ...]
@@ -124,12 +124,8 @@ class Debugging(ProgramThinker[Fault]):
             self._say("debug_fails", x=x, given=given, expected=expected)
             for x, expected, given in _failing(tokens, problem)
         ]
-        return kinds.Solution(
-            answer=f"f(x) = {' '.join(tokens)}",
-            reasoning_trace=[node.content for node in path[1:]] or [self._say("debug_none")],
-            confidence=0.0 if errors else 1.0,
-            verification=kinds.Verification(by="program", is_valid=not errors, validation_errors=errors),
-        )
+        trace = [node.content for node in path[1:]] or [self._say("debug_none")]
+        return proven(f"f(x) = {' '.join(tokens)}", trace, errors)
 
     def _changed(self, path: Path, fault: Fault) -> tuple[Tokens, set[int], list[str]]:
         """Return the program after a path's changes, the places changed, and what is wrong (the rest is not made)."""

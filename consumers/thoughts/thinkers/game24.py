@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from consumers.thoughts.phrases import phrase
-from consumers.thoughts.thinkers import Path, ProgramThinker, invalid
+from consumers.thoughts.thinkers import Path, ProgramThinker, invalid, proven
 from ledger.events import tot as kinds
 
 Numbers: TypeAlias = tuple[Fraction, ...]
@@ -249,13 +249,9 @@ class Game24(ProgramThinker[Game]):
             errors.append(say("game_not_target", text=last.text, value=value, target=target))
         known = exact_numbers_max >= len(numbers)
         others = expressions(numbers, target, alternatives_max + 1) if known else []
-        return kinds.Solution(
-            answer=f"{last.text} = {last.actual}" if last.actual is not None else last.text,
-            reasoning_trace=done.trace or [last.text],
-            confidence=0.0 if errors else 1.0,
-            verification=kinds.Verification(by="program", is_valid=not errors, validation_errors=errors),
-            alternative_solutions=[f"{text} = {target}" for text in others if text != last.text][:alternatives_max],
-        )
+        answer = last.text if last.actual is None else f"{last.text} = {last.actual}"
+        others = [f"{text} = {target}" for text in others if text != last.text][:alternatives_max]
+        return proven(answer, done.trace or [last.text], errors, others)
 
     def _judge(self, path: Path, game: Game) -> kinds.NodeEvaluation:
         claim = read_claim(path[-1].content)

@@ -230,7 +230,7 @@ class LlmThinker:
             answer = _storable(question.keep(read_answer(text, question.form, _MISSING)))
             answered = Answered(answer, "", usage)
         except Refused as refusal:
-            answered = Answered(None, _told(refusal.message, text), usage)
+            answered = Answered(None, _fault_text(refusal.message, text), usage)
         if self.recorder:
             self.recorder.record(prompt_digest(messages), self.client.model, answered)
         return answered
@@ -263,11 +263,11 @@ def _storable(answer: msgspec.Struct) -> dict[str, Any]:
     return plain
 
 
-def _told(fault: str, text: str) -> str:
+def _fault_text(fault: str, text: str) -> str:
     """Return what is wrong with an answer and how it began, for the next question and the log."""
     beginning = f"; it began: {shorten(text, fault_max_chars)}" if text else ""
-    told = one_line(f"{shorten(fault, fault_max_chars)}{beginning}", mark=" ")
-    return told if scan(told) is None else "it holds what looks like a secret, which is kept nowhere"
+    line = one_line(f"{shorten(fault, fault_max_chars)}{beginning}", mark=" ")
+    return line if scan(line) is None else "it holds what looks like a secret, which is kept nowhere"
 
 
 def _used(thoughts: kinds.GeneratedPayload, k: int) -> kinds.GeneratedPayload:

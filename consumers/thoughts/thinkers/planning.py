@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from consumers.thoughts.thinkers import Path, ProgramThinker, invalid
+from consumers.thoughts.thinkers import Path, ProgramThinker, invalid, proven
 from ledger.events import tot as kinds
 
 # Block → what it stands on.
@@ -99,14 +99,8 @@ class Planning(ProgramThinker[Task]):
         unmet = [(block, place) for block, place in problem.goal.items() if states[-1][block] != place]
         missing = [say("blocks_missing", block=block, place=place) for block, place in unmet]
         plan = [node.content for node in path[1:]]
-        return kinds.Solution(
-            answer="; ".join(plan) or say("blocks_none"),
-            reasoning_trace=[say("blocks_trace", step=step, move=move) for step, move in enumerate(plan, 1)],
-            confidence=0.0 if errors or missing else 1.0,
-            verification=kinds.Verification(
-                by="program", is_valid=not errors and not missing, validation_errors=errors + missing
-            ),
-        )
+        trace = [say("blocks_trace", step=step, move=move) for step, move in enumerate(plan, 1)]
+        return proven("; ".join(plan) or say("blocks_none"), trace, errors + missing)
 
     def _judge(self, path: Path, task: Task) -> kinds.NodeEvaluation:
         states, errors = self._states(path, task)

@@ -200,7 +200,7 @@ def test_what_cannot_be_searched_is_refused_before_anybody_starts(ledger: Ledger
         assert refusal.value.code == code
     assert ledger.head()[0] == size
     with pytest.raises(Refused, match="no thinker"):
-        solve(ledger, PROBLEM, thinker="oracle")
+        solve(ledger, PROBLEM, TaskOptions(thinker="oracle"))
     with pytest.raises(Refused, match="no task"):
         resume(ledger, "tot-20260101-000000-aaaaaa")
 
@@ -213,14 +213,16 @@ def test_task_id_is_used_once(ledger: Ledger) -> None:
 
 def test_task_of_other_keys_is_not_resumed(ledger: Ledger) -> None:
     with ledger.client() as client:
-        part = prepare(ledger.settings(), client, PROBLEM, TaskOptions(), thinker="game24")
+        part = prepare(ledger.settings(), client, PROBLEM, TaskOptions(thinker="game24"))
     assert part.opening is not None
     roles = [*part.opening.roles[:-1], msgspec.structs.replace(part.opening.roles[-1], key="0" * 64)]
     with ledger.client() as client:
         opening = msgspec.structs.replace(part.opening, roles=roles)
-        author_of("orchestrator", ledger.settings(), client).emit(Draft(stream=f"tot/{part.task_id}", data=opening))
+        author_of("orchestrator", ledger.settings(), client).emit(
+            Draft(stream=f"tot/{part.opening.task_id}", data=opening)
+        )
     with pytest.raises(Refused) as refusal:
-        resume(ledger, part.task_id)
+        resume(ledger, part.opening.task_id)
     assert refusal.value.code == "NOT_AUTHORIZED"
 
 

@@ -67,7 +67,7 @@ def playing(ledger: Ledger, say: Callable[[Any, Event], list[kinds.Message]]) ->
 def test_bound_evaluator_answers_and_no_process_of_ours_plays_it(ledger: Ledger) -> None:
     ledger.write_keys()
     with playing(ledger, judged) as codes:
-        found = solve(ledger, PROBLEM, bound=ALICE)
+        found = solve(ledger, PROBLEM, TaskOptions(bound=ALICE))
     assert (found["answer"], codes) == (ANSWER, [])
     assert "evaluator" not in found["pids"]
     assert len(found["pids"]) == 5
@@ -96,20 +96,19 @@ def test_answer_that_the_protocol_does_not_take_is_refused_and_one_without_score
 
 def test_bound_agent_that_does_not_answer_pauses_the_task_which_goes_on_once_it_does(ledger: Ledger) -> None:
     with ledger.client() as client:
-        part = prepare(
-            ledger.settings(), client, PROBLEM, TaskOptions(overrides=Overrides(answer_wait_s=1)), bound=ALICE
-        )
+        options = TaskOptions(overrides=Overrides(answer_wait_s=1), bound=ALICE)
+        part = prepare(ledger.settings(), client, PROBLEM, options)
     paused = play_part(ledger, Game24(), part)
-    request = list(read(ledger, part.task_id).waiting.values())[-1]
+    request = list(read(ledger, part.opening.task_id).waiting.values())[-1]
     assert paused["paused"]["code"] == paused["error"]["code"] == "EVALUATION_TIMEOUT"
     assert "alice, the evaluator," in paused["error"]["message"]
     assert f"entry {request.event.index}" in paused["error"]["message"]
-    assert paused["paused"]["resume"] == f"baton tot resume {part.task_id}"
+    assert paused["paused"]["resume"] == f"baton tot resume {part.opening.task_id}"
     with playing(ledger, judged):
-        while (found := resume(ledger, part.task_id))["paused"]:
+        while (found := resume(ledger, part.opening.task_id))["paused"]:
             continue  # on a loaded machine alice may be late again
     assert found["answer"] == ANSWER
-    check(ledger, part.task_id)
+    check(ledger, part.opening.task_id)
 
 
 def test_what_a_bound_agent_says_that_a_model_answered_is_no_answer_to_us() -> None:
@@ -141,5 +140,5 @@ def test_agent_that_cannot_be_bound_is_refused_before_anybody_starts(
     ledger.emit(ROOT, "agent/bob", AgentRemoved(agent="bob", reason="gone"))
     ledger.emit(ROOT, "agent/alice", KeyRevoked(key=ledger.keys["alice"].public.hex(), reason="lost"))
     with pytest.raises(Refused) as refusal:
-        solve(ledger, PROBLEM, bound=bound)
+        solve(ledger, PROBLEM, TaskOptions(bound=bound))
     assert refusal.value.code == code

@@ -38,7 +38,7 @@ def wait_for(client: Client, part: Assignment, count: int, actors: Processes) ->
     """Wait until a task has so many events, or is over."""
     position, seen = part.start, 0
     while seen < count and not actors.is_done():
-        page = client.entries(position, stream=f"tot/{part.task_id}", wait_s=0.5)
+        page = client.entries(position, stream=f"tot/{part.opening.task_id}", wait_s=0.5)
         position, seen = page.next_index, seen + len(page.entries)
 
 
@@ -52,16 +52,16 @@ def kill_until_given_up(actors: Processes) -> None:
 def begin(ledger: Ledger) -> Assignment:
     """Return a new task."""
     with ledger.client() as client:
-        return prepare(ledger.settings(), client, PROBLEM, TaskOptions(), thinker="game24")
+        return prepare(ledger.settings(), client, PROBLEM, TaskOptions(thinker="game24"))
 
 
 def check_solved(ledger: Ledger, part: Assignment) -> None:
     """Check that a task was solved as if nobody had died."""
-    task = read(ledger, part.task_id)
+    task = read(ledger, part.opening.task_id)
     found = outcome(task)
     assert (found["answer"], found["stats"]["total_nodes"], found["stats"]["rounds"]) == (ANSWER, 51, 10)
-    check(ledger, part.task_id)
-    assert len(events(ledger, f"reasoning/{part.task_id}")) == 7
+    check(ledger, part.opening.task_id)
+    assert len(events(ledger, f"reasoning/{part.opening.task_id}")) == 7
 
 
 @pytest.mark.parametrize("number", range(times(1, 2)))
@@ -85,7 +85,7 @@ def test_task_whose_agents_were_all_killed_is_resumed(ledger: Ledger, number: in
         wait_for(client, part, chance.randint(1, EVENTS), actors)
         for child in actors._children.values():
             child.kill()
-    found = resume(ledger, part.task_id)
+    found = resume(ledger, part.opening.task_id)
     assert found["answer"] == ANSWER
     check_solved(ledger, part)
 
@@ -98,14 +98,14 @@ def test_agents_killed_over_the_bus_lose_nothing(home: Path, number: int) -> Non
     def search(server: str) -> dict[str, Any]:
         remote = msgspec.structs.replace(settings, server=server, agent=AGENTS["orchestrator"])
         with open_client(remote) as client:
-            part = prepare(remote, client, PROBLEM, TaskOptions(), thinker="game24")
+            part = prepare(remote, client, PROBLEM, TaskOptions(thinker="game24"))
             with Processes(part) as actors:
                 wait_for(client, part, chance.randint(1, EVENTS), actors)
                 actors._children[chance.choice(list(AGENTS))].kill()
                 wait_for(client, part, chance.randint(1, EVENTS), actors)
                 for child in actors._children.values():
                     child.kill()
-            return resume_task(remote, part.task_id, client=client)
+            return resume_task(remote, part.opening.task_id, client=client)
 
     async def run() -> dict[str, Any]:
         async with Node(settings) as node:

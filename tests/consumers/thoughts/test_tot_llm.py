@@ -76,7 +76,7 @@ def task(ledger: Ledger, model: ThinkingModel) -> dict[str, Any]:
     settings = msgspec.structs.replace(ledger.settings(), actions=Actions(llm=msgspec.to_builtins(settings_of(model))))
     options = TaskOptions("creative_writing", Overrides(evaluation="score", generation="propose", branching=2))
     with ledger.client() as client:
-        return run_task(settings, PROBLEM, options, thinker="llm", client=client)
+        return run_task(settings, PROBLEM, options._replace(thinker="llm"), client=client)
 
 
 def test_six_processes_ask_a_model_and_the_ledger_proves_it(ledger: Ledger, model: ThinkingModel) -> None:

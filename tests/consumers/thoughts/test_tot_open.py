@@ -52,7 +52,7 @@ class Modest(Costly):
 def write(thinker: Any = None, task_type: str = "architecture_design", *, order: int = 0, entries: Any = (),
           **asked: Any) -> Solved:  # fmt: skip
     """Return the search of the protocol's own example: BFS, 2 deep, 4 branches, threshold 6.5."""
-    overrides = Overrides(depth=2, branching=4, threshold=6.5)._replace(**asked)
+    overrides = Overrides(**({"depth": 2, "branching": 4, "threshold": 6.5} | asked))
     config = search_config(task_type, None, overrides)
     problem = "微信小程序应该制作几个 Skills"
     found = solve(problem, config, thinker or Modest(), task_type=task_type, order=order, entries=entries)

@@ -58,7 +58,7 @@ class Written:
 
 
 def run(strategy: str, entries: list[Spoken] | None = None, **asked: int) -> Solved:
-    config = search_config("math", None, Overrides(strategy=strategy, depth=3, branching=3)._replace(**asked))
+    config = search_config("math", None, Overrides(**({"strategy": strategy, "depth": 3, "branching": 3} | asked)))
     return solve("start", config, Written(), entries=entries or [])
 
 

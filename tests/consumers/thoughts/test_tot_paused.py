@@ -79,8 +79,8 @@ def test_search_that_was_killed_paused_and_resumed_with_other_models_grows_the_s
         with Processes(part) as actors:
             assert mind.holding.wait(60)
             position = 0
-            while recorded(ledger, part.task_id) < mind.holds_from:
-                position = client.entries(position, stream=f"tot/{part.task_id}", wait_s=1.0).next_index
+            while recorded(ledger, part.opening.task_id) < mind.holds_from:
+                position = client.entries(position, stream=f"tot/{part.opening.task_id}", wait_s=1.0).next_index
                 assert not actors.is_done()
             for child in actors._children.values():
                 child.kill()
@@ -90,17 +90,17 @@ def test_search_that_was_killed_paused_and_resumed_with_other_models_grows_the_s
     paused = play_part(ledger, thinker_named("llm", mind.actions("second")), part)
     assert (paused["error"]["code"], paused["error"]["recoverable"]) == ("LLM_UNAVAILABLE", True)
     assert (paused["paused"]["retry_after_s"], paused["answer"]) == (3600, None)
-    assert recorded(ledger, part.task_id) == 12
+    assert recorded(ledger, part.opening.task_id) == 12
     mind.answers_max = 10_000
-    found = resume(ledger, mind, part.task_id, "third")
+    found = resume(ledger, mind, part.opening.task_id, "third")
     assert (found["answer"], found["paused"], found["error"]) == (undisturbed["answer"], None, None)
-    assert digest_of(ledger, part.task_id) == digest_of(ledger, undisturbed["task_id"])
+    assert digest_of(ledger, part.opening.task_id) == digest_of(ledger, undisturbed["task_id"])
     assert mind.answered == calm.answered
     assert set(mind.answered.values()) == {1}
     assert mind.models == {"stub", "second", "third"}
-    said = [event.data for event in events(ledger, f"tot/{part.task_id}")]
+    said = [event.data for event in events(ledger, f"tot/{part.opening.task_id}")]
     assert [data.thinker for data in said if isinstance(data, kinds.TotResumed)] == ["llm:third"]
-    check(ledger, part.task_id)
+    check(ledger, part.opening.task_id)
 
 
 def test_of_two_resumes_at_once_one_goes_on_and_the_other_is_told(ledger: Ledger, mind: Mind) -> None:

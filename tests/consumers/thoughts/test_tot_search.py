@@ -37,12 +37,12 @@ CASES = {
 def run(case: str, entries: Iterable[Spoken] = (), *, steps: int = 10_000, **overrides: Any) -> Solved:
     problem, task_type, thinker, asked = CASES[case]
     shape = thinker().decompose(problem, task_type)
-    config = search_config(task_type, shape, asked._replace(**overrides))
+    config = search_config(task_type, shape, msgspec.structs.replace(asked, **overrides))
     return solve(problem, config, thinker(), task_type=task_type, entries=list(entries), steps=steps)
 
 
 def outcome(thinker: Any, **overrides: Any) -> Solved:
-    config = search_config("math", None, Overrides(depth=3)._replace(**overrides))
+    config = search_config("math", None, Overrides(**({"depth": 3} | overrides)))
     return solve("4 9 10 13", config, thinker)
 
 
@@ -137,7 +137,7 @@ class Costly(Game24):
 
 def costly(**overrides: Any) -> Solved:
     """Return a search whose every answer says that it cost a request a call of its strategy, and 100 tokens each."""
-    config = search_config("math", None, Overrides(depth=3)._replace(**overrides))
+    config = search_config("math", None, Overrides(**({"depth": 3} | overrides)))
     return solve("4 9 10 13", config, Costly(), usage=kinds.Usage(requests=1, tokens_in=90, tokens_out=10))
 
 

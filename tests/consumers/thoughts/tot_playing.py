@@ -38,8 +38,9 @@ def play(
     **given: Any,
 ) -> dict[str, Any]:
     """Let ``copies`` agents of each role that is ours play a new task to its end; return the outcome."""
+    options = (options or TaskOptions())._replace(thinker="game24", **given)
     with ledger.client() as client:
-        part = prepare(ledger.settings(), client, problem, options or TaskOptions(), thinker="game24", **given)
+        part = prepare(ledger.settings(), client, problem, options)
     return play_part(ledger, thinker, part, copies=copies)
 
 
@@ -51,21 +52,19 @@ def play_part(ledger: Ledger, thinker: Thinker, part: Assignment, *, copies: int
         with ledger.client() as client:
             author = author_of(role, ledger.settings(), client)
             try:
-                Agent(role, part.task_id, author, thinker, opening=part.opening).run(stop, part.start)
+                Agent(role, author, thinker, part.opening).run(stop, part.start)
             except Exception as error:  # noqa: BLE001 - told by the test
                 errors.append(error)
                 stop.set()
 
-    threads = [
-        threading.Thread(target=act, args=(role,)) for role in AGENTS if role not in part.others for _ in range(copies)
-    ]
+    threads = [threading.Thread(target=act, args=(role,)) for role in part.ours for _ in range(copies)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
     if errors:
         raise errors[0]
-    return outcome(read(ledger, part.task_id))
+    return outcome(read(ledger, part.opening.task_id))
 
 
 def solve(ledger: Ledger, *arguments: Any, **options: Any) -> dict[str, Any]:

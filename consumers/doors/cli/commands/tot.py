@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ import click
 
 from consumers.doors.cli import tot_text
 from consumers.doors.cli.app import App, read_text
+from consumers.doors.cli.commands.keys import parse_ttl
 from consumers.doors.cli.output import page_options, print_lines, print_table, show_page, when
 from consumers.doors.cli.program import Group
 from consumers.sdk.text import one_line
@@ -24,7 +24,6 @@ from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 STATUSES: Final = ("started", "searching", "paused", "solved", "failed", "unverified")
 
 _SCORERS: Final = {"value": "game24", "exhaustive": "game24-exhaustive"}
-_AGO: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _logs_option = click.option(
@@ -76,19 +75,13 @@ def run(
         raise Refused("USAGE", f"--scorer is of the thinker game24, and {thinker} judges in its own way: leave it out")
     text = read_text(words if problem is None else problem, "the problem").strip()
     until = None if deadline is None else parse_deadline(deadline, datetime.now(UTC))
-    options = TaskOptions(task_type, Overrides(**asked, deadline=until), language)
-    others = {"generator": generator, "evaluator": evaluator}
+    bound = {role: name for role, name in (("generator", generator), ("evaluator", evaluator)) if name is not None}
+    who = thinker if scorer is None else _SCORERS[scorer]
+    options = TaskOptions(task_type, Overrides(**asked, deadline=until), language, who, bound)
     task_id = new_task_id()
-    search(
-        app,
-        task_id,
-        None if no_logs else logs or default_logs(app),
-        lambda: run_task(
-            app.settings(), text, options, thinker=thinker if scorer is None else _SCORERS[scorer],
-            bound={role: name for role, name in others.items() if name is not None},
-            task_id=task_id, progress=tot_text.progress(app),
-        ),
-    )  # fmt: skip
+    folder = None if no_logs else logs or default_logs(app)
+    progress = tot_text.progress(app)
+    search(app, task_id, folder, lambda: run_task(app.settings(), text, options, task_id=task_id, progress=progress))
 
 
 @tot.command()
@@ -97,8 +90,8 @@ def run(
 @_no_logs_option
 def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
     """Go on with a task that is paused or whose agents were stopped; what was answered is not asked again."""
-    folder, task_id = None if no_logs else logs or default_logs(app), whole_id(app, task)
-    search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=tot_text.progress(app)))
+    folder, task_id, progress = None if no_logs else logs or default_logs(app), find(app, task), tot_text.progress(app)
+    search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=progress, client=app.client()))
 
 
 @tot.command()
@@ -197,13 +190,11 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
         if not app.as_json:
             run_text()
             print_lines(*(f"best path {number}. {one_line(step)}" for number, step in enumerate(steps, 1)))
-        said = failure or {"code": "SEARCH_EXHAUSTED", "message": "the search ended without a solution"}
+        end = failure or {"code": "SEARCH_EXHAUSTED", "message": "the search ended without a solution"}
         known = ("task_id", "stats", "pids", "keys", "logs", "paused")
-        details = {name: found[name] for name in known} | {"recoverable": said.get("recoverable", False)}
-        message = f"{said['message']}{tot_text.resumption(ran['paused'])}".removeprefix(f"{said['code']}: ")
-        raise BatonError.from_dict(
-            {"code": said["code"], "message": message, "details": details | {"best_path": steps}}
-        )
+        details = {name: found[name] for name in known} | {"recoverable": end.get("recoverable", False)}
+        message = f"{end['message']}{tot_text.resumption(ran['paused'])}".removeprefix(f"{end['code']}: ")
+        raise BatonError.from_dict({"code": end["code"], "message": message, "details": details | {"best_path": steps}})
     del found["error"], found["paused"]
 
     def text() -> None:
@@ -217,30 +208,18 @@ def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], 
     """Play a search and show what it came to; one that is stopped is logged, and names the task to be resumed."""
     try:
         ran = play()
-    except BatonError as error:
-        begun = log_begun(app, task_id, logs_folder)
-        if isinstance(error, Unavailable) and not app.as_json:
-            tell_resumption(begun)
-        raise error.with_details(**begun) from error
-    except KeyboardInterrupt:
-        tell_resumption(log_begun(app, task_id, logs_folder))
+    except (BatonError, KeyboardInterrupt) as error:
+        begun: dict[str, Any] = {}
+        with suppress(BatonError):  # nothing was begun, or nothing can be written: what went wrong first is what counts
+            events = read_task(app.client(), task_id)
+            begun = {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(events, logs_folder))}
+        is_told = isinstance(error, KeyboardInterrupt) or (isinstance(error, Unavailable) and not app.as_json)
+        if begun and is_told:
+            click.echo(f"go on with `baton tot resume {task_id}`", err=True)
+        if isinstance(error, BatonError):
+            raise error.with_details(**begun) from error
         raise
     show_outcome(app, ran, logs_folder)
-
-
-def log_begun(app: App, task_id: str, logs_folder: Path | None) -> dict[str, Any]:
-    """Write the logs of a search that was stopped; return the task and its logs, nothing if none began."""
-    try:
-        told = read_task(app.client(), task_id)
-        return {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(told, logs_folder))}
-    except BatonError:
-        return {}  # nothing was begun, or nothing can be written: what went wrong first is what counts
-
-
-def tell_resumption(begun: dict[str, Any]) -> None:
-    """Say to people how a search goes on that was begun."""
-    if begun:
-        click.echo(f"go on with `baton tot resume {begun['task_id']}`", err=True)
 
 
 def _tree_as_of(app: App, task: str, index: int) -> dict[str, Any]:
@@ -255,26 +234,15 @@ def find(app: App, task: str) -> str:
     return str(app.query("tot.tree", id=task)["task_id"])
 
 
-def whole_id(app: App, task: str) -> str:
-    """Return the whole id of a task, with the ledger closed again: a process opens it once, and the task will."""
-    looking = App()
-    looking.home, looking.server, looking.agent = app.home, app.server, app.agent
-    try:
-        return find(looking, task)
-    finally:
-        looking.close()
-
-
 def parse_deadline(text: str, now: datetime) -> str:
     """Return the time in UTC that a deadline stands for: a time, or so many seconds, minutes, hours or days from now.
 
     Raises Refused: ``INVALID_FIELD`` for neither, or one that is past.
     """
-    ahead = re.fullmatch(r"\s*(\d{1,6})\s*([smhd])\s*", text)
     try:
-        moment = now + timedelta(**{_AGO[ahead[2]]: int(ahead[1])}) if ahead else datetime.fromisoformat(text)
+        moment = now + parse_ttl(text.strip()) if text.strip()[-1:] in tuple("smhd") else datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, Refused):
         message = f"--deadline is no time: {text[:60]!r}; write 90s, 10m, 2h, 1d or 2026-02-12T10:00:00Z (UTC)"
         raise Refused("INVALID_FIELD", message, field="deadline") from None
     if moment <= now:

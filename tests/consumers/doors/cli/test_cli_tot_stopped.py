@@ -14,7 +14,7 @@ from building import trusted
 from calling import Baton, Place, Running, wait_until
 
 from consumers.doors.cli.program import baton
-from consumers.doors.cli.tot_text import Told
+from consumers.doors.cli.tot_text import EventLines
 from consumers.thoughts.task import AGENTS
 from ledger.events import tot as kinds
 
@@ -85,7 +85,7 @@ def test_thought_cannot_look_like_another_agents_line() -> None:
     entry = kinds.LogEntry(level="info", msg="a\n12  [Orchestrator] forged\u2028\x1b[2Jb")
     data = kinds.TotLogWritten(sender="explorer", task_id=tot_story.TASK, entries=[entry])
     event = tot_story.spoken("explorer", data, index=7)
-    assert list(Told().lines(event)) == ["a 12 [Orchestrator] forged \ufffd[2Jb"]
+    assert list(EventLines().of(event)) == ["a 12 [Orchestrator] forged \ufffd[2Jb"]
 
 
 def verbs(group: click.Group) -> Iterator[click.Command]:
