@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from consumers.thoughts.phrases import phrase
 from consumers.thoughts.task import TreeState, path_to
 from consumers.thoughts.thinkers import Thinker
 from ledger.events import KIND_OF
@@ -45,8 +46,8 @@ def respond(state: TreeState | None, request: kinds.Message, thinker: Thinker) -
             result = _generated(state, asked, thinker)
         case kinds.EvaluateThoughts(payload=asked) if state is not None:
             result = _evaluated(state, asked, thinker)
-        case kinds.SynthesizeSolution(payload=asked):
-            result = _synthesized(asked, thinker)
+        case kinds.SynthesizeSolution(payload=asked) if state is not None:
+            result = _synthesized(state, asked, thinker)
         case _:  # any other message: those of the orchestrator, and answers
             raise TypeError(f"{type(request).__name__} is no request to a thinker")
     return message(ANSWERS[type(request)], request.task_id, *result)
@@ -83,13 +84,13 @@ def _evaluated(
 
 
 def _synthesized(
-    asked: kinds.SynthesizePayload, thinker: Thinker
+    state: TreeState, asked: kinds.SynthesizePayload, thinker: Thinker
 ) -> tuple[kinds.Solution | None, kinds.Failure | None]:
     """Return the solution; that of an end which does not claim to be one was checked by nobody."""
     payload, failure = _checked(thinker.synthesize(asked), kinds.Solution)
     if payload is None or thinker.checks or thinker.is_solution(asked.best_path):
         return payload, failure
-    errors = [*payload.verification.validation_errors, "nobody checked this: it is where the best path ends"]
+    errors = [*payload.verification.validation_errors, phrase(state.language, "unchecked")]
     unproven = kinds.Verification(is_valid=False, by="nobody", validation_errors=errors)
     return msgspec.structs.replace(payload, verification=unproven), failure
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from consumers.thoughts.phrases import phrase
 from consumers.thoughts.task import AGENTS, Step, Task, TreeState
 from ledger.events import EventData, reasoning
 from ledger.events import tot as kinds
@@ -46,9 +47,11 @@ def remembered(task: Task) -> list[Step]:
         step_number=len(steps), type="conclusion", content=answer, conclusion=answer, confidence=solution.confidence,
         premises=_first(solution.reasoning_trace, premises_size_max_bytes),
     )  # fmt: skip
+    checked = solution.verification
+    on_its_word = [phrase(task.language, "by_model")] if checked.by == "model" else []
     concluded = reasoning.ReasoningConcluded(
         conclusion=solution.answer, confidence_in_reasoning=solution.confidence,
-        known_limitations=solution.verification.validation_errors,
+        known_limitations=on_its_word + checked.validation_errors,
     )  # fmt: skip
     steps += [_step(last, [task.solution.id]), ("concluded", concluded, [task.solution.id])]
     return [Step(data, causes, f"reasoning:{key}", f"reasoning/{task.id}") for key, data, causes in steps]

@@ -322,7 +322,7 @@ def _answer_line(data: kinds.Message, language: kinds.Language) -> kinds.LogEntr
             return line("progress", "evaluated", {"scores": scores}, count=len(scores))
         case kinds.FinalSolution(payload=kinds.Solution() as solution):
             about = {"answer": solution.answer, "by": phrase(language, f"by_{solution.verification.by}")}
-            if solution.verification.is_valid:
+            if solution.verification.is_valid or solution.verification.by == "nobody":
                 return line("info", "answer", {"confidence": solution.confidence}, **about)
             errors = solution.verification.validation_errors
             return line("warning", "answer_invalid", {"validation_errors": errors}, **about)

@@ -344,7 +344,7 @@ def generation(state: TreeState, node_id: str, k: int) -> kinds.GeneratePayload:
 
 def evaluation(state: TreeState, nodes: list[kinds.ThoughtNode]) -> kinds.EvaluatePayload:
     """Return the request to say what nodes are worth."""
-    context, criteria = _context(state, nodes[0].depth), list(criteria_of(state.task_type))
+    context, criteria = _context(state, nodes[0].depth), criteria_of(state.task_type)
     return kinds.EvaluatePayload(nodes, state.config.evaluation_strategy, context, criteria)
 
 

@@ -35,9 +35,9 @@ class TaskSettings(NamedTuple):
     strategy: Strategy
     evaluation: EvaluationStrategy
     generation: GenerationStrategy
+    criteria: str = "correctness progress feasibility"
     threshold: float = 3.0
     branching: int = 5
-    criteria: tuple[str, ...] = ("correctness", "progress", "feasibility")
 
 
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename=_FIELDS):
@@ -85,16 +85,10 @@ _PROPOSAL: Final[GenerationStrategy] = "sequential_proposal"
 # The recommended depth of debugging is 不定 (it depends): six, unless the decomposer knows better.
 TASK_TYPES: Final[dict[str, TaskSettings]] = {
     "math_reasoning": TaskSettings("equation", 4, "BFS", _SCORING, _PROPOSAL),
-    "creative_writing": TaskSettings(
-        "paragraph", 3, "BFS", _VOTING, _SAMPLING, criteria=("relevance", "coherence", "originality")
-    ),
+    "creative_writing": TaskSettings("paragraph", 3, "BFS", _VOTING, _SAMPLING, "relevance coherence originality"),
     "planning": TaskSettings("action_step", 5, "DFS", _SCORING, _PROPOSAL),
-    "debugging": TaskSettings(
-        "hypothesis", 6, "DFS", _SCORING, _PROPOSAL, criteria=("plausibility", "progress", "testability")
-    ),
-    "architecture_design": TaskSettings(
-        "component", 3, "BFS", _VOTING, _SAMPLING, criteria=("fitness", "simplicity", "feasibility")
-    ),
+    "debugging": TaskSettings("hypothesis", 6, "DFS", _SCORING, _PROPOSAL, "plausibility progress testability"),
+    "architecture_design": TaskSettings("component", 3, "BFS", _VOTING, _SAMPLING, "fitness simplicity feasibility"),
 }
 
 # Spellings, without case, blanks and marks.
@@ -138,10 +132,9 @@ def read_task_type(spelling: str) -> str:
     return _find(_TYPE_ALIASES, spelling) or spelling.strip()
 
 
-def criteria_of(task_type: str) -> tuple[str, ...]:
-    """Return by what thoughts about a problem of a type are judged."""
-    row = TASK_TYPES.get(task_type)
-    return TaskSettings._field_defaults["criteria"] if row is None else row.criteria
+def criteria_of(task_type: str) -> list[str]:
+    """Return by what thoughts about a problem of a type are judged; those outside the table like mathematics."""
+    return TASK_TYPES.get(task_type, TASK_TYPES["math_reasoning"]).criteria.split()
 
 
 def read_name(names: Mapping[Name, tuple[str, ...]], spelling: str, field: str) -> Name:

@@ -16,6 +16,7 @@ from consumers.doors.mcp.answers import shorten_list
 from consumers.doors.mcp.entries import Thoughts
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.sdk.quotation import words_of
+from consumers.sdk.text import shorten
 from consumers.sdk.tokens import cut_to_tokens
 from consumers.thoughts.logs import entries_of
 from consumers.thoughts.run import new_task_id, outcome, read_task, resume_task, run_task
@@ -28,6 +29,7 @@ _log: Final = logging.getLogger(__name__)
 searches_max: Final = 4
 begin_wait_s: Final = 60.0
 lines_max: Final = 8
+line_chars_max: Final = 200
 _texts: Final = {"problem": 100, "answer": 400, "message": 100}
 _lists: Final = {"reasoning_trace": 300, "validation_errors": 100, "timeline": 300}
 """How many tokens each may have of an answer."""
@@ -80,7 +82,9 @@ def _report(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
     found, shown = outcome(task), ledger.ask("tot.show", id=task_id)
     error, verification = found["error"] or {}, found["verification"] or {}
     language, later = events[0].data.language, [event for event in events if event.index > after]
-    lines = [(event.index, entry.msg) for event in later for entry in entries_of(event, language)]
+    lines = [
+        (event.index, shorten(entry.msg, line_chars_max)) for event in later for entry in entries_of(event, language)
+    ]
     lines = lines[:lines_max] if after else lines[-lines_max:]
     texts = found | {"problem": shown["problem"], "message": error.get("message")}
     texts |= {"timeline": [line for _, line in lines], "validation_errors": verification.get("validation_errors")}

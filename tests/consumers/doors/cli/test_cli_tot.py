@@ -15,7 +15,7 @@ import tot_story
 from calling import Baton, Place, Running, Serving, call, wait_until
 
 from consumers.doors.cli.commands import tot as commands
-from consumers.doors.cli.tot_text import mermaid_text, tree_text
+from consumers.doors.cli.tot_text import mermaid_text, print_end, tree_text
 from consumers.thoughts.logs import log_files
 from consumers.thoughts.run import read_task, run_task
 from ledger.client import open_client
@@ -316,6 +316,24 @@ def test_tree_text_shows_scores_statuses_and_the_best_path() -> None:
         "└─   node_1_2   4.5  [pruned]  10 + 4 = 14 (left: 9 13 14)",
         "at depth 3, 7 nodes, 0 in the frontier",
     ]
+
+
+def test_end_of_a_task_is_its_answer_line_by_line_or_why_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    checked = {"is_valid": False, "by": "nobody", "validation_errors": []}
+    solution = {"answer": "Do:\n1. \x1b[2Jthis", "reasoning_trace": [], "confidence": 0.5, "verification": checked}
+    print_end({"id": "t", "status": "unverified", "solution": solution | {"alternative_solutions": []}})
+    failure = {"code": "LLM_UNAVAILABLE", "message": "it is busy", "retry_after_s": 7}
+    print_end({"id": "t", "status": "paused", "solution": None, "failure": failure})
+    print_end({"id": "t", "status": "searching", "solution": None, "failure": None})
+    answer, paused = capsys.readouterr().out.split("LLM_UNAVAILABLE: ")
+    assert answer == "│ Do:\n│ 1. \\x1b[2Jthis\nconfidence 0.50, checked by nobody\n"
+    assert paused.startswith("it is busy (paused: go on after 7 s with `baton tot resume t`")
+
+
+def test_shown_task_ends_with_its_answer(shell: Baton, task: str) -> None:
+    assert "checked by the program" in shell("tot", "show", task)
+    assert "checked by the program" in shell("tot", "show", task, "--follow")
+    assert "checked by" not in shell("tot", "show", task, "--mermaid")
 
 
 def test_thoughts_cannot_leave_their_place_in_a_drawing() -> None:
