@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -77,17 +78,11 @@ def write_logs(events: Iterable[Event], out: Path) -> Path:
     for path in older:
         remove_file(path)
     for name, content in files.items():
-        path = folder / name
-        if not _is(path, content):
-            write_file(path, content)
+        with suppress(Refused):  # a link, or too large: it is replaced
+            if read_file(folder / name) == content:
+                continue
+        write_file(folder / name, content)
     return folder
-
-
-def _is(path: Path, content: bytes) -> bool:
-    try:
-        return read_file(path) == content
-    except Refused:
-        return False  # a link, or too large: it is replaced
 
 
 def log_files(events: Iterable[Event]) -> dict[str, bytes]:
@@ -120,16 +115,13 @@ def task_info(events: Sequence[Event], task: Task) -> dict[str, Any]:
     started: kinds.TotStarted = events[0].data
     config = task.tree.config if task.tree else None
     first_ms, end = events[0].accepted_ms, next((event for event in events if ends(event)), None)
+    searched = None if config is None else {name: getattr(config, name) for name in _SEARCHED}
     return {
-        "task_id": started.task_id,
-        "problem": started.problem,
-        "task_type": started.task_type,
-        "start_time": _time(first_ms),
-        "end_time": None if end is None else _time(end.accepted_ms),
+        "task_id": started.task_id, "problem": started.problem, "task_type": started.task_type,
+        "start_time": _time(first_ms), "end_time": None if end is None else _time(end.accepted_ms),
         "duration_ms": None if end is None else max(0, end.accepted_ms - first_ms),
-        "search_config": None if config is None else {name: getattr(config, name) for name in _SEARCHED},
-        "final_stats": _stats(task),
-    }
+        "search_config": searched, "final_stats": _stats(task),
+    }  # fmt: skip
 
 
 def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:

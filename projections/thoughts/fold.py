@@ -45,8 +45,6 @@ class TaskRow(Row, frozen=True):
     started_ms: int
     ended_index: int | None
     ended_ms: int | None
-    updated_index: int
-    updated_ms: int
 
 
 class NodeRow(Row, frozen=True):
@@ -72,13 +70,12 @@ class NodeRow(Row, frozen=True):
 
 
 class MessageRow(Row, frozen=True):
-    """An event. A request has its own id as ``request_id``; its answer has that too, and its own as ``answer_id``."""
+    """An event. A request has its own id as ``request_id``, and so has its answer."""
 
     event_index: int
     task_id: str
     event_id: str
     request_id: str | None
-    answer_id: str | None
     sender: str
     receiver: str | None
     type: str
@@ -90,12 +87,9 @@ class MessageRow(Row, frozen=True):
 
 
 TASKS: Final = Table(
-    "tot_tasks",
-    TaskRow,
-    primary_key=("id",),
-    owner="id",
+    "tot_tasks", TaskRow, primary_key=("id",), owner="id",
     indexes=(("started_index",), ("status", "started_index"), ("task_type", "started_index")),
-)
+)  # fmt: skip
 NODES: Final = Table(
     "tot_nodes", NodeRow, primary_key=("task_id", "position"), owner="task_id", indexes=(("task_id", "id"),)
 )
@@ -132,17 +126,13 @@ class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
     started_ms: int = 0
     ended_index: int | None = None
     ended_ms: int | None = None
-    updated_index: int = -1
-    updated_ms: int = 0
 
 
 def fold(state: TaskRecord, event: Event) -> TaskRecord:
     """Return the task after one more of its events."""
     life = transition(state.life, event)
-    fields: dict[str, Any] = {"life": life, "updated_index": event.index, "updated_ms": event.accepted_ms}
-    fields |= {"costs": costs_after(state.costs, event)}
-    fields |= {"rounds": state.rounds + isinstance(event.data, kinds.GenerateThoughts)}
-    fields |= _changes_of(state, event)
+    rounds = state.rounds + isinstance(event.data, kinds.GenerateThoughts)
+    fields = {"life": life, "costs": costs_after(state.costs, event), "rounds": rounds} | _changes_of(state, event)
     before, state = state, msgspec.structs.replace(state, **fields)
     if before.life is None or life.nodes is before.life.nodes:
         return state
@@ -246,15 +236,14 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
     event, data = logged.event, logged.event.data
     assert state is not None  # noqa: S101 - every event of a task has its key
     assert state.life is not None  # noqa: S101 - and was folded just now
-    is_answer = isinstance(data, kinds.Answer)
     request_id = event.id if isinstance(data, kinds.Question) else None
-    if is_answer:  # the request that it was taken to answer
+    if isinstance(data, kinds.Answer):  # the request that it was taken to answer
         request_id = next(cause for cause in event.causes if state.life.answered.get(cause) == event.id)
     # The orchestrator starts a task, the explorer grows the tree; whatever else is said names who says it.
     sender = "orchestrator" if isinstance(data, kinds.TotStarted) else getattr(data, "sender", "explorer")
     row = MessageRow(
-        event_index=event.index, task_id=event.name, event_id=event.id, request_id=request_id,
-        answer_id=event.id if is_answer else None, sender=sender, receiver=getattr(data, "to", None),
+        event_index=event.index, task_id=event.name, event_id=event.id, request_id=request_id, sender=sender,
+        receiver=getattr(data, "to", None),
         type=event.kind.partition(".")[2], signer=event.author, key=event.key,
         error=_whole(getattr(data, "error", None)), usage=_whole(getattr(data, "usage", None)),
         accepted_ms=event.accepted_ms,

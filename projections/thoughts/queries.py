@@ -51,7 +51,11 @@ def prove_task(moment: Moment, asked: ById) -> Answer:
     sql = "SELECT * FROM tot_messages WHERE task_id = ? ORDER BY event_index"
     messages = moment.rows(sql, (task["id"],))
     requests = {row["event_id"]: row for row in messages if row["request_id"] == row["event_id"]}
-    answers = [_answer(requests[row["request_id"]], row) for row in messages if row["answer_id"] is not None]
+    answers = [
+        _answer(requests[row["request_id"]], row)
+        for row in messages
+        if row["request_id"] not in (None, row["event_id"])
+    ]
     answered = {answer["request_id"] for answer in answers}
     itself = [row["answer_id"] for row in answers if row["signer"] == row["asked_by"] or row["key"] == row["asked_key"]]
     ran = {row["sender"] for row in messages}

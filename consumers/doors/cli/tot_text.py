@@ -76,17 +76,14 @@ def node_text(node: dict[str, Any], *, is_best: bool) -> str:
 def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
     """Yield a Mermaid flowchart of a tree, from the root down."""
     nodes, best = tree["nodes"], set(tree["search_state"]["best_path"])
-    return Flowchart(
-        prefix="n",
-        direction="TD",
-        nodes={node["id"]: _label(node) for node in nodes.values()},
-        arrows=[
-            (node["id"], "==>" if node["id"] in best and child in best else "-->", child)
-            for node in nodes.values()
-            for child in node["children_ids"]
-        ],
-        classes={name: Style(style, _named(name, tree)) for name, style in _CLASSES.items()},
-    ).lines()
+    arrows = [
+        (node["id"], "==>" if node["id"] in best and child in best else "-->", child)
+        for node in nodes.values()
+        for child in node["children_ids"]
+    ]
+    labels = {node["id"]: _label(node) for node in nodes.values()}
+    classes = {name: Style(style, _named(name, tree)) for name, style in _CLASSES.items()}
+    return Flowchart(prefix="n", direction="TD", nodes=labels, arrows=arrows, classes=classes).lines()
 
 
 def print_outcome(outcome: dict[str, Any]) -> None:

@@ -78,12 +78,9 @@ class Debugging(ProgramThinker[Fault]):
         return Fault(tuple(tokens), rows)
 
     def _shape(self, problem: Fault) -> kinds.Decomposition:
+        steps, goal = [self._say("debug_find"), self._say("debug_repeat")], len(problem.rows)
         return kinds.Decomposition(
-            thought_granularity="hypothesis",
-            intermediate_steps=[self._say("debug_find"), self._say("debug_repeat")],
-            depth_estimate=faults_max,
-            constraints=[self._say("debug_one")],
-            success_criteria=self._say("debug_goal", count=len(problem.rows)),
+            "hypothesis", steps, faults_max, [self._say("debug_one")], self._say("debug_goal", count=goal)
         )
 
     def _proposals(self, path: Path, problem: Fault, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:

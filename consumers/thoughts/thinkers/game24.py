@@ -86,9 +86,7 @@ class Claim(NamedTuple):
 
 def compute(left: Fraction, operation: str, right: Fraction) -> Fraction | None:
     """Return the exact result; None for a division by zero."""
-    if operation == "÷" and not right:
-        return None
-    return _OPERATORS[operation](left, right)
+    return None if operation == "÷" and not right else _OPERATORS[operation](left, right)
 
 
 def steps(numbers: Numbers) -> list[Claim]:
@@ -157,9 +155,7 @@ def outlook(numbers: Numbers, target: Fraction) -> Worth:
         near += abs(step.result - target) <= sum(step.rest) - step.result
     # The weights are those of a search over all hands of 1 to 13; most is worth a factor whose partner is there.
     hope = 2 * min(partners, 2) + 3 * (factors + near) / len(following)
-    hope -= 0.5 * sum(number.denominator > 1 for number in numbers) + 0.25 * sum(
-        number > 2 * target for number in numbers
-    )
+    hope -= sum(0.5 * (number.denominator > 1) + 0.25 * (number > 2 * target) for number in numbers)
     hope += 0.5 * (len(set(numbers)) < len(numbers))
     counts = {"partners": partners, "factors": factors, "steps": len(following)}
     return Worth(round(min(max(3 + hope, 3.0), 9.5), 2), 0.5, "game_value", counts)
@@ -199,17 +195,13 @@ class Game24(ProgramThinker[Game]):
 
     def _shape(self, problem: Game) -> kinds.Decomposition:
         depth, say = len(problem.numbers) - 1, self._say
-        return kinds.Decomposition(
-            thought_granularity="single_equation",
-            intermediate_steps=[
-                say("game_join" if step == 1 else "game_join_next", step=step, ordinal="三四五六"[step - 2])
-                for step in range(1, depth)
-            ]
-            + [say("game_reach", step=depth, target=problem.target)],
-            depth_estimate=depth,
-            constraints=[say("game_once"), say("game_operations")],
-            success_criteria=say("game_goal", target=problem.target),
-        )
+        joins = [
+            say("game_join" if step == 1 else "game_join_next", step=step, ordinal="三四五六"[step - 2])
+            for step in range(1, depth)
+        ]
+        steps_to = [*joins, say("game_reach", step=depth, target=problem.target)]
+        constraints, goal = [say("game_once"), say("game_operations")], say("game_goal", target=problem.target)
+        return kinds.Decomposition("single_equation", steps_to, depth, constraints, goal)
 
     def _proposals(self, path: Path, problem: Game, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
         """Return the steps from what the path says is left, the best first."""
@@ -262,9 +254,8 @@ class Game24(ProgramThinker[Game]):
         if checked.errors:
             return _evaluation(path, 0.0, 1.0, checked.errors[0], correct=False)
         score, confidence, name, values = self._worth(claim.rest, game.target)
-        return _evaluation(
-            path, score, confidence, self._say(name, rest=_listed(claim.rest), target=game.target, **values)
-        )
+        why = self._say(name, rest=_listed(claim.rest), target=game.target, **values)
+        return _evaluation(path, score, confidence, why)
 
     def _worth(self, rest: Numbers, target: Fraction) -> Worth:
         """Return what a state is worth: of one or two numbers it is known, of more estimated."""

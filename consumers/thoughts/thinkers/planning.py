@@ -64,14 +64,11 @@ class Planning(ProgramThinker[Task]):
         return Task(start, goal)
 
     def _shape(self, problem: Task) -> kinds.Decomposition:
+        steps = [self._say("blocks_step", block=block, place=place) for block, place in problem.goal.items()]
+        depth = 2 * len(problem.start)  # no plan needs more than two moves a block
+        goal = ", ".join(f"{block} on {place}" for block, place in problem.goal.items())
         return kinds.Decomposition(
-            thought_granularity="action_step",
-            intermediate_steps=[
-                self._say("blocks_step", block=block, place=place) for block, place in problem.goal.items()
-            ],
-            depth_estimate=2 * len(problem.start),  # no plan needs more than two moves a block
-            constraints=[self._say("blocks_one"), self._say("blocks_clear")],
-            success_criteria=", ".join(f"{block} on {place}" for block, place in problem.goal.items()),
+            "action_step", steps, depth, [self._say("blocks_one"), self._say("blocks_clear")], goal
         )
 
     def _proposals(self, path: Path, problem: Task, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
