@@ -7,6 +7,7 @@ Everything is one submission, so what is long is cut to what that holds; the eve
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -64,8 +65,6 @@ def _step(step: reasoning.Step, causes: list[str]) -> tuple[str, EventData, list
 
 
 def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:
-    if node.parent_id is None:
-        return []
     others = [other for other in tree.nodes.values() if other.parent_id == node.parent_id and other.id != node.id]
     return [
         _cut(other.content, alternative_size_max_bytes) + (f" ({other.evaluation.score:g})" if other.evaluation else "")
@@ -75,14 +74,8 @@ def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:
 
 def _first(texts: list[str], size_max_bytes: int) -> list[str]:
     """Return as many texts, from the first on, as have so many bytes together."""
-    kept: list[str] = []
-    for text in texts:
-        line = text[:line_max_chars]
-        size_max_bytes -= _size(line)
-        if size_max_bytes < 0:
-            break
-        kept.append(line)
-    return kept
+    lines = [text[:line_max_chars] for text in texts]
+    return [line for line, size in zip(lines, accumulate(map(_size, lines)), strict=True) if size <= size_max_bytes]
 
 
 def _cut(text: str, size_max_bytes: int) -> str:

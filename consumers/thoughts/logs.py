@@ -98,7 +98,8 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     for line in lines:
         of_place.setdefault(line.place, []).append(line)
     numbers = _numbers(of_place)
-    digits = _digits(max(numbers.values(), default=0))
+    # Three from 98 files on, so that the last number is the timeline's.
+    digits = max(2, len(str(max(numbers.values(), default=0) + 2)))
     names = {place: f"{number:0{digits}}-{place.name}" for place, number in numbers.items()}
     info = task_info(events, task)
     info_text = msgspec.json.format(_escaped(msgspec.json.encode(info).decode()), indent=2)
@@ -175,14 +176,6 @@ def _numbers(places: Iterable[_Place]) -> dict[_Place, int]:
     following = sorted(rounds, key=lambda place: (place.round, _IN_ROUNDS.index(place.role)))
     following += [place for place in distinct if place.role == "synthesizer"]
     return numbers | {place: number for number, place in enumerate(following, len(_FIRST) + 1)}
-
-
-def _digits(files: int) -> int:
-    """Return how many digits the numbers of so many files have: three from 98 on, so that 99 is the timeline's."""
-    digits = 2
-    while files > 10**digits - 3:
-        digits += 1
-    return digits
 
 
 def _json_lines(lines: Sequence[_Line]) -> bytes:

@@ -148,9 +148,7 @@ def main() -> int:
 
     threading.Thread(target=watch, daemon=True).start()
     try:
-        role = next((role for role in AGENTS if role == sys.argv[1]), None)
-        if role is None:
-            raise Refused("USAGE", f"there is no role {sys.argv[1][:60]!r}: {', '.join(AGENTS)}")
+        role = msgspec.convert(sys.argv[1], kinds.Role)
         home, config = Path(assignment.home), assignment.config
         settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
         thinker = thinker_named(assignment.thinker, assignment.actions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,8 +17,6 @@ from ledger.codec import converted
 from ledger.errors import Refused
 from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrategy, Language, SearchConfig, Strategy
 from ledger.lifecycle.authority import to_ms
-
-Name = TypeVar("Name", bound=str)
 
 answer_wait_max_s: Final = 7 * 24 * 3600
 _FIELDS: Final = {
@@ -101,23 +99,20 @@ _TYPE_ALIASES: Final = {
     "debugging": ("debug", "调试"),
     "architecture_design": ("architecture", "design", "architecturaldesign", "架构设计", "架构"),
 }  # fmt: skip
-STRATEGIES: Final[dict[Strategy, tuple[str, ...]]] = {
-    "BFS": ("breadthfirst", "breadthfirstsearch", "广度优先", "广度优先搜索"),
-    "DFS": ("depthfirst", "depthfirstsearch", "深度优先", "深度优先搜索"),
+SPELLINGS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "strategy": {
+        "BFS": ("breadthfirst", "breadthfirstsearch", "广度优先", "广度优先搜索"),
+        "DFS": ("depthfirst", "depthfirstsearch", "深度优先", "深度优先搜索"),
+    },
+    "generation_strategy": {
+        _SAMPLING: ("independent", "sampling", "sample", "独立采样"),
+        _PROPOSAL: ("sequential", "proposal", "propose", "序列提议"),
+    },
+    "evaluation_strategy": {
+        _SCORING: ("scoring", "score", "independent", "独立评分"),
+        _VOTING: ("voting", "vote", "comparative", "对比投票"),
+    },
 }
-GENERATIONS: Final[dict[GenerationStrategy, tuple[str, ...]]] = {
-    _SAMPLING: ("independent", "sampling", "sample", "独立采样"),
-    _PROPOSAL: ("sequential", "proposal", "propose", "序列提议"),
-}
-EVALUATIONS: Final[dict[EvaluationStrategy, tuple[str, ...]]] = {
-    _SCORING: ("scoring", "score", "independent", "独立评分"),
-    _VOTING: ("voting", "vote", "comparative", "对比投票"),
-}
-
-
-_SPELLINGS: Final[dict[str, Mapping[Any, tuple[str, ...]]]] = {
-    "strategy": STRATEGIES, "generation_strategy": GENERATIONS, "evaluation_strategy": EVALUATIONS,
-}  # fmt: skip
 
 
 def read_overrides(options: Mapping[str, str]) -> Overrides:
@@ -137,8 +132,9 @@ def criteria_of(task_type: str) -> list[str]:
     return TASK_TYPES.get(task_type, TASK_TYPES["math_reasoning"]).criteria.split()
 
 
-def read_name(names: Mapping[Name, tuple[str, ...]], spelling: str, field: str) -> Name:
+def read_name(field: str, spelling: str) -> str:
     """Return the name of a strategy however it is spelled (``Breadth-First``, 广度优先搜索, both together)."""
+    names = SPELLINGS[field]
     name = _find(names, spelling) or _find(names, re.split(r"[（(]", spelling)[0])
     if name is None:
         raise Refused("INVALID_FIELD", f"{field} is one of {', '.join(names)}", path=f"$.{field}")
@@ -172,8 +168,7 @@ def search_config(
         "generation_strategy": row.generation,
         "evaluation_strategy": row.evaluation,
     } | asked
-    for field, names in _SPELLINGS.items():
-        config[field] = read_name(names, config[field], field)
+    config |= {field: read_name(field, config[field]) for field in SPELLINGS}
     # What nobody asks for is left to the message's own defaults.
     read = converted(config, SearchConfig)
     if read.deadline is not None:
@@ -181,7 +176,7 @@ def search_config(
     return read
 
 
-def _find(aliases: Mapping[Name, tuple[str, ...]], spelling: str) -> Name | None:
+def _find(aliases: Mapping[str, tuple[str, ...]], spelling: str) -> str | None:
     spelled = re.sub(r"[\s_\-.]+", "", spelling).lower()
     for name, others in aliases.items():
         if spelled == name.replace("_", "").lower() or spelled in others:

@@ -357,12 +357,11 @@ def tree_digest(nodes: Mapping[str, NodeState]) -> str:
 
 def node_states(nodes: Iterable[kinds.ThoughtNode]) -> dict[str, NodeState]:
     """Return nodes as the gate remembers them, to compare a tree with it."""
-
-    def remembered(node: kinds.ThoughtNode) -> NodeState:
-        judged = b"" if node.evaluation is None else digest_of(node.evaluation)
-        return NodeState(node.parent_id, node.depth, content_digest(node), node.status, judged)
-
-    return {node.id: remembered(node) for node in nodes}
+    judged = ((node, b"" if node.evaluation is None else digest_of(node.evaluation)) for node in nodes)
+    return {
+        node.id: NodeState(node.parent_id, node.depth, content_digest(node), node.status, digest)
+        for node, digest in judged
+    }
 
 
 def _require_searched(state: TotState, data: kinds.SearchComplete) -> None:

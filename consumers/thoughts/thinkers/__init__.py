@@ -266,7 +266,7 @@ def _called(point: EntryPoint, call: Callable[[], Any]) -> Any:
 
 
 def _unusable(point: EntryPoint, why: str) -> Refused:
-    package = "no package" if point.dist is None else point.dist.name
+    package = point.dist.name if point.dist else "no package"
     message = f"the thinker {point.name} of {package} cannot be used: {why}: mend or uninstall it, or name another"
     return Refused("USAGE", message)
 

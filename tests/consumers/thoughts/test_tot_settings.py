@@ -7,9 +7,6 @@ from functools import partial
 import pytest
 
 from consumers.thoughts.settings import (
-    EVALUATIONS,
-    GENERATIONS,
-    STRATEGIES,
     TASK_TYPES,
     Overrides,
     read_name,
@@ -42,17 +39,17 @@ def test_table_has_a_row_for_every_task_type(task_type: str, row: tuple[object, 
         (read_task_type, "Math-Reasoning", "math_reasoning"),
         (read_task_type, "数学推理", "math_reasoning"),
         (read_task_type, "cooking", "cooking"),
-        (partial(read_name, STRATEGIES, field="strategy"), "bfs", "BFS"),
-        (partial(read_name, STRATEGIES, field="strategy"), "Depth-First Search", "DFS"),
-        (partial(read_name, STRATEGIES, field="strategy"), "BFS（广度优先搜索）", "BFS"),
+        (partial(read_name, "strategy"), "bfs", "BFS"),
+        (partial(read_name, "strategy"), "Depth-First Search", "DFS"),
+        (partial(read_name, "strategy"), "BFS（广度优先搜索）", "BFS"),
         (
-            partial(read_name, GENERATIONS, field="generation"),
+            partial(read_name, "generation_strategy"),
             "Independent Sampling（独立采样）",
             "independent_sampling",
         ),
-        (partial(read_name, GENERATIONS, field="generation"), "序列提议", "sequential_proposal"),
-        (partial(read_name, EVALUATIONS, field="evaluation"), "Independent Scoring", "independent_scoring"),
-        (partial(read_name, EVALUATIONS, field="evaluation"), "对比投票", "comparative_voting"),
+        (partial(read_name, "generation_strategy"), "序列提议", "sequential_proposal"),
+        (partial(read_name, "evaluation_strategy"), "Independent Scoring", "independent_scoring"),
+        (partial(read_name, "evaluation_strategy"), "对比投票", "comparative_voting"),
     ],
 )
 def test_spellings_that_mean_the_same_are_read(read, said: str, meant: str) -> None:
