@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Final, assert_never
@@ -247,14 +248,14 @@ def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
     return Step(reply, [id_], f"answer:{id_}")
 
 
+@dataclass
 class _Recorder:
     """What a model answered to the questions of one request, kept in the log; see ``thinkers.Recorder``."""
 
-    def __init__(self, author: Author, task: Task, request: Event, limits: Overrides) -> None:
-        self._author = author
-        self._task = task
-        self._request = request
-        self._limits = limits
+    _author: Author
+    _task: Task
+    _request: Event
+    _limits: Overrides
 
     def may_ask_again(self) -> bool:
         task, costs = self._task, self._task.costs
@@ -317,8 +318,7 @@ def paused(role: kinds.Role, task: Task, failure: kinds.Failure, cause: str) -> 
 
 
 def _error(task: Task, failure: kinds.Failure, cause: str) -> Step:
-    data = kinds.TotError(sender="orchestrator", task_id=task.id, error=failure)
-    return Step(data, [cause], f"error:{cause}")
+    return Step(kinds.TotError(sender="orchestrator", task_id=task.id, error=failure), [cause], f"error:{cause}")
 
 
 def _fitted(data: kinds.SearchComplete, store: Callable[[bytes], str]) -> kinds.SearchComplete:

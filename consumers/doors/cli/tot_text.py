@@ -120,9 +120,8 @@ def resumption(paused: dict[str, Any] | None) -> str:
 
 def print_run(outcome: dict[str, Any]) -> None:
     """Print what a search cost, where it stands, and who searched."""
-    print_fields(
-        {name: outcome[name] for name in ("task_id", "stats", "reasoning", "logs") if outcome[name] is not None}
-    )
+    names = ("task_id", "stats", "reasoning", "logs")
+    print_fields({name: outcome[name] for name in names if outcome[name] is not None})
     if outcome["pids"]:
         rows = [(role, outcome["pids"][role], f"{outcome['keys'][role][:16]}…") for role in outcome["pids"]]
         print_table(("agent", "pid", "key"), rows)
@@ -145,11 +144,9 @@ def proof_verdict(proof: dict[str, Any]) -> str:
     """Return in one sentence what a proof comes to."""
     if proof["passed"]:
         return f"ok: {len(proof['answers'])} answers, each by another agent and key than asked for it"
-    faults = []
-    if proof["answered_itself"]:
-        faults.append(f"{len(proof['answered_itself'])} answers by whoever had asked")
-    if proof["missing"]:
-        faults.append(f"never ran: {', '.join(proof['missing'])}")
+    itself, missing = proof["answered_itself"], proof["missing"]
+    faults = [f"{len(itself)} answers by whoever had asked"] if itself else []
+    faults += [f"never ran: {', '.join(missing)}"] if missing else []
     return f"FAILED: {'; '.join(faults)}"
 
 
