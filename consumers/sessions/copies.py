@@ -113,8 +113,7 @@ def _store_notes(report: dict[str, Any], project: Project, known: Collection[str
     stored = []
     for ref, content in ((JSON_NOTES + name, report["compressed_json"]), (MARKDOWN_NOTES + name, report["markdown"])):
         try:
-            written = notes.write(ref, content, version, known)
-            stored.append(Stored("git_notes", f"git:{ref}", written.status, written.reason))
+            stored.append(notes.write(ref, content, version, known))
         except BatonError as error:
             stored.append(Stored("git_notes", f"git:{ref}", "failed", error.message))
     return stored

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from consumers.sdk.git import Git, Objects, failure, output_size_max_bytes
-from consumers.sessions.places import Status, name_of, text_of
+from consumers.sessions.places import Stored, name_of, text_of
 from ledger.errors import Refused, Unavailable
 
 T = TypeVar("T")
@@ -100,13 +100,6 @@ class Note(NamedTuple):
         return self.report is not None, self.at_s, self.report.event_index if self.report else 0
 
 
-class Written(NamedTuple):
-    """What came of writing a note, and why."""
-
-    status: Status
-    reason: str = ""
-
-
 class Listed(NamedTuple):
     """A session that has notes; ``session_id`` is None when the ref's name cannot be read back."""
 
@@ -130,7 +123,7 @@ class Notes:
         """Return when the folder lies in a repository that git uses."""
         self._algorithm = self.git.ask("rev-parse", "--show-object-format")
 
-    def write(self, ref: str, content: str, report: Report, known: Collection[str] | None = None) -> Written:
+    def write(self, ref: str, content: str, report: Report, known: Collection[str] | None = None) -> Stored:
         """Make ``content`` the note of ``ref`` unless it is already.
 
         ``known`` are the ids of all versions that the log has: with it, a note that claims to be of another version (a
@@ -185,23 +178,26 @@ class Notes:
             raise Refused("REF_AMBIGUOUS", f"{asked} fits {len(fitting)} sessions, as {fitting[0]} and {fitting[1]}")
         return fitting[0]
 
-    def _write_once(self, ref: str, content: str, blob: str, report: Report, known: Collection[str] | None) -> Written:
-        tip = tip_of(self.git, ref)
+    def _write_once(self, ref: str, content: str, blob: str, report: Report, known: Collection[str] | None) -> Stored:
+        tip, place = tip_of(self.git, ref), f"git:{ref}"
         if tip is not None and tip.only_blob == blob:
-            return Written("unchanged")  # so that a repair of many reports need not read their histories
+            return Stored(
+                "git_notes", place, "unchanged"
+            )  # so that a repair of many reports need not read their histories
         there = [] if tip is None else notes_of(self.git, tip)
         forged = [note for note in there if note.report and known is not None and note.report.report_id not in known]
         notes = [note for note in there if note not in forged]
         if notes and notes[0].blob == blob and not forged:
-            return Written("unchanged")
+            return Stored("git_notes", place, "unchanged")
         if notes and notes[0].report is not None and notes[0].report.order > report.order:
-            return Written("skipped", f"the note is of a later report, {notes[0].report.report_id}")
+            reason = f"the note is of a later report, {notes[0].report.report_id}"
+            return Stored("git_notes", place, "skipped", reason)
         target = self._noted()
         self.git.ask("hash-object", "-w", "--stdin", data=encoded(content))
         gone = {note.path for note in there if note.object_id == target or note in forged}
         entries = {path: blob for path, blob in tip.entries.items() if path not in gone} if tip else {}
         self.put(ref, tip, {**entries, target: blob}, report, f"Handoff report {ref.removeprefix(NOTES)}")
-        return Written("written", _displaced(notes, forged, target))
+        return Stored("git_notes", place, "written", _displaced(notes, forged, target))
 
     def put(
         self, ref: str, tip: Tip | None, entries: dict[str, str], report: Report | None, subject: str, *more: str

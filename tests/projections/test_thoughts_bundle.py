@@ -6,7 +6,7 @@ import tot_story as told
 from folding import rows_of
 from tot_story import STORY, TASK
 
-from consumers.auditor.bundle_check import split_entries
+from consumers.auditor.verify import split_entries
 from consumers.auditor.report import Findings
 from ledger.bundle.archive import open_bundle
 from ledger.bundle.export import export_bundle
