@@ -34,6 +34,7 @@ from ledger.author import Author
 from ledger.client import Ask
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
+from ledger.events import KIND_OF
 from ledger.events.imported import DirtyValue, RecordClaims, RecordImported, read_mapped
 from ledger.forms import STREAM_PATTERN
 from ledger.limits import blob_size_max_bytes, data_size_max_bytes, stream_name_max_bytes
@@ -278,7 +279,7 @@ def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading
         ours["filled in"] = f"{', '.join(meaning.filled)}: the original has none"
     said = ours | {unused(name, ours): text for name, text in (reading.said() | meaning.said).items()}
     return RecordImported(
-        original=note.original, source=note.source, format=format_of(note), mapped_kind=meaning.kind,
+        original=note.original, source=note.source, format=format_of(note), mapped_kind=KIND_OF[type(meaning.data)],
         mapped=msgspec.to_builtins(meaning.data), claimed_author=author or None, claimed_at=when,
         claims=msgspec.to_builtins(RecordClaims(said=said, dirty=reading.dirty)),
     )  # fmt: skip

@@ -37,9 +37,8 @@ class About(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What a note stands for: kind and data of an event, what stood in for what it lacks, what is said of it by us."""
+    """What a note stands for: the data of an event, what stood in for what it lacks, what is said of it by us."""
 
-    kind: str
     data: EventData
     filled: tuple[str, ...] = ()
     said: dict[str, str] = {}
@@ -68,7 +67,7 @@ def report(note: Reading, about: About) -> Meaning:
         artifacts_created=note.texts("artifacts", line_max_chars), epistemic_deltas=deltas or Deltas(),
         duration_seconds=_duration(note), generator=GENERATOR,
     )  # fmt: skip
-    return Meaning("report.generated", data, tuple(filled))
+    return Meaning(data, tuple(filled))
 
 
 def assessment(note: Reading, about: About) -> Meaning:
@@ -91,20 +90,20 @@ def assessment(note: Reading, about: About) -> Meaning:
         reasoning=note.fitted("meta", "\n\n".join(text for text in said if text), 40_000), round=number or 0,
         overall_confidence=note.number("overall_confidence"),
     )  # fmt: skip
-    return Meaning("assessment.recorded", data)
+    return Meaning(data)
 
 
 def finding(note: Reading, _about: About) -> Meaning:
     """Return a finding."""
     evidence = note.texts("evidence", line_max_chars)
     text, weight = _logged(note, "finding")
-    return Meaning("finding.logged", session.FindingLogged(finding=text, evidence=evidence, **weight))
+    return Meaning(session.FindingLogged(finding=text, evidence=evidence, **weight))
 
 
 def unknown(note: Reading, _about: About) -> Meaning:
     """Return an unknown; whether it was resolved is only said, because here an unknown has no such state."""
     text, weight = _logged(note, "unknown")
-    return Meaning("unknown.logged", session.UnknownLogged(unknown=text, **weight))
+    return Meaning(session.UnknownLogged(unknown=text, **weight))
 
 
 def dead_end(note: Reading, _about: About) -> Meaning:
@@ -112,7 +111,7 @@ def dead_end(note: Reading, _about: About) -> Meaning:
     why = note.text("why_failed")
     text, weight = _logged(note, "approach", "dead_end")
     data = session.DeadEndLogged(approach=text, why_failed=why or NOT_SAID, **weight)
-    return Meaning("dead_end.logged", data, () if why else ("why_failed",))
+    return Meaning(data, () if why else ("why_failed",))
 
 
 def mistake(note: Reading, _about: About) -> Meaning:
@@ -122,7 +121,7 @@ def mistake(note: Reading, _about: About) -> Meaning:
     text, weight = _logged(note, "mistake")
     why = note.fitted("why_wrong", reasons, 40_000) or NOT_SAID
     data = session.DeadEndLogged(approach=text, why_failed=why, **weight)
-    return Meaning("dead_end.logged", data, () if reasons else ("why_failed",), {"read as": "a mistake"})
+    return Meaning(data, () if reasons else ("why_failed",), {"read as": "a mistake"})
 
 
 def goal(note: Reading, about: About) -> Meaning:
@@ -131,8 +130,7 @@ def goal(note: Reading, about: About) -> Meaning:
     objective = note.text("objective") or nested.text("objective")
     if not objective:
         raise Refused("INVALID_FORMAT", "the goal has no objective")
-    data = session.SessionStarted(task=objective, ai_id=about.author or UNKNOWN)
-    return Meaning("session.started", data)
+    return Meaning(session.SessionStarted(task=objective, ai_id=about.author or UNKNOWN))
 
 
 READ_BY: Final[dict[str, Callable[[Reading, About], Meaning]]] = {

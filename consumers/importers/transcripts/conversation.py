@@ -73,12 +73,23 @@ class Answered(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """A line or file that could not be read; ``original`` is None where it is too large to be kept, too."""
+    """A line or file that could not be read, or a response whose thinking cannot be, with the ids it bears; and why.
+
+    ``original`` is None where it is too large to be kept, too.
+    """
 
     place: Place
     original: bytes | None
     size: int
     reason: str
+    session: str = ""
+    message: str = ""
+
+    @classmethod
+    def of(cls, answered: Answered, reason: str) -> Unread:
+        """Return what is told of a response."""
+        size, ids = len(answered.original), (answered.session, answered.message)
+        return cls(answered.place, answered.original, size, reason, *ids)
 
 
 @dataclass

@@ -157,7 +157,7 @@ class TranscriptImport:
         self._faults_of = faults_of
         self._task = task
         self._existing = ExistingReasoning(answer, is_dry=is_dry)
-        self._waiting: list[mapping.Thought | mapping.Hidden | Unread] = []
+        self._waiting: list[mapping.Thought | Unread] = []
         self._names: set[str] = set()
         self._size = 0
 
@@ -168,7 +168,7 @@ class TranscriptImport:
             assert isinstance(response, Answered)  # noqa: S101 - whatever is unread is handed on
             self._progress.skipped += response.lines
             return
-        names = set(item.names) if isinstance(item, mapping.Thought) else {left_of(item).stream}
+        names = set(item.names) if isinstance(item, mapping.Thought) else {mapping.aside_stream(item)}
         size = len(response.original or b"")
         is_full = len(self._waiting) >= responses_at_once_max or self._size + size > size_at_once_max_bytes
         if is_full or not names.isdisjoint(self._names):
@@ -182,9 +182,7 @@ class TranscriptImport:
         waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
         self._existing.look_up([item for item in waiting if isinstance(item, mapping.Thought)])
         self.tally.read += len(waiting)
-        made = (
-            self._thought(item) if isinstance(item, mapping.Thought) else self._aside(left_of(item)) for item in waiting
-        )
+        made = (self._thought(item) if isinstance(item, mapping.Thought) else self._aside(item) for item in waiting)
         records = [record for record in made if record is not None]
         if records:
             counts = self._append(records)
@@ -197,7 +195,7 @@ class TranscriptImport:
         answered = thought.answered
         secret = scan(answered.response)
         if secret is not None:
-            return self._aside(left_of(mapping.Hidden(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})")))
+            return self._aside(Unread.of(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})"))
         task = None
         if scan(thought.memory.task) is not None:
             thought = thought._replace(memory=msgspec.structs.replace(thought.memory, task=TASK_LEFT_OUT))
@@ -209,11 +207,11 @@ class TranscriptImport:
             return None
         if not existing.is_new and existing.owner not in ("", self._me):
             reason = f"NOT_AUTHORIZED: {existing.owner} imported its beginning, and can import the rest"
-            return self._aside(left_of(mapping.Hidden(answered, reason)))
+            return self._aside(Unread.of(answered, reason))
         try:
             record = self._record(thought, existing, task)
         except Refused as refusal:
-            return self._aside(left_of(mapping.Hidden(answered, f"{refusal.code}: {refusal.message}")))
+            return self._aside(Unread.of(answered, f"{refusal.code}: {refusal.message}"))
         self._existing.plan(existing.name, thought.memory)
         self._check(thought)
         return record
@@ -234,11 +232,12 @@ class TranscriptImport:
         aside = mapping.aside_stream(thought.answered)
         return Record(f"reasoning/{existing.name}", first, more=tuple(more), aside=aside)
 
-    def _aside(self, left: _Left) -> Record | None:
+    def _aside(self, left: Unread) -> Record | None:
         """Return the record of what is kept aside; None, and counted, where it is already."""
-        reason = left.reason
-        if self._existing.has_record(left.stream):
-            self.tally.keep_aside([Aside(left.source, reason)])
+        reason, stream = left.reason, mapping.aside_stream(left)
+        source = shorten(str(left.place).strip(), mapping.source_max_chars) or "—"
+        if self._existing.has_record(stream):
+            self.tally.keep_aside([Aside(source, reason)])
             return None
         ref = None
         if left.original is not None and not reason.startswith(CREDENTIAL):
@@ -247,9 +246,9 @@ class TranscriptImport:
             except Refused as refusal:
                 reason = f"{refusal.code}: {refusal.message}; {reason}"
         if ref is None:
-            ref = self._note({"left_out": reason, "bytes": left.size}, left.ids)
-        record = kept_aside(ref, left.source, UNREAD, reason)
-        return record._replace(stream=left.stream, aside=left.stream)
+            ids = {"session": left.session, "message": left.message}
+            ref = self._note({"left_out": reason, "bytes": left.size}, {name: id_ for name, id_ in ids.items() if id_})
+        return kept_aside(ref, source, UNREAD, reason)._replace(stream=stream, aside=stream)
 
     def _note(self, note: dict[str, Any], ids: dict[str, str]) -> str:
         """Store a note that stands for what cannot be stored, and return its ref."""
@@ -266,28 +265,3 @@ class TranscriptImport:
             return self._put_blob(answered.prompt.original)
         except Refused:
             return None
-
-
-class _Left(NamedTuple):
-    """What is to be kept aside."""
-
-    source: str
-    stream: str
-    reason: str
-    original: bytes | None
-    size: int
-    ids: dict[str, str]
-
-
-def left_of(item: mapping.Hidden | Unread) -> _Left:
-    """Return what is to be kept aside of a response that cannot be mapped, or of what could not be read."""
-    if isinstance(item, mapping.Hidden):
-        answered = item.answered
-        ids = {"session": answered.session, "message": answered.message}
-        original: bytes | None = answered.original
-        size = len(answered.original)
-    else:
-        answered = Answered(item.place, item.original or str(item.size).encode(), None)
-        ids, original, size = {}, item.original, item.size
-    source = shorten(str(answered.place).strip(), mapping.source_max_chars) or "—"
-    return _Left(source, mapping.aside_stream(answered), item.reason, original, size, ids)

@@ -22,15 +22,14 @@ import msgspec
 
 from consumers.importers.reasoning import extensions_of
 from consumers.importers.records import Record, claimed_time
-from consumers.importers.transcripts.conversation import Answered
+from consumers.importers.transcripts.conversation import Answered, Unread
 from consumers.sdk.text import shorten
 from consumers.sdk.thinking.extract import TASK_NOT_STATED, Extraction, extract_reasoning
 from consumers.sdk.thinking.response import read_tags
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
-from ledger.events import EventData
+from ledger.events import KIND_OF, EventData
 from ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordImported
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted
 from projections.reasoning.memory import ReasoningMemory
 
 task_max_chars: Final = 2_000
@@ -43,11 +42,6 @@ own_id_min_chars: Final = 16
 _digits: Final = 32
 
 SESSION_FORMAT: Final = "claude-code-session"
-_KINDS: Final = {
-    ReasoningStarted: "reasoning.started",
-    ReasoningExtended: "reasoning.extended",
-    ReasoningConcluded: "reasoning.concluded",
-}
 _NUMBER: Final = "the ledger holds no such number: it was read as the text that it is written as"
 _WHY: Final = {
     "redacted": "the vendor encrypted this block: it is only in the original",
@@ -67,14 +61,7 @@ class Thought(NamedTuple):
     is_task_whole: bool
 
 
-class Hidden(NamedTuple):
-    """A response whose thinking cannot be read, and why."""
-
-    answered: Answered
-    reason: str
-
-
-def thought_in(answered: Answered, task: str = "") -> Thought | Hidden | None:
+def thought_in(answered: Answered, task: str = "") -> Thought | Unread | None:
     """Return what a response thought; None where it holds no thinking at all.
 
     ``task`` stands in place of one that is not stated; the ids are made without it.
@@ -83,9 +70,9 @@ def thought_in(answered: Answered, task: str = "") -> Thought | Hidden | None:
         return _thought_in(answered, task)
     except Refused as refusal:
         if refusal.code != "INVALID_FORMAT" or refusal.details.get("redacted"):
-            return Hidden(answered, f"{refusal.code}: {refusal.message}")
+            return Unread.of(answered, f"{refusal.code}: {refusal.message}")
         reason = _hidden(answered.response)
-        return Hidden(answered, reason) if reason else None
+        return Unread.of(answered, reason) if reason else None
 
 
 def _thought_in(answered: Answered, task: str) -> Thought | None:
@@ -125,9 +112,10 @@ def names_of(answered: Answered, extraction: Extraction) -> tuple[str, ...]:
     return (by_ids, by_content) if by_ids else (by_content,)
 
 
-def aside_stream(answered: Answered) -> str:
+def aside_stream(left: Answered | Unread) -> str:
     """Return the stream on which a response is kept aside: the same wherever it is found, and however it grew."""
-    name = _by_ids(answered) or _name("original", [hashlib.sha256(answered.original).hexdigest()])
+    original = str(left.size).encode() if isinstance(left, Unread) and not left.original else left.original or b""
+    name = _by_ids(left) or _name("original", [hashlib.sha256(original).hexdigest()])
     return f"{KEPT_ASIDE}/{name}"
 
 
@@ -152,7 +140,7 @@ def records_of(
         yield RecordImported(
             original=original, source=shorten(str(answered.place).strip(), source_max_chars) or "—",
             format=SESSION_FORMAT if answered.is_session else thought.extraction.format,
-            mapped_kind=_KINDS[type(event)], mapped=msgspec.to_builtins(event, str_keys=True),
+            mapped_kind=KIND_OF[type(event)], mapped=msgspec.to_builtins(event, str_keys=True),
             claimed_author=thought.memory.ai_id or None, claimed_at=time_of(answered.at),
             claims=msgspec.to_builtins(claims) if claims is not None else {},
         )  # fmt: skip
@@ -233,7 +221,7 @@ def _hidden(response: Any) -> str:
     return ""
 
 
-def _by_ids(answered: Answered) -> str:
+def _by_ids(answered: Answered | Unread) -> str:
     if len(answered.message) >= own_id_min_chars:
         return _name("ids", [answered.message])  # a session that is resumed repeats it under an id of its own
     return _name("ids", [answered.session, answered.message]) if answered.message and answered.session else ""

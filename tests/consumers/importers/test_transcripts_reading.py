@@ -25,7 +25,7 @@ from transcript_lines import (
 from consumers.importers.transcripts import files
 from consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from consumers.importers.transcripts.files import find_transcripts, read_transcript
-from consumers.importers.transcripts.mapping import Hidden, Thought, ranges, thought_in, time_of
+from consumers.importers.transcripts.mapping import Thought, ranges, thought_in, time_of
 from ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def test_broken_line_is_handed_on_with_its_place_and_the_others_are_read(tmp_pat
 def test_response_that_is_no_response_is_kept_aside(tmp_path: Path, content: list[Any]) -> None:
     ((answered,), _) = read(write(tmp_path / "s.jsonl", content))
     assert isinstance(answered, Answered)
-    assert isinstance(thought_in(answered), Hidden)
+    assert isinstance(thought_in(answered), Unread)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_encrypted_thinking_is_told_from_none(tmp_path: Path, content: list[Any]
     ((answered,), _) = read(write(tmp_path / "s.jsonl", [line("assistant", "a", content, message="m")]))
     assert isinstance(answered, Answered)
     hidden = thought_in(answered)
-    assert isinstance(hidden, Hidden)
+    assert isinstance(hidden, Unread)
     assert hidden.reason
 
 

@@ -12,7 +12,7 @@ from transcript_lines import ANSWER, PROMPT, THINKING, calls, encoded, line, say
 
 from consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from consumers.importers.transcripts.files import read_transcript
-from consumers.importers.transcripts.mapping import Hidden, Thought, record_of, thought_in
+from consumers.importers.transcripts.mapping import Thought, record_of, thought_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ SHAPES: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-def read(file: Path) -> tuple[list[Thought | Hidden | Unread | None], Progress]:
+def read(file: Path) -> tuple[list[Thought | Unread | None], Progress]:
     """Return what is in a file, and the counts."""
     progress = Progress()
     found = [thought_in(one) if isinstance(one, Answered) else one for one in read_transcript(file, file, progress)]
@@ -96,7 +96,7 @@ def test_items_of_a_session_are_read_at_the_time_of_their_line(tmp_path: Path) -
     thought, unreadable = found
     assert isinstance(thought, Thought)
     assert (thought.memory.task, thought.answered.at) == (PROMPT, "2026-01-02T03:04:05.678Z")
-    assert isinstance(unreadable, Hidden)
+    assert isinstance(unreadable, Unread)
     assert "redacted" in unreadable.reason
     assert progress.skipped == 2
 
