@@ -91,11 +91,10 @@ def print_outcome(outcome: dict[str, Any]) -> None:
     click.secho(told(outcome["answer"], "").removeprefix("\n"), bold=True)
     for number, step in enumerate(outcome["reasoning_trace"], 1):
         click.echo(f"  {number}. {one_line(step)}")
-    verification = outcome["verification"]
-    fails = not verification["is_valid"] and verification["by"] != "nobody"
-    holds, by = "NOT VALID, " if fails else "", phrase("en", f"by_{verification['by']}")
-    click.echo(f"confidence {outcome['confidence']:.2f}, {holds}{by}")
-    for error in verification["validation_errors"]:
+    checked = outcome["verification"]
+    holds = "" if checked["is_valid"] or checked["by"] == "nobody" else "NOT VALID, "
+    click.echo(f"confidence {outcome['confidence']:.2f}, {holds}{phrase('en', 'by_' + checked['by'])}")
+    for error in checked["validation_errors"]:
         click.echo(f"  ! {one_line(error)}")
     for other in outcome["alternative_solutions"]:
         click.echo(f"or: {one_line(other)}")
@@ -115,7 +114,8 @@ def resumption(paused: dict[str, Any] | None) -> str:
     if paused is None:
         return ""
     wait = f" after {paused['retry_after_s']} s" if paused["retry_after_s"] else ""
-    return f" (paused: go on{wait} with `{paused['resume']}`; what was answered is not asked again)"
+    tried = "; `baton doctor --llm` tries the model" if paused["code"] == "LLM_UNAVAILABLE" else ""
+    return f" (paused: go on{wait} with `{paused['resume']}`; what was answered is not asked again{tried})"
 
 
 def print_run(outcome: dict[str, Any]) -> None:
@@ -134,9 +134,8 @@ def print_proof(proof: dict[str, Any]) -> None:
         for row in proof["answers"]
     ]
     print_table(("index", "answer", "signed by", "with key", "request", "asked by"), rows)
-    for request in proof["unanswered"]:
-        asked = f"{request['type']} (entry {request['request_index']})"
-        click.echo(f"unanswered: {asked} waits for the {request['receiver']}")
+    for row in proof["unanswered"]:
+        click.echo(f"unanswered: {row['type']} (entry {row['request_index']}) waits for the {row['receiver']}")
     click.echo(proof_verdict(proof))
 
 

@@ -328,6 +328,7 @@ def test_end_of_a_task_is_its_answer_line_by_line_or_why_there_is_none(capsys: p
     answer, paused = capsys.readouterr().out.split("LLM_UNAVAILABLE: ")
     assert answer == "│ Do:\n│ 1. \\x1b[2Jthis\nconfidence 0.50, checked by nobody\n"
     assert paused.startswith("it is busy (paused: go on after 7 s with `baton tot resume t`")
+    assert "`baton doctor --llm`" in paused
 
 
 def test_shown_task_ends_with_its_answer(shell: Baton, task: str) -> None:
