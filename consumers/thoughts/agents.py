@@ -323,9 +323,9 @@ def _error(task: Task, failure: kinds.Failure, cause: str) -> Step:
 
 def _fitted(data: kinds.SearchComplete, store: Callable[[bytes], str]) -> kinds.SearchComplete:
     """Return the message with its tree as a blob if it is too large to stand in it."""
-    tree = encode_canonical(data.payload.tree)
-    if len(tree) <= tree_inline_max_bytes:
+    if len(encode_canonical(data.payload)) <= tree_inline_max_bytes:
         return data
+    tree = encode_canonical(data.payload.tree)
     # If we crash after this line, there is a blob that nobody names.
     payload = msgspec.structs.replace(data.payload, tree=None, tree_ref=store(tree))
     return msgspec.structs.replace(data, payload=payload)

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from consumers.thoughts.phrases import phrase
-from consumers.thoughts.task import TreeState, path_to
+from consumers.thoughts.task import TreeState, fitting, path_to
 from consumers.thoughts.thinkers import Thinker
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
@@ -58,7 +58,7 @@ def _generated(
 ) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
     answer = thinker.generate(path_to(state, asked.parent_node.id), asked)
     if isinstance(answer, kinds.GeneratedPayload):
-        answer = msgspec.structs.replace(answer, candidates=answer.candidates[: asked.num_candidates])
+        answer = msgspec.structs.replace(answer, candidates=fitting(answer.candidates[: asked.num_candidates]))
     payload, failure = _checked(answer, kinds.GeneratedPayload)
     if payload is not None and len({candidate.temp_id for candidate in payload.candidates}) != len(payload.candidates):
         text = "two candidates have one temporary id"

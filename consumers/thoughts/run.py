@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
+import msgspec
 from msgspec.structs import asdict, replace
 
 from consumers.sdk.ledger import entries_now
@@ -39,8 +40,8 @@ from ledger.trust import actions_of
 Progress: TypeAlias = "Callable[[Event], None]"
 
 poll_wait_s: Final = 0.25
-problem_max_chars: Final = 20_000
-"""Half of what an event's text may hold: a prompt and a root node repeat it."""
+problem_size_max_bytes: Final = 14_000
+"""As JSON, a quarter of an event: a prompt and a root node repeat it, and the steps of a path stand beside both."""
 BINDABLE: Final[tuple[kinds.Role, ...]] = ("generator", "evaluator")
 
 _ID_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -78,8 +79,8 @@ def prepare(
     """Return what the six processes of a new task are given; their keys are there and registered after this."""
     if not problem.strip():
         raise Refused("INVALID_FIELD", "there is no problem to search", path="$.problem")
-    if len(problem) > problem_max_chars:
-        message = f"the problem has {len(problem)} characters, and a task takes {problem_max_chars}: say what matters"
+    if (size := len(msgspec.json.encode(problem))) > problem_size_max_bytes:
+        message = f"the problem has {size} bytes, and a task takes {problem_size_max_bytes}: say what matters"
         raise Refused("TOO_LARGE", message, path="$.problem")
     task_type = read_task_type(options.task_type)
     search_config(task_type, None, options.overrides)

@@ -31,7 +31,7 @@ import msgspec
 from consumers.thoughts.answers import message
 from consumers.thoughts.phrases import phrase
 from consumers.thoughts.settings import criteria_of
-from consumers.thoughts.task import Step, TreeState, attempts_max, best_path, in_order, path_to, stats
+from consumers.thoughts.task import Step, TreeState, attempts_max, best_path, fitting, in_order, path_to, stats
 from consumers.thoughts.thinkers import Thinker
 from ledger.events import tot as kinds
 from ledger.events.tot import Failure, ThoughtNode
@@ -40,7 +40,11 @@ from ledger.lifecycle.tot import node_states, tree_digest
 from projections.thoughts.tree import cut_off, root_of, search_state, with_children
 
 batch_nodes_max: Final = 64
-batch_size_max_bytes: Final = 24 * 1024
+path_full_bytes: Final = 34 * 1024
+path_size_max_bytes: Final = 39 * 1024
+"""A path with the problem beside it, as JSON: a full one ends there, and a larger one than the most would stand in no
+message once its last node is judged."""
+
 ends_tried_max: Final = 3
 
 
@@ -116,10 +120,13 @@ def _add(state: TreeState) -> Step | None:
             if not candidate.content.strip() or candidate.content in present:
                 continue
             present.add(candidate.content)
-            temp_ids.append(candidate.temp_id)
             fields = {name: getattr(candidate, name) for name in ("content", "action_type", "metadata")}
             id_ = f"node_{depth}_{number + len(nodes) + 1}"
-            nodes.append(ThoughtNode(id=id_, depth=depth, parent_id=drawn.parent, **fields))
+            node = ThoughtNode(id=id_, depth=depth, parent_id=drawn.parent, **fields)
+            path = [*path_to(state, drawn.parent), node]
+            if fitting([*nodes, node])[len(nodes) :] and _size(state, path) <= path_size_max_bytes:
+                nodes.append(node)
+                temp_ids.append(candidate.temp_id)
         if nodes:
             return Step(kinds.TotNodesAdded(nodes=nodes, temp_ids=temp_ids), [drawn.answer])
     return None
@@ -150,7 +157,7 @@ def _unasked(state: TreeState) -> kinds.EvaluatePayload | None:
         group = [node for node in unjudged if node.depth == first.depth]
     else:
         group = [node for node in unjudged if node.parent_id == first.parent_id]
-    return evaluation(state, _batch(group))
+    return evaluation(state, fitting(group[:batch_nodes_max]))
 
 
 def _mark_solutions(state: TreeState, thinker: Thinker, nodes: Iterable[ThoughtNode]) -> Step | None:
@@ -168,12 +175,19 @@ def _synthesize(state: TreeState) -> Step | None:
     open_ends = [id_ for id_ in ends if not _is_lost(state, id_)]
     if not open_ends or len(ends) - len(open_ends) >= ends_tried_max:
         return _finish(state, state.failure)
-    path = path_to(state, open_ends[0])
-    asked = kinds.SynthesizePayload(
+    asked = _synthesis(state, path_to(state, open_ends[0]))
+    return Step(message(kinds.SynthesizeSolution, state.task_id, asked), [state.request])
+
+
+def _synthesis(state: TreeState, path: list[ThoughtNode]) -> kinds.SynthesizePayload:
+    return kinds.SynthesizePayload(
         best_path=path, problem=state.problem, task_type=state.task_type,
         goal=state.decomposition.success_criteria, constraints=state.decomposition.constraints,
     )  # fmt: skip
-    return Step(message(kinds.SynthesizeSolution, state.task_id, asked), [state.request])
+
+
+def _size(state: TreeState, path: list[ThoughtNode]) -> int:
+    return len(msgspec.json.encode(_synthesis(state, path)))
 
 
 def _prune(state: TreeState, thinker: Thinker) -> Step | None:
@@ -183,10 +197,11 @@ def _prune(state: TreeState, thinker: Thinker) -> Step | None:
     low = [node.id for node in level if node.evaluation and node.evaluation.score < config.pruning_threshold]
     width = config.beam_width or (config.branching_factor if config.strategy == "BFS" else batch_nodes_max)
     beyond = in_order(state, [node.id for node in level])[width:]
-    deep = [node.id for node in level if node.depth >= config.max_depth]
+    full = (node.id for node in level if _size(state, path_to(state, node.id)) >= path_full_bytes)
+    deep = [node.id for node in level if node.depth >= config.max_depth] or list(full)
     if deep and not thinker.checks and not suggested and not low:
-        return _mark(state, in_order(state, deep)[:1], "terminal", "reason_limit", depth=config.max_depth)
-    about = {"threshold": config.pruning_threshold, "depth": config.max_depth, "width": width}
+        return _mark(state, in_order(state, deep)[:1], "terminal", "reason_limit", depth=level[0].depth)
+    about = {"threshold": config.pruning_threshold, "depth": level[0].depth if level else 0, "width": width}
     reasons = {"reason_suggested": suggested, "reason_low": low, "reason_deep": deep, "reason_beam": beyond}
     for name, ids in reasons.items():
         if ids:
@@ -316,17 +331,6 @@ def _level(state: TreeState) -> list[ThoughtNode]:
     depths = [node.depth for node in pending]
     depth = min(depths) if state.config.strategy == "BFS" else max(depths)
     return [node for node in pending if node.depth == depth]
-
-
-def _batch(nodes: list[ThoughtNode]) -> list[ThoughtNode]:
-    """Return as many nodes as one message holds, at least one."""
-    kept, size = nodes[:1], len(msgspec.json.encode(nodes[0]))
-    for node in nodes[1:batch_nodes_max]:
-        size += len(msgspec.json.encode(node))
-        if size > batch_size_max_bytes:
-            break
-        kept.append(node)
-    return kept
 
 
 M = TypeVar("M", bound=kinds.Message)

@@ -12,7 +12,7 @@ event gives another state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias, assert_never, get_args
+from typing import Final, NamedTuple, TypeAlias, TypeVar, assert_never, get_args
 
 import msgspec
 
@@ -147,6 +147,9 @@ def drafts(task_id: str, steps: Sequence[Step]) -> list[Draft]:
 
 
 attempts_max: Final = 3
+batch_size_max_bytes: Final = 24 * 1024
+"""What stands together in a message beside the problem, as JSON."""
+
 # What an endpoint or a bound agent did not answer passes: the task is paused, and it counts against no node.
 PAUSING: Final = frozenset({"LLM_UNAVAILABLE", "EVALUATION_TIMEOUT"})
 
@@ -159,6 +162,7 @@ class Drawn(msgspec.Struct, frozen=True):
     candidates: tuple[kinds.Candidate, ...]
 
 
+S = TypeVar("S")
 Ask: TypeAlias = kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
 
 
@@ -227,6 +231,15 @@ def path_to(state: TreeState, node_id: str) -> list[kinds.ThoughtNode]:
     while (parent := path[-1].parent_id) is not None:
         path.append(state.nodes[parent])
     return path[::-1]
+
+
+def fitting(things: Iterable[S]) -> list[S]:
+    """Return those of some things, the first ones first, that one message holds together."""
+    kept, left = list[S](), batch_size_max_bytes
+    for thing in things:
+        if (size := len(msgspec.json.encode(thing))) <= left:
+            kept, left = [*kept, thing], left - size
+    return kept
 
 
 def in_order(state: TreeState, ids: Iterable[str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import astuple
 
-from ledger.events.fields import Count, EventData, Label, OptionalText, Text, Time, Unit
+from ledger.events.fields import Count, EventData, Label, Text, Time, Unit
 from ledger.limits import json_integer_max
 
 Role = Literal["orchestrator", "decomposer", "generator", "evaluator", "explorer", "synthesizer"]
@@ -63,7 +63,7 @@ class Evaluation(EventData, frozen=True):
 
     score: Score
     confidence: Unit
-    reasoning: OptionalText = ""
+    reasoning: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
     dimension_scores: dict[str, Score] = {}
 
 

@@ -29,6 +29,7 @@ from consumers.sdk.llm.model import LlmClient, Message, prompt_digest
 from consumers.sdk.llm.reader import read_answer
 from consumers.sdk.quotation import data_block
 from consumers.sdk.text import one_line, shorten
+from consumers.thoughts.task import fitting
 from consumers.thoughts.thinkers import Answered, Path, Recorder, candidates_max, ranked
 from ledger.errors import Refused, Unavailable
 from ledger.events import tot as kinds
@@ -302,4 +303,5 @@ def _on_its_own_word(solution: kinds.Solution) -> kinds.Solution:
     checked = solution.verification
     by: kinds.Verifier = "nobody" if msgspec.to_builtins(checked) == _UNCHECKED else "model"
     is_valid = checked.is_valid and not checked.validation_errors
-    return replace(solution, verification=replace(checked, by=by, is_valid=is_valid))
+    trace = fitting(solution.reasoning_trace)
+    return replace(solution, reasoning_trace=trace, verification=replace(checked, by=by, is_valid=is_valid))

@@ -14,6 +14,7 @@ from consumers.thoughts.settings import Overrides, search_config
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
 from ledger.lifecycle.tot import tree_digest
+from ledger.limits import data_size_max_bytes
 
 BUSY = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True, retry_after_s=7)
 UNREADABLE = kinds.Failure(code="GENERATION_FAILED", message="prose", recoverable=True)
@@ -231,3 +232,19 @@ def test_open_search_restarted_after_any_entry_says_the_same(strategy: str) -> N
     for beginning in prefixes(whole.entries):
         said = solve(*begun, task_type="planning", entries=beginning, steps=1).entries
         assert said == whole.entries[: len(beginning) + 1]
+
+
+@pytest.mark.parametrize("asked", [{"strategy": "DFS", "depth": 20, "branching": 2}, {"branching": 20}])
+def test_long_thoughts_end_their_path_before_no_event_would_hold_it(asked: dict[str, Any]) -> None:
+    class Verbose(Modest):
+        def generate(self, path, asked):
+            short = super().generate(path, asked).candidates
+            long = [msgspec.structs.replace(one, content="长" * 990 + one.content[-9:]) for one in short]
+            return kinds.GeneratedPayload(candidates=long)
+
+    found = write(Verbose(), **asked)
+    assert found.solution is not None
+    said = [entry.data for entry in found.entries]
+    said[-1] = msgspec.structs.replace(said[-1], payload=msgspec.structs.replace(said[-1].payload, tree=None))
+    assert max(len(msgspec.json.encode(data)) for data in said) < data_size_max_bytes
+    assert len(said) < 100

@@ -10,7 +10,7 @@ from test_tot_order import Written
 from tot_driver import solve
 from tot_playing import check, events, play
 
-from consumers.thoughts import search
+from consumers.thoughts import task
 from consumers.thoughts.conclusion import remembered
 from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.task import Task
@@ -111,7 +111,7 @@ def test_long_path_with_long_alternatives_is_one_submission() -> None:
 
 
 def test_search_that_cannot_be_asked_for_ends_the_task(ledger: Ledger) -> None:
-    found = play(ledger, Elaborate(), problem="4 9 10 13" + " " * 12_000)
+    found = play(ledger, Elaborate(), problem="4 9 10 13" + " " * 11_000)
     assert (found["error"]["code"], found["error"]["recoverable"]) == ("INVALID_FORMAT", False)
     assert isinstance(events(ledger, f"tot/{found['task_id']}")[-1].data, kinds.TotError)
 
@@ -120,8 +120,9 @@ def test_evaluations_are_asked_for_in_messages_that_an_entry_holds() -> None:
     config = search_config("math", None, Overrides(depth=1, branching=64, evaluation="vote"))
     found = solve("start", config, Grand())
     asked = [entry.data for entry in found.entries if isinstance(entry.data, kinds.EvaluateThoughts)]
-    assert sum(len(one.payload.candidates) for one in asked) == 64
-    assert all(len(msgspec.json.encode(one.payload.candidates)) <= search.batch_size_max_bytes + 128 for one in asked)
+    kept = [entry.data.nodes for entry in found.entries if isinstance(entry.data, kinds.TotNodesAdded)][1]
+    assert sum(len(one.payload.candidates) for one in asked) == len(kept) > 24
+    assert all(len(msgspec.json.encode(one.payload.candidates)) <= task.batch_size_max_bytes + 128 for one in asked)
 
 
 def test_of_many_solutions_that_nobody_can_say_three_are_tried() -> None:
