@@ -55,9 +55,8 @@ class Task:
         self.waiting: dict[str, Asked] = {}
         self.answers: dict[tuple[kinds.Role, str], Event] = {}
         self.costs = view.Costs()
-        self.asked_again: list[
-            str
-        ] = []  # by this process alone: a request's id for each further try at a question of it
+        # By this process alone: a request's id for each further try at a question of it.
+        self.asked_again: list[str] = []
         self.thinker = ""
         self.paused: Event | None = None
         self.paused_for: set[str] = set()

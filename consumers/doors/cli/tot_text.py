@@ -82,7 +82,9 @@ def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
         for child in node["children_ids"]
     ]
     labels = {node["id"]: _label(node) for node in nodes.values()}
-    classes = {name: Style(style, _named(name, tree)) for name, style in _CLASSES.items()}
+    named = {name: [id_ for id_, node in nodes.items() if node["status"] == name] for name in _CLASSES}
+    named["best"] = [id_ for id_ in nodes if id_ in best]
+    classes = {name: Style(style, named[name]) for name, style in _CLASSES.items()}
     return Flowchart(prefix="n", direction="TD", nodes=labels, arrows=arrows, classes=classes).lines()
 
 
@@ -235,9 +237,3 @@ def new_events(app: App, task_id: str) -> Iterator[list[Event]]:
 def _label(node: dict[str, Any]) -> list[str]:
     score = "" if node["evaluation"] is None else f" · {node['evaluation']['score']:g}"
     return [f"{node['id']} · {node['status']}{score}", node["content"]]
-
-
-def _named(name: str, tree: dict[str, Any]) -> list[str]:
-    if name == "best":
-        return [id_ for id_ in tree["nodes"] if id_ in tree["search_state"]["best_path"]]
-    return [id_ for id_, node in tree["nodes"].items() if node["status"] == name]
