@@ -80,16 +80,15 @@ class ProseStore(Subscriptions):
 
     def due(self, now_s: float) -> list[Wanted]:
         """Return what is to be asked for now, the oldest wish first."""
-        with self.translated():
-            rows = self.db.execute("SELECT * FROM prose WHERE due_s <= ? ORDER BY due_s, cause", (now_s,)).fetchall()
+        rows = self.run("SELECT * FROM prose WHERE due_s <= ? ORDER BY due_s, cause", now_s)
         return [Wanted(*row) for row in rows]
 
     def settle(self, wanted: Wanted, again: Wanted | None) -> None:
         """Forget a wish, or put it off; not one that a newer conclusion has renewed meanwhile."""
-        with self.transaction() as db, self.translated():
-            is_same = db.execute("DELETE FROM prose WHERE id = ? AND cause = ?", wanted[:2]).rowcount
+        with self.transaction():
+            is_same = self.run("DELETE FROM prose WHERE id = ? AND cause = ? RETURNING id", *wanted[:2])
             if is_same and again is not None:
-                db.execute("INSERT INTO prose VALUES (?, ?, ?, ?)", again)
+                self.run("INSERT INTO prose VALUES (?, ?, ?, ?)", *again)
 
 
 class _Worker:

@@ -115,9 +115,8 @@ class Subscriptions:
 
     def position(self, name: str) -> int | None:
         """Return the index a subscription reads next, or None when it is new."""
-        with self.translated():
-            row = self.db.execute("SELECT next_index FROM positions WHERE name = ?", (name,)).fetchone()
-        return None if row is None else int(row[0])
+        rows = self.run("SELECT next_index FROM positions WHERE name = ?", name)
+        return int(rows[0][0]) if rows else None
 
     def start_at(self, name: str, index: int) -> int:
         """Begin at ``index`` if the subscription is new; return the index it reads next."""
@@ -130,16 +129,12 @@ class Subscriptions:
 
     def move(self, name: str, next_index: int) -> None:
         """Remember the index to read next; forget the attempts at what lies before it. Called in a transaction."""
-        with self.translated():
-            self.db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (name, next_index))
-            self.db.execute("DELETE FROM attempts WHERE name = ? AND event_index < ?", (name, next_index))
+        self.run("INSERT OR REPLACE INTO positions VALUES (?, ?)", name, next_index)
+        self.run("DELETE FROM attempts WHERE name = ? AND event_index < ?", name, next_index)
 
     def past(self, name: str) -> Past:
         """Return the heads of the log that a subscription trusted, kept by ``trust``."""
-        with self.translated():
-            rows = self.db.execute(
-                "SELECT size, root, epochs FROM heads WHERE name = ? ORDER BY size", (name,)
-            ).fetchall()
+        rows = self.run("SELECT size, root, epochs FROM heads WHERE name = ? ORDER BY size", name)
         where = f"what {self.path} remembers of it is"
         return Past([Trusted(size, root, epochs.split()) for size, root, epochs in rows], where)
 
@@ -154,18 +149,19 @@ class Subscriptions:
 
     def count_attempt(self, name: str, index: int) -> int:
         """Count one more attempt at an event, durably, and return how many that makes."""
-        with self.transaction() as db, self.translated():
-            (count,) = db.execute(
+        with self.transaction():
+            ((count,),) = self.run(
                 "INSERT INTO attempts VALUES (?, ?, 1) ON CONFLICT (name, event_index) "
                 "DO UPDATE SET count = count + 1 RETURNING count",
-                (name, index),
-            ).fetchone()
+                name,
+                index,
+            )
         return int(count)
 
     def uncount_attempt(self, name: str, index: int) -> None:
         """Take back an attempt that could not even begin, because something else was not there."""
-        with self.transaction() as db, self.translated():
-            db.execute("UPDATE attempts SET count = count - 1 WHERE name = ? AND event_index = ?", (name, index))
+        with self.transaction():
+            self.run("UPDATE attempts SET count = count - 1 WHERE name = ? AND event_index = ?", name, index)
 
     def bury(self, name: str, letter: DeadLetter) -> None:
         """Give an event up as a dead letter and go on after it.
@@ -179,26 +175,26 @@ class Subscriptions:
 
     def keep_aside(self, name: str, letter: DeadLetter) -> None:
         """Keep an event as a dead letter, in the transaction of what else came of it."""
-        with self.translated():
-            self.db.execute("INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?)", (name, *letter))
+        self.run("INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?)", name, *letter)
 
     def dead_letters(self, name: str) -> list[DeadLetter]:
         """Return the dead letters of a subscription, oldest first."""
         sql = "SELECT event_index, event_id, error FROM dead_letters WHERE name = ? ORDER BY event_index"
-        with self.translated():
-            rows = self.db.execute(sql, (name,)).fetchall()
-        return [DeadLetter(*row) for row in rows]
+        return [DeadLetter(*row) for row in self.run(sql, name)]
 
     def unbury(self, name: str, index: int) -> None:
         """Forget a dead letter, in the transaction in which its effect happens. Raises Refused: ``NOT_FOUND``."""
-        with self.translated():
-            done = self.db.execute("DELETE FROM dead_letters WHERE name = ? AND event_index = ?", (name, index))
-        if not done.rowcount:
+        if not self.run("DELETE FROM dead_letters WHERE name = ? AND event_index = ? RETURNING name", name, index):
             raise Refused("NOT_FOUND", f"entry {index} is no dead letter of {name}", index=index)
+
+    def run(self, sql: str, *values: Any) -> list[Any]:
+        """Return the rows of one statement, also for those who keep tables of their own in this file."""
+        with self.translated():
+            return self.db.execute(sql, values).fetchall()
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
-        """Translate what SQLite raises inside, also for those who keep tables of their own in this file.
+        """Translate what SQLite raises inside.
 
         Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``.
         """

@@ -184,7 +184,9 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     what it claims, because its table changes with every other row. What was replaced from another place stays so.
     """
     ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
-    standing = existing_handoffs(answer, ids)
+    standing: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(ids), page_rows_max):
+        standing |= answer("handoffs.existing", {"ids": ids[start : start + page_rows_max]})["handoffs"]
     changed: list[Record] = []
     copies: list[str] = []
     for record in records:
@@ -202,14 +204,6 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}
     changed = [one for one in changed if one.over is not None or (one.data.original, one.data.source) not in replaced]
     return changed, len(records) - len(changed), copies
-
-
-def existing_handoffs(answer: Ask, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return where handoffs stand, by their ids; those that there are not are left out."""
-    rows: dict[str, dict[str, Any]] = {}
-    for start in range(0, len(ids), page_rows_max):
-        rows |= answer("handoffs.existing", {"ids": list(ids[start : start + page_rows_max])})["handoffs"]
-    return rows
 
 
 def _place(source: str, read_as: str | None) -> str:

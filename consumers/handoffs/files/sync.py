@@ -91,19 +91,16 @@ class SyncStore(Subscriptions):
 
     def agreed(self, id_: str) -> Agreed | None:
         """Return what is remembered of a handoff's file, or None."""
-        with self.translated():
-            row = self.db.execute(f"SELECT {', '.join(Agreed._fields)} FROM files WHERE id = ?", (id_,)).fetchone()  # noqa: S608 - fixed names
-        return None if row is None else Agreed(*row)
+        rows = self.run(f"SELECT {', '.join(Agreed._fields)} FROM files WHERE id = ?", id_)  # noqa: S608 - fixed names
+        return Agreed(*rows[0]) if rows else None
 
     def agree(self, id_: str, agreed: Agreed) -> None:
         """Remember what file and ledger agree on."""
-        with self.translated():
-            self.db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", (id_, *agreed))
+        self.run("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", id_, *agreed)
 
     def ids(self) -> list[str]:
         """Return the handoffs whose files are remembered."""
-        with self.translated():
-            return [row[0] for row in self.db.execute("SELECT id FROM files ORDER BY id")]
+        return [id_ for (id_,) in self.run("SELECT id FROM files ORDER BY id")]
 
 
 class SyncContext(NamedTuple):

@@ -10,7 +10,6 @@ Every method works in the caller's transaction or is one SQL statement; each thr
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -58,26 +57,24 @@ class NotifierStore(Subscriptions):
 
     def open_episodes(self) -> dict[Key, Open]:
         """Return the episodes that are on."""
-        rows = self._run("SELECT kind, id, agent, action, episode_id, seen_size FROM episodes")
+        rows = self.run("SELECT kind, id, agent, action, episode_id, seen_size FROM episodes")
         return {Key(*row[:4]): Open(*row[4:]) for row in rows}
 
     def begin(self, waiting: Waiting, opened: Open, began_ms: int) -> None:
         """Record an episode."""
         row = (*waiting.key, *opened, began_ms, waiting.title)
-        self._run("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self.run("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
 
     def end(self, keys: Iterable[Key]) -> None:
         """Forget episodes that are over; their deliveries stay until they are delivered or given up."""
         for key in keys:
-            self._run("DELETE FROM episodes WHERE kind = ? AND id = ? AND agent = ? AND action = ?", key)
+            self.run("DELETE FROM episodes WHERE kind = ? AND id = ? AND agent = ? AND action = ?", *key)
 
     def add_delivery(self, channel: str, notification: Notification, now_ms: int) -> None:
         """Put a notification into the outbox, due at once."""
-        self._run(
-            "INSERT INTO deliveries (episode_id, channel, notification, attempts, next_ms, error, created_ms) "
-            "VALUES (?, ?, ?, 0, ?, '', ?)",
-            (notification.id, channel, msgspec.msgpack.encode(notification), now_ms, now_ms),
-        )
+        sql = "INSERT INTO deliveries (episode_id, channel, notification, attempts, next_ms, error, created_ms) "
+        stored = msgspec.msgpack.encode(notification)
+        self.run(f"{sql}VALUES (?, ?, ?, 0, ?, '', ?)", notification.id, channel, stored, now_ms, now_ms)
 
     def due(self, channel: str, now_ms: int) -> Delivery | None:
         """Return the delivery of a channel that is to be tried now, the one that has waited longest first."""
@@ -88,37 +85,35 @@ class NotifierStore(Subscriptions):
     def begin_attempt(self, delivery: Delivery, next_ms: int) -> None:
         """Count an attempt that is about to be made, and when another one is if nobody lives to say what came of it."""
         sql = "UPDATE deliveries SET attempts = attempts + 1, next_ms = ? WHERE number = ?"
-        self._run(sql, (next_ms, delivery.number))
+        self.run(sql, next_ms, delivery.number)
 
     def delivered(self, delivery: Delivery) -> None:
         """Forget a delivery that arrived."""
-        self._run("DELETE FROM deliveries WHERE number = ?", (delivery.number,))
+        self.run("DELETE FROM deliveries WHERE number = ?", delivery.number)
 
     def failed(self, delivery: Delivery, error: str, next_ms: int | None) -> None:
         """Remember when a delivery is tried again, or that it is a dead letter; the oldest of too many are dropped."""
         with self.transaction():
-            self._run(
-                "UPDATE deliveries SET error = ?, next_ms = ? WHERE number = ?", (error, next_ms, delivery.number)
-            )
+            self.run("UPDATE deliveries SET error = ?, next_ms = ? WHERE number = ?", error, next_ms, delivery.number)
             self._limit_dead_letters()
 
     def stop_channel(self, channel: str, error: str, now_ms: int) -> None:
         """Give up all that waits for a channel whose receiver wants no more, and what will wait for it."""
         with self.transaction():
-            self._run("INSERT OR REPLACE INTO stopped_channels VALUES (?, ?, ?)", (channel, error, now_ms))
+            self.run("INSERT OR REPLACE INTO stopped_channels VALUES (?, ?, ?)", channel, error, now_ms)
             sql = "UPDATE deliveries SET error = ?, next_ms = NULL WHERE channel = ? AND next_ms IS NOT NULL"
-            self._run(sql, (error, channel))
+            self.run(sql, error, channel)
             self._limit_dead_letters()
 
     def stopped(self) -> dict[str, str]:
         """Return the channels that nothing is sent to, and why."""
-        return dict(self._run("SELECT channel, error FROM stopped_channels"))
+        return dict(self.run("SELECT channel, error FROM stopped_channels"))
 
     def bury_strangers(self, channels: Sequence[str]) -> None:
         """Give up what waits for channels that are configured no longer."""
         marks = ", ".join("?" * len(channels))
         sql = f"UPDATE deliveries SET error = ?, next_ms = NULL WHERE next_ms IS NOT NULL AND channel NOT IN ({marks})"  # noqa: S608 - question marks
-        self._run(sql, ("the channel is configured no longer", *channels))
+        self.run(sql, "the channel is configured no longer", *channels)
 
     def retry(self, episode_id: str | None, now_ms: int) -> int:
         """Make dead letters due again, of one episode or all, with all of their attempts; return how many.
@@ -130,22 +125,22 @@ class NotifierStore(Subscriptions):
         values = () if episode_id is None else (episode_id,)
         with self.transaction():
             restart = f"DELETE FROM stopped_channels WHERE channel IN (SELECT channel FROM deliveries WHERE {where})"  # noqa: S608 - fixed texts
-            self._run(restart, values)
+            self.run(restart, *values)
             sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"  # noqa: S608 - fixed texts
-            count = len(self._run(sql, (now_ms, *values)))
+            count = len(self.run(sql, now_ms, *values))
         if episode_id is not None and not count:
             raise Refused("NOT_FOUND", f"{episode_id} is no dead letter", id=episode_id)
         return count
 
     def restart_channel(self, channel: str) -> None:
         """Send to a channel again."""
-        self._run("DELETE FROM stopped_channels WHERE channel = ?", (channel,))
+        self.run("DELETE FROM stopped_channels WHERE channel = ?", channel)
 
     def listed_episodes(self) -> tuple[list[dict[str, Any]], int]:
         """Return the open episodes, oldest first and at most ``listed_max``, and how many there are."""
         names = ("kind", "id", "agent", "action", "episode_id", "began_ms", "title")
         sql = f"SELECT {', '.join(names)} FROM episodes ORDER BY began_ms, kind, id LIMIT ?"  # noqa: S608 - fixed names
-        rows = [dict(zip(names, row, strict=True)) for row in self._run(sql, (listed_max,))]
+        rows = [dict(zip(names, row, strict=True)) for row in self.run(sql, listed_max)]
         return rows, self._count("episodes", "1")
 
     def listed_deliveries(self, *, dead: bool) -> tuple[list[Delivery], int]:
@@ -155,24 +150,16 @@ class NotifierStore(Subscriptions):
         return found, self._count("deliveries", where)
 
     def _limit_dead_letters(self) -> None:
-        self._run(
-            "DELETE FROM deliveries WHERE number IN (SELECT number FROM deliveries WHERE next_ms IS NULL "
-            "ORDER BY number DESC LIMIT -1 OFFSET ?)",
-            (dead_letters_max,),
-        )
+        dead = "SELECT number FROM deliveries WHERE next_ms IS NULL ORDER BY number DESC LIMIT -1 OFFSET ?"
+        self.run(f"DELETE FROM deliveries WHERE number IN ({dead})", dead_letters_max)  # noqa: S608 - fixed texts
 
     def _count(self, table: str, where: str) -> int:
-        ((count,),) = self._run(f"SELECT count(*) FROM {table} WHERE {where}")  # noqa: S608 - fixed texts
+        ((count,),) = self.run(f"SELECT count(*) FROM {table} WHERE {where}")  # noqa: S608 - fixed texts
         return int(count)
 
     def _deliveries(self, sql: str, values: tuple[Any, ...]) -> list[Delivery]:
-        rows = self._run(sql, values)
+        rows = self.run(sql, *values)
         return [Delivery(number, channel, _read(stored), *more) for number, channel, stored, *more in rows]
-
-    def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        with self.translated():
-            cursor: sqlite3.Cursor = self.db.execute(sql, values)
-            return cursor.fetchall()
 
 
 _read: Final = msgspec.msgpack.Decoder(Notification).decode

@@ -33,34 +33,6 @@ kinds_kept_max: Final = 10_000
 looks_max: Final = 3
 
 
-class WaitReader:
-    """Asks the views who is waited for."""
-
-    def __init__(self, client: Client, answer: Ask) -> None:
-        self._client = client
-        self._answer = answer
-        # An entry never changes, so its kind is read once.
-        self._kind_of = lru_cache(kinds_kept_max)(lambda index: read_event(index, client.entry(index)).kind)
-
-    def look(self) -> tuple[int, list[Waiting]]:
-        """Return how much of the log the answer has seen at least, and every wait.
-
-        Pages are asked one after the other, and what changes meanwhile could stand on none of them: then all are read
-        again, up to ``looks_max`` times. What is missed after that is found by the look for the event that changed it.
-        """
-        size = self._client.head().size
-        for _ in range(looks_max):
-            items = list(every_row(self._answer, "handoffs.next", "items", {}))
-            now = self._client.head().size
-            if len(items) <= rows_per_page or now == size:
-                break
-            size = now
-        return size, [waiting_of(item) for item in items if self._is_told(item)]
-
-    def _is_told(self, item: dict[str, Any]) -> bool:
-        return item["action"] != "continue" or self._kind_of(item["since_index"]) == "handoff.changes_requested"
-
-
 def waiting_of(item: dict[str, Any]) -> Waiting:
     """Return the wait that an item of ``handoffs.next`` says."""
     return Waiting(
@@ -102,7 +74,9 @@ class NotifierWorker:
         With ``notify_existing`` the very first start also tells of what waits already. ``behind`` tells of reasonings.
         """
         self._client = client
-        self._reader = WaitReader(client, answer)
+        self._answer = answer
+        # An entry never changes, so its kind is read once.
+        self._kind_of = lru_cache(kinds_kept_max)(lambda index: read_event(index, client.entry(index)).kind)
         self._path = store
         self._channels = tuple(channels)
         self._home = Home(store.parent)  # in which the store lies, and the keys that say how bound the gate is
@@ -151,7 +125,7 @@ class NotifierWorker:
             if must_look and page.next_index >= page.size:
                 stop.wait(max(0.0, ready_s - time.monotonic()))
                 began_s = time.monotonic()
-                seen_size, waiting = self._reader.look()
+                seen_size, waiting = self._look()
                 self._record(store, events, page.next_index, waiting, seen_size)
                 must_look, looked_s = False, time.monotonic()
                 # A pause as long as the look took, so that looking never takes more than half of the time.
@@ -162,9 +136,27 @@ class NotifierWorker:
             if until is not None and position >= until and not must_look:
                 return
 
+    def _look(self) -> tuple[int, list[Waiting]]:
+        """Return how much of the log the answer of the views has seen at least, and every wait.
+
+        Pages are asked one after the other, and what changes meanwhile could stand on none of them: then all are read
+        again, up to ``looks_max`` times. What is missed after that is found by the look for the event that changed it.
+        """
+        size = self._client.head().size
+        for _ in range(looks_max):
+            items = list(every_row(self._answer, "handoffs.next", "items", {}))
+            now = self._client.head().size
+            if len(items) <= rows_per_page or now == size:
+                break
+            size = now
+        return size, [waiting_of(item) for item in items if self._is_told(item)]
+
+    def _is_told(self, item: dict[str, Any]) -> bool:
+        return item["action"] != "continue" or self._kind_of(item["since_index"]) == "handoff.changes_requested"
+
     def _begin(self, store: NotifierStore) -> int:
         """Take what waits already as known, and return the position to go on from."""
-        seen_size, waiting = self._reader.look()
+        seen_size, waiting = self._look()
         with store.transaction():
             self._open(store, waiting, seen_size, is_told=self._notify_existing)
             store.move(NAME, seen_size)

@@ -27,8 +27,9 @@ import msgspec
 
 from consumers.importers import records
 from consumers.importers.empirica.kinds import ASIDE, READ_BY, About, Meaning
-from consumers.importers.empirica.notes import Note, Repository, Unread
+from consumers.importers.empirica.notes import Note, Repository
 from consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
+from consumers.importers.records import Aside
 from consumers.sessions.places import text_of
 from ledger.author import Author
 from ledger.client import Ask
@@ -57,7 +58,7 @@ class Read(NamedTuple):
     records: tuple[Mapped, ...]
     standing: dict[Place, dict[str, Any]]
     own: int
-    unread: tuple[Unread, ...]
+    unread: tuple[Aside, ...]
 
 
 class Done(NamedTuple):
@@ -81,7 +82,7 @@ class Done(NamedTuple):
             "dirty": self.dirty.total(),
             "own": self.found.own,
             "by_kind": {kind: counts_of(kind) for kind in sorted(kinds)},
-            "unread": [unread._asdict() for unread in self.found.unread],
+            "unread": [unread.answer() for unread in self.found.unread],
         }
 
 
@@ -137,21 +138,19 @@ def counted(counts: records.Counts, found: Read) -> Done:
         outcomes[data.source, data.original] = (None, len(data.claims.get("dirty", [])))
     outcomes |= {(aside.source, aside.original): (aside.reason, 0) for aside in counts.aside}
     known = [(place, outcomes[place][0]) for _, place in found.notes if place in outcomes]  # the others are lost
-    asides = tuple(
-        records.Aside(source, reason, original) for (source, original), reason in known if reason is not None
-    )
+    asides = tuple(Aside(source, reason, original) for (source, original), reason in known if reason is not None)
     dirty: Counter[str] = Counter()
     for place, kind in {place: kind for kind, place in found.notes}.items():
         dirty[kind] += outcomes.get(place, (None, 0))[1]
     return Done(records.Counts(len(found.notes), len(known) - len(asides), counts.added, asides), found, dirty)
 
 
-def _pages(notes: Iterator[Note | Unread], unread: list[Unread]) -> Iterator[list[Note]]:
+def _pages(notes: Iterator[Note | Aside], unread: list[Aside]) -> Iterator[list[Note]]:
     """Yield notes in pages that one question can ask for, and memory can hold."""
     page: list[Note] = []
     size = 0
     for note in notes:
-        if isinstance(note, Unread):
+        if isinstance(note, Aside):
             unread.append(note)
             continue
         page.append(note)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from note_repository import ROOT, blob, empty, git, many, repository, tree_ref
 
-from consumers.importers.empirica.notes import DEFAULT_REFS, Note, Repository, Unread, checked_root
+from consumers.importers.empirica.notes import DEFAULT_REFS, Note, Repository, checked_root
+from consumers.importers.records import Aside
 from consumers.sdk.git import Git, Objects
 from ledger.errors import Refused, Unavailable
 
@@ -19,7 +20,7 @@ OBJECT = "1" * 40
 OTHER = "2" * 40
 
 
-def read(folder: Path, *roots: str) -> tuple[list[Note], list[Unread]]:
+def read(folder: Path, *roots: str) -> tuple[list[Note], list[Aside]]:
     """Return the notes of a repository, and what could not be read."""
     found = Repository(folder)
     refs, unread = found.refs(roots or (DEFAULT_REFS,))
