@@ -38,7 +38,7 @@ FLOODS = {
     "the largest, over two connections": (limits.agent_payload_max_bytes, 2, 0),
 }
 SECONDS_MAX = 60
-SUBMISSIONS = 20
+SUBMISSIONS = 8
 
 
 @contextmanager
