@@ -258,7 +258,7 @@ class _Recorder:
     _limits: Overrides
 
     def may_ask_again(self) -> bool:
-        task, costs = self._task, self._task.costs
+        task, costs = self._task, self._task.paid
         if isinstance(self._request.data, kinds.SynthesizeSolution):
             return True  # or all that was paid before would come to nothing
         task.asked_again.append(self._request.id)  # first: of threads that ask at the same time, each counts the others

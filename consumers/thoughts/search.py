@@ -260,7 +260,7 @@ def _out_of_budget(state: TreeState, thinker: Thinker) -> Step:
     limits = say("spent_nodes", nodes=config.nodes_max, calls=config.calls_max)
     limits += say("spent_tokens", tokens=config.tokens_max) if config.tokens_max else ""
     limits += say("spent_deadline", deadline=config.deadline) if config.deadline else ""
-    text = say("spent", limits=limits, calls=state.costs.total.requests)
+    text = say("spent", limits=limits, calls=state.paid.total.requests)
     return _exhausted(state, thinker, text, is_recoverable=True)
 
 
@@ -286,7 +286,7 @@ def _is_spent(state: TreeState, asked: Asked, now_ms: int) -> bool:
 
     What a program thinks costs nothing: an estimate counts only where a model was paid already.
     """
-    config, spent = state.config, state.costs.total
+    config, spent = state.config, state.paid.total
     waiting = (request.payload for request in state.requests.values())
     estimate = sum(map(calls_of, (asked, *waiting))) if spent.requests else 0
     return (

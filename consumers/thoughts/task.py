@@ -54,7 +54,8 @@ class Task:
         self.started_id = ""
         self.waiting: dict[str, Asked] = {}
         self.answers: dict[tuple[kinds.Role, str], Event] = {}
-        self.costs = view.Costs()
+        self.costs = self.paid = view.Costs()
+        self.others: set[kinds.Role] = set()
         # By this process alone: a request's id for each further try at a question of it.
         self.asked_again: list[str] = []
         self.thinker = ""
@@ -85,14 +86,17 @@ class Task:
         data = event.data
         self.now_ms = event.accepted_ms
         self.costs = view.costs_after(self.costs, event)
+        if getattr(data, "sender", None) not in self.others:
+            self.paid = view.costs_after(self.paid, event)
         if (tree := advance(self.tree, event)) is not None:
-            self.tree = _replace(tree, costs=self.costs, language=self.language)
+            self.tree = _replace(tree, costs=self.costs, paid=self.paid, language=self.language)
         if isinstance(data, kinds.Question):
             self.waiting[event.id] = Asked(event, self.tree)
         elif isinstance(data, kinds.Answer):
             self._answered(event, data)
         elif isinstance(data, kinds.TotStarted):
             self.started, self.started_id, self.thinker = data, event.id, data.thinker
+            self.others = {one.role for one in data.roles if one.agent != AGENTS[one.role]}
         elif isinstance(data, kinds.TotNodesAdded):
             self.added |= {node.id: event.id for node in data.nodes}
         elif isinstance(data, kinds.Aside):
@@ -171,7 +175,8 @@ class TreeState(msgspec.Struct, frozen=True):
     ``requests`` are those that wait for an answer (id → message); ``attempts`` counts, for each node, the failed
     generations and the evaluations that gave it no score (0: what failed counts not against it, and is asked again); a
     node in ``given_up`` failed in a way that does not pass. ``trouble`` is the answer that the search must pause for
-    (its id and error), ``turned_from`` the node that was turned back from last, ``costs`` what the whole task cost.
+    (its id and error), ``turned_from`` the node that was turned back from last, ``costs`` what the whole task cost,
+    ``paid`` without what others' agents say they paid: a budget is of our own model.
     """
 
     config: kinds.SearchConfig
@@ -190,6 +195,7 @@ class TreeState(msgspec.Struct, frozen=True):
     turned_from: str | None = None
     backtracks: int = 0
     costs: view.Costs = view.Costs()
+    paid: view.Costs = view.Costs()
     trouble: tuple[str, kinds.Failure] | None = None
     is_paused: bool = False
     rounds: int = 0

@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import tot_story as story
 from building import ROOT, Ledger
@@ -109,6 +110,15 @@ def test_bound_agent_that_does_not_answer_pauses_the_task_which_goes_on_once_it_
             continue  # on a loaded machine alice may be late again
     assert found["answer"] == ANSWER
     check(ledger, part.opening.task_id)
+
+
+def test_what_a_bound_agent_says_that_it_paid_is_shown_and_ends_no_search(ledger: Ledger) -> None:
+    def dear(task: Any, event: Event) -> list[kinds.Message]:
+        return [msgspec.structs.replace(one, usage=kinds.Usage(requests=2**53 - 1)) for one in judged(task, event)]
+
+    with playing(ledger, dear):
+        found = play(ledger, Game24(), bound=ALICE)
+    assert (found["answer"], found["stats"]["llm_calls"]) == (ANSWER, 2**53 - 1)
 
 
 def test_what_a_bound_agent_says_that_a_model_answered_is_no_answer_to_us() -> None:
