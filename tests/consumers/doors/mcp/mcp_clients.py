@@ -35,6 +35,20 @@ HERE: Final = Path(__file__).parent
 BATON: Final = [sys.executable, "-m", "consumers.doors.cli"]
 call_max_s: Final = 60.0
 
+# What an agent records of a session through the tools.
+BEFORE = {"type": "assessment", "phase": "PREFLIGHT", "vectors": {"know": 0.5, "UNCERTAINTY": 0.6}}
+AFTER = {"type": "assessment", "phase": "POSTFLIGHT", "vectors": {"know": 0.9, "uncertainty": 0.2}}
+REASONED = [
+    {"type": "finding", "finding": "The pool is never closed", "evidence": ["pool.py:3"], "impact": 0.8},
+    {"type": "unknown", "unknown": "Who opened it first"},
+    {"type": "dead_end", "approach": "collecting garbage", "why_failed": "the pool is referenced"},
+    {"type": "tool", "tool": "tracemalloc"},
+    {"type": "observation", "content": "The pool grows by 3 MB a second", "evidence": ["pool.py:3"]},
+    {"type": "assumption", "content": "The load is that of production", "validation_method": "compare the logs"},
+    {"type": "inference", "content": "Nobody closes the pool", "rests_on": [1, 2], "confidence": 0.9},
+    {"type": "conclusion", "content": "Close the pool at shutdown", "rests_on": [3], "confidence": 0.9},
+]
+
 
 class Called(NamedTuple):
     """What a tool answered: its structured content, or its error."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_clients import Caller, call_tools, calling, kinds_in, over_stdio
+from mcp_clients import AFTER, BEFORE, REASONED, Caller, call_tools, calling, kinds_in, over_stdio
 
 from consumers.doors.mcp import record
 from consumers.reasoning.validator.reads import digest_of
@@ -18,19 +18,6 @@ from consumers.sdk.ledger import Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-BEFORE = {"type": "assessment", "phase": "PREFLIGHT", "vectors": {"know": 0.5, "UNCERTAINTY": 0.6}}
-AFTER = {"type": "assessment", "phase": "POSTFLIGHT", "vectors": {"know": 0.9, "uncertainty": 0.2}}
-REASONED = [
-    {"type": "finding", "finding": "The pool is never closed", "evidence": ["pool.py:3"], "impact": 0.8},
-    {"type": "unknown", "unknown": "Who opened it first"},
-    {"type": "dead_end", "approach": "collecting garbage", "why_failed": "the pool is referenced"},
-    {"type": "tool", "tool": "tracemalloc"},
-    {"type": "observation", "content": "The pool grows by 3 MB a second", "evidence": ["pool.py:3"]},
-    {"type": "assumption", "content": "The load is that of production", "validation_method": "compare the logs"},
-    {"type": "inference", "content": "Nobody closes the pool", "rests_on": [1, 2], "confidence": 0.9},
-    {"type": "conclusion", "content": "Close the pool at shutdown", "rests_on": [3], "confidence": 0.9},
-]
 
 
 def test_session_from_preflight_to_resuming_goes_through_mcp_alone(own_home: Path) -> None:
