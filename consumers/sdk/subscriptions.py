@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from ledger.errors import Refused, Unavailable
-from ledger.files import held
+from ledger.files import held, locked
 from ledger.history import Past, Trusted
 
 _SCHEMA = """
@@ -63,7 +63,9 @@ class Subscriptions:
             path.touch(mode=0o600)
             self.db = sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None, check_same_thread=False)
             try:
-                self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA + self.schema)
+                # While SQLite changes a new file to WAL mode it refuses every other connection at once, without waiting.
+                with locked(path.parent):
+                    self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA + self.schema)
             except BaseException:
                 self.db.close()
                 raise

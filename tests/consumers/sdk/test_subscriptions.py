@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -156,3 +158,15 @@ def test_watcher_is_the_same_for_the_same_agent_kinds_and_command() -> None:
         watcher_name("kuro", ("handoff.completed", "handoff.approved"), "notify me"),
     ]
     assert len({name, *others}) == 5
+
+
+def test_a_new_file_is_opened_by_many_at_once(tmp_path: Path) -> None:
+    def opened(path: Path, barrier: threading.Barrier) -> None:
+        barrier.wait()
+        Subscriptions(path).close()
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(20):
+            barrier = threading.Barrier(4)
+            opening = [pool.submit(opened, tmp_path / f"{number}.db", barrier) for _ in range(4)]
+            assert [one.result() for one in opening] == [None] * 4
