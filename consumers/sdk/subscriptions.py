@@ -63,7 +63,7 @@ class Subscriptions:
             path.touch(mode=0o600)
             self.db = sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None, check_same_thread=False)
             try:
-                # While SQLite changes a new file to WAL mode it refuses every other connection at once, without waiting.
+                # While SQLite changes a new file to WAL mode it refuses all other connections at once, without waiting.
                 with locked(path.parent):
                     self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA + self.schema)
             except BaseException:
