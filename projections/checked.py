@@ -47,6 +47,8 @@ _VIEWS: Final = {
     "snapshots": ("snapshots", "reasoning"),
     "validations": ("reasoning", "validations"),
 }
+# What is asked of a handoff alone, whatever it waits for.
+_ALONE: Final = ("handoffs.facts", "handoffs.versions")
 _QUEUE: Final = "handoffs.next"
 # What of those answers is used here: the rows of a list, and what waits: kind, id, agent.
 _Link: TypeAlias = dict[str, Any]
@@ -93,7 +95,7 @@ class _Question:
         if family == "validations":  # who has recorded the same graph under another id is no independent judge of it
             for name in self._client.view("reasoning.origins", {"ref": arguments["ref"]})["ids"]:
                 self._read(f"reasoning/{name}")
-        if query != "handoffs.facts" and family == "handoffs":
+        if query not in _ALONE and family == "handoffs":
             self._gather(str(arguments["id"]))
         with self._folded(_VIEWS[family]) as moment:
             answer = marked(moment, query, found.run(moment, msgspec.convert(arguments, found.arguments)))

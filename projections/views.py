@@ -25,7 +25,7 @@ VIEW_VERSIONS: Final = {
     "agents": 5,
     "reasoning": 5,
     "briefs": 3,
-    "handoffs": 7,
+    "handoffs": 8,
     "sessions": 6,
     "validations": 2,
     "snapshots": 2,
@@ -42,8 +42,9 @@ ON_DEMAND: Final = frozenset({"search"})
 
 # About one thing, and asked by whoever acts on it: not answered from rows, but from signed entries (``checked``).
 CHECKED: Final = frozenset({
-    "handoffs.facts", "handoffs.next", "handoffs.show", "handoffs.why", "reasoning.fetch", "reasoning.origins",
-    "reasoning.show", "reviews.show", "snapshots.domains", "snapshots.show", "validations.latest", "validations.list",
+    "handoffs.facts", "handoffs.next", "handoffs.show", "handoffs.versions", "handoffs.why", "reasoning.fetch",
+    "reasoning.origins", "reasoning.show", "reviews.show", "snapshots.domains", "snapshots.show", "validations.latest",
+    "validations.list",
 })  # fmt: skip
 
 # Which function of which module under this package answers which query.
@@ -68,6 +69,7 @@ _QUERIES: Final = {
     "handoffs.next": "handoffs.next.next_items",
     "handoffs.show": "handoffs.queries.show_handoff",
     "handoffs.unannounced": "handoffs.queries.unannounced_handoffs",
+    "handoffs.versions": "handoffs.versions.versions_of_handoff",
     "handoffs.why": "handoffs.queries.why_handoff",
     "reasoning.existing": "reasoning.queries.existing",
     "reasoning.fetch": "reasoning.queries.fetch",

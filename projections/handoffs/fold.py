@@ -119,6 +119,15 @@ class LogRow(Row, frozen=True):
     position: int | None
 
 
+class VersionRow(Row, frozen=True):
+    """A content that an event set, whole, as JSON: the log has it, and what changed since is read without it."""
+
+    event_index: int
+    handoff_id: str
+    version: str
+    content: str
+
+
 HANDOFFS: Final = Table(
     "handoffs", HandoffRow, primary_key=("id",), owner="id",
     indexes=(
@@ -133,6 +142,9 @@ DEPENDENCIES: Final = Table(
     indexes=(("depends_on",),),
 )  # fmt: skip
 LOG: Final = Table("handoff_log", LogRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),))
+VERSIONS: Final = Table(
+    "handoff_versions", VersionRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),)
+)
 
 
 class Remark(msgspec.Struct, frozen=True, array_like=True):
@@ -239,13 +251,17 @@ def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffConten
 
 
 def added(state: HandoffRecord | None, logged: Logged) -> Rows:
-    """Return the event's log line."""
+    """Return the event's log line, and the content that it set."""
     event = logged.event
-    if state is None or state.content is None:
+    if state is None or state.content is None or state.life is None:
         return ()
     text = log_text(event, state.content)
     day, position = day_of(event.accepted_ms), getattr(event.data, "position", None)
-    return (LogRow(event.index, event.name, day, event.at, event.author, event.kind, text, position),)
+    line = LogRow(event.index, event.name, day, event.at, event.author, event.kind, text, position)
+    if state.content_index != event.index:
+        return (line,)
+    content = msgspec.structs.asdict(state.content) | {"notes": msgspec.structs.asdict(state.content.notes)}
+    return line, VersionRow(event.index, event.name, state.life.version, json_text(content))
 
 
 def day_of(accepted_ms: int) -> str:
@@ -341,6 +357,6 @@ HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.stream =
 
 VIEW: Final = Projection(
     name="handoffs", version=VIEW_VERSIONS["handoffs"], handles=HANDLED,
-    tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG), state=HandoffRecord, keys=keys, fold=fold, rows=rows,
-    added=added,
+    tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG, VERSIONS), state=HandoffRecord, keys=keys, fold=fold,
+    rows=rows, added=added,
 )  # fmt: skip

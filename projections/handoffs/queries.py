@@ -131,7 +131,8 @@ def show_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     )
     shown["answered_by"] = rows("SELECT id, status FROM handoffs WHERE answers = ? ORDER BY id")
     log = rows(
-        "SELECT event_index, day, at, author, kind, text FROM handoff_log WHERE handoff_id = ? ORDER BY event_index"
+        "SELECT event_index, day, at, author, kind, text, position FROM handoff_log WHERE handoff_id = ? "
+        "ORDER BY event_index"
     )
     shown["log"] = [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log]
     shown["why"] = why_handoff(moment, query.ById(id=name))

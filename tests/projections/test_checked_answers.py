@@ -53,7 +53,7 @@ def test_checked_answers_are_those_of_the_views_where_nobody_lies(ledger: Ledger
     for name in ("carol", "dora"):
         ledger.register(name)
     story(ledger)
-    for query in ("handoffs.facts", "handoffs.show", "handoffs.why"):
+    for query in ("handoffs.facts", "handoffs.show", "handoffs.versions", "handoffs.why"):
         for name in NAMES:
             wanted, answer = client.view(query, {"id": name}), answer_checked(client, query, {"id": name})
             as_of = answer.pop("as_of")

@@ -19,6 +19,7 @@ ARGUMENTS = {
     "handoffs.existing": {"ids": ["a", "b", "unknown"]},
     "handoffs.facts": {"id": "b.md"},
     "handoffs.why": {"id": "b"},
+    "handoffs.versions": {"id": "b"},
     "reasoning.existing": {"ids": ["r1"]},
     "reasoning.fetch": {"ref": "r1"},
     "reasoning.full": {"ref": "r1"},

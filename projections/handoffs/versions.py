@@ -1,0 +1,103 @@
+"""Every version that a handoff had, and what changed between two: what a reviewer asks before he signs the next one.
+
+A version is what one event set as the content: the first is 1, each amendment and each import over it the next, also
+where it goes back to a content that was there before and so has the same ref. Compared are the texts themselves: tasks
+and criteria one by one, words line by line, what was said of each of the sender's notes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from ledger.errors import Refused
+from ledger.events.handoff import HandoffContent, ReceiverNotes
+from projections import query
+from projections.handoffs.queries import find_handoff
+
+Mark: TypeAlias = Literal["kept", "added", "removed", "changed"]
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+# What follows from the rest, and shows it in a file.
+_NOT_COMPARED: Final = ("skeleton", "notes", "created")
+
+
+class Versions(query.Arguments, frozen=True, rename={"since": "from", "number": "to"}):
+    """A handoff, and the numbers of two of its versions.
+
+    ``to`` is the present one by default, ``from`` the last one before it that was approved, else the one before it.
+    """
+
+    id: str
+    since: _Number | None = None
+    number: _Number | None = None
+
+
+def versions_of_handoff(moment: query.Moment, asked: Versions) -> query.Answer:
+    """Return ``{"id", "versions", "from", "to", "content", "changes"}``: the content of ``to``, and what is new in it.
+
+    A version is ``{"number", "version", "event_index", "at_ms", "author", "text", "approvals"}``, oldest first, each
+    approval ``{"event_index", "at_ms", "author"}``; ``from`` is None where nothing stands before. A change is
+    ``{"field", "counts", "lines"}``, a line ``{"mark", "text", "was"}`` with what it was where it was changed.
+
+    Raises Refused: ``NOT_FOUND`` for a handoff or a version that is not there.
+    """
+    name = find_handoff(moment, asked.id)
+    rows = moment.rows(
+        "SELECT v.version, v.event_index, e.accepted_ms AS at_ms, l.author, l.text, v.content FROM handoff_versions v "
+        "JOIN handoff_log l USING (event_index) JOIN events e USING (event_index) WHERE v.handoff_id = ? "
+        "ORDER BY v.event_index",
+        (name,),
+    )
+    approvals = moment.rows(
+        "SELECT event_index, accepted_ms AS at_ms, l.author FROM handoff_log l JOIN events USING (event_index) "
+        "WHERE handoff_id = ? AND l.kind = 'handoff.approved' ORDER BY event_index",
+        (name,),
+    )
+    contents = [msgspec.json.decode(row.pop("content")) for row in rows]
+    ends = [*(row["event_index"] for row in rows[1:]), 2**53]
+    for number, (row, end) in enumerate(zip(rows, ends, strict=True), 1):
+        own = [one for one in approvals if row["event_index"] < one["event_index"] < end]
+        row |= {"number": number, "approvals": own}
+    to = len(rows) if asked.number is None else asked.number
+    approved = [row["number"] for row in rows[: to - 1] if row["approvals"]]
+    since = asked.since or (approved[-1] if approved else to - 1) or None
+    for number in (to, since or to):
+        if number > len(rows):
+            raise Refused("NOT_FOUND", f"{name} has no version {number}: it has {len(rows)}", versions=len(rows))
+    changes = [] if since is None else changes_of(contents[since - 1], contents[to - 1])
+    return {"id": name, "versions": rows, "from": since, "to": to, "content": contents[to - 1], "changes": changes}
+
+
+def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what differs between two contents, field by field.
+
+    >>> changes_of({"tasks": ["a", "b"], "notes": {}}, {"tasks": ["a", "c", "d"], "notes": {}})[0]["counts"]
+    {'kept': 1, 'changed': 1, 'added': 1}
+    """
+    old, new = ({**one, **one["notes"]} for one in (before, after))
+    changes = []
+    for name in (*HandoffContent.__struct_fields__, *ReceiverNotes.__struct_fields__):
+        if name not in _NOT_COMPARED and old.get(name) != new.get(name):
+            lines = list(_lines(_texts(old.get(name)), _texts(new.get(name))))
+            changes.append({"field": name, "counts": dict(Counter(line["mark"] for line in lines)), "lines": lines})
+    return changes
+
+
+def _texts(value: str | list[str] | None) -> list[str]:
+    return value if isinstance(value, list) else (value or "").splitlines()
+
+
+def _lines(old: list[str], new: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of both in order; of as many in the place of as many, each is the other one changed."""
+    for what, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
+        for was, text in zip_longest(old[start:end], new[first:last]):
+            mark: Mark = (
+                "kept" if what == "equal" else "removed" if text is None else "added" if was is None else "changed"
+            )
+            yield {"mark": mark, "text": was if text is None else text, "was": was if mark == "changed" else None}
