@@ -1,7 +1,7 @@
-"""The log on the web: checkpoint, tiles and entries under the paths of C2SP tlog-tiles, as in an exported folder.
+"""Serving over HTTP on this machine: a socket that is bound before anything is said, and a server that ends with it.
 
-The server is bound before anything is said, run in the node's own event loop, and ended with it. A tile never changes
-once it has a path, so it may be kept for ever; the checkpoint is asked for anew each time.
+What is served is others' (``app``, the dashboard): here are the address, the names by which it may be called, and the
+limits of connections. It runs in the event loop of whoever serves, whose signals stay that one's.
 """
 
 from __future__ import annotations
@@ -11,33 +11,26 @@ import contextlib
 import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from hashlib import sha256
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
-from ledger.bundle.layout import tile_name
 from ledger.client import read_event
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import Refused, Unavailable
 from ledger.events.authority import LedgerCreated
-from ledger.local import LocalClient
-from ledger.log.tiles import TILE_WIDTH
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from ledger.client import EntryReads
 
 LOOPBACK: Final = "127.0.0.1"
 connections_max: Final = 128
 keep_alive_max_s: Final = 5
 request_head_max_bytes: Final = 16 * 1024
 stop_wait_max_s: Final = 3
-path_max: Final = 64
-_TILE: Final = re.compile(r"tile/(entries|\d|[1-5]\d|6[0-3])/((?:x\d{3}/)*\d{3})(?:\.p/([1-9]\d{0,2}))?", re.ASCII)
-_FOR_EVER: Final = "public, max-age=31536000, immutable"
-_FOR_NOW: Final = "no-cache"
+DROP: Final = "baton.drop"
 _WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
 
 
@@ -59,17 +52,20 @@ def bind(where: str) -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def publishing(client: LocalClient, listening: socket.socket) -> AsyncIterator[str]:
-    """Publish a ledger's log on a bound socket within the block; yields the address.
+async def serving(app: ASGIApp, listening: socket.socket) -> AsyncIterator[str]:
+    """Serve an application on a bound socket within the block; yields the address.
 
-    Raises Unavailable: ``STORE_UNAVAILABLE`` when the server does not start.
+    What it is called with has ``scope[DROP]``, which cuts the connection of a client that does not read. Raises
+    Unavailable: ``STORE_UNAVAILABLE`` when the server does not start.
     """
     host, port = listening.getsockname()[:2]
-    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts(client, host), www_redirect=False)
-    app = Starlette(routes=routes_of(client), middleware=[trusted])
-    app.router.redirect_slashes = False  # a redirect would lead to the Host that was sent
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[DROP] = partial(server.drop, scope)
+        await app(scope, receive, send)
+
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", server_header=False,
+        serve, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
         limit_concurrency=connections_max, timeout_keep_alive=keep_alive_max_s,
         timeout_graceful_shutdown=stop_wait_max_s, h11_max_incomplete_event_size=request_head_max_bytes,
     )  # fmt: skip
@@ -88,7 +84,7 @@ async def publishing(client: LocalClient, listening: socket.socket) -> AsyncIter
         await serving
 
 
-def hosts(client: LocalClient, bound: str) -> list[str]:
+def hosts(client: EntryReads, bound: str) -> list[str]:
     """Return the names by which the server may be called: a page of another site can point a name of its own here.
 
     They are the address it listens at, the loopback's, and the host in the log's origin, as a reverse proxy passes it.
@@ -116,40 +112,8 @@ class Server(uvicorn.Server):
         if self.started:
             self._ready()
 
-
-def routes_of(client: LocalClient) -> list[Route]:
-    """Return the routes under which a ledger's log is published; GET and HEAD are answered."""
-
-    def checkpoint(request: Request) -> Response:
-        return _answer(request, lambda: client.published_checkpoint().encode(), _FOR_NOW, "text/plain; charset=utf-8")
-
-    def tile(request: Request) -> Response:
-        return _answer(request, lambda: _tile(client, request.scope["path"][1:]), _FOR_EVER, "application/octet-stream")
-
-    return [Route("/checkpoint", checkpoint), Route("/tile/{path:path}", tile)]
-
-
-def _tile(client: LocalClient, path: str) -> bytes:
-    match = _TILE.fullmatch(path[:path_max])
-    if match is not None:
-        level, number = match[1], int(match[2].replace("x", "").replace("/", ""))
-        width = int(match[3] or TILE_WIDTH)
-        if tile_name(level, number, width) == path:  # one path for one tile: no superfluous x000, no .p/256
-            with client.log.snapshot() as snapshot:
-                if level == "entries":
-                    return snapshot.entry_bundle(number, width)
-                return snapshot.tile(int(level), number, width)
-    raise Refused("NOT_FOUND", "there is no such tile")
-
-
-def _answer(request: Request, read: Callable[[], bytes], cache: str, type_: str) -> Response:
-    try:
-        content = read()
-    except BatonError as error:
-        status = 404 if error.code == "NOT_FOUND" else 503
-        return PlainTextResponse(f"{error}\n", status, {"cache-control": "no-store"})
-    etag = f'"{sha256(content).hexdigest()[:32]}"'
-    headers = {"cache-control": cache, "etag": etag, "x-content-type-options": "nosniff"}
-    if etag in [given.strip() for given in request.headers.get("if-none-match", "").split(",")]:
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=type_)
+    def drop(self, scope: Scope) -> None:
+        """Cut the connection that a request came by, with what waits there to be read."""
+        for connection in self.server_state.connections:
+            if getattr(connection, "scope", None) is scope:
+                connection.transport.abort()

@@ -63,7 +63,8 @@ async def _serve(app: App, node: Node, web: str | None) -> None:
 
 def _publishing(node: Node, where: str) -> contextlib.AbstractAsyncContextManager[str]:
     try:
-        from consumers.doors.web.server import bind, publishing  # noqa: PLC0415 - loads uvicorn
+        from consumers.doors.web.app import publishing  # noqa: PLC0415 - loads uvicorn
+        from consumers.doors.web.server import bind  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         message = f"serve --web needs the package {error.name}: pip install 'baton-ledger[web]'"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="web") from error

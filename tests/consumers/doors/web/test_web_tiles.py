@@ -17,7 +17,8 @@ from building import Ledger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.doors.web.server import bind, connections_max, publishing
+from consumers.doors.web.app import publishing
+from consumers.doors.web.server import bind, connections_max
 from consumers.sdk.tiles import PublishedLog
 from ledger.author import Draft
 from ledger.bundle import export_bundle

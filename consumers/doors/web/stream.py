@@ -1,0 +1,105 @@
+"""Events as they come, for whoever reads over HTTP: one source for the API and the dashboard, and what carries it.
+
+A reader pulls: at most one page of the log is held for it, and nothing is read ahead of what it has taken. Whoever
+takes nothing for ``stall_max_s`` is cut off, with what lies in its socket. The id of a server-sent event is its index
+in the log: a reader that comes back with ``Last-Event-ID`` goes on behind it, without a gap (WHATWG HTML, section 9.2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Collection, Iterator
+from functools import partial
+from typing import Final
+
+from anyio import CapacityLimiter, to_thread
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from consumers.doors.web.server import DROP
+from ledger.client import Client, poll_wait_s, read_event
+from ledger.errors import Unavailable
+from ledger.events.body import Event
+
+EVENT_STREAM: Final = "text/event-stream"
+heartbeat_s: Final = 15.0
+stall_max_s: Final = 30.0
+followers_max: Final = 32
+page_events_max: Final = 64
+_NOTHING_KEPT: Final = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
+
+
+class Followers:
+    """The places of those who follow a log: each takes a thread while it waits, so there are not more of them."""
+
+    def __init__(self, places: int = followers_max) -> None:
+        self.present = 0
+        self.places = places
+        self.threads = CapacityLimiter(places)
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place within the block. Raises Unavailable: ``BUSY`` when all are taken."""
+        if self.present >= self.places:
+            message = f"{self.places} readers follow the log already: ask again later, or read it page by page"
+            raise Unavailable("BUSY", message, limit=self.places)
+        self.present += 1
+        try:
+            yield
+        finally:
+            self.present -= 1
+
+
+async def events_from(
+    client: Client,
+    index: int,
+    kinds: Collection[str] = (),
+    *,
+    stream: str | None = None,
+    threads: CapacityLimiter | None = None,
+) -> AsyncIterator[Event | int]:
+    """Yield the events from ``index`` on, in order, and then what comes; an int says how far there was nothing.
+
+    That is yielded every ``heartbeat_s`` seconds without an event, so that a filter that lets little through does not
+    lead back to where it began. It waits in a thread, one of ``threads``. Raises: as ``Client.entries``.
+    """
+    quiet_since = time.monotonic()
+    while True:
+        read = partial(client.entries, index, kinds=kinds, stream=stream, limit=page_events_max, wait_s=poll_wait_s)
+        page = await to_thread.run_sync(read, limiter=threads, abandon_on_cancel=True)
+        for at, data in page.entries:
+            yield read_event(at, data)
+            quiet_since = time.monotonic()
+        index = page.next_index
+        if time.monotonic() - quiet_since >= heartbeat_s:
+            yield index
+            quiet_since = time.monotonic()
+
+
+def as_server_sent(last: int, document: bytes = b"") -> bytes:
+    """Return an event as ``text/event-stream`` has it, or without one a heartbeat; ``last`` is the last index read."""
+    return b"id: %d\n" % last + (b"data: " + document if document else b": nothing new") + b"\n\n"
+
+
+class Stream(StreamingResponse):
+    """An answer without an end, which ends when its reader goes, or reads nothing any more."""
+
+    def __init__(self, content: AsyncIterator[bytes], media_type: str) -> None:
+        super().__init__(content, media_type=media_type, headers=_NOTHING_KEPT)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer until the reader goes."""
+
+        async def send_soon(message: Message) -> None:
+            try:
+                async with asyncio.timeout(stall_max_s):
+                    await send(message)
+            except TimeoutError:
+                scope.get(DROP, lambda: None)()  # else what it does not read waits in its socket for ever
+                raise ClientDisconnect from None
+
+        with contextlib.suppress(ClientDisconnect):
+            await super().__call__(scope, receive, send_soon)
