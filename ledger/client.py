@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
 """What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``."""
+When: TypeAlias = int | str
+"""A moment of the past: the index of an entry, the last one then, or a time in ISO 8601 (``projections.instants``)."""
+AnswerView: TypeAlias = "Callable[[str, dict[str, Any], When | None], dict[str, Any]]"
+"""The same of one moment, or, with None, of now."""
 Progress: TypeAlias = "Callable[[int, int], None]"
 rows_per_page: Final = 500
 # How long one read waits for news, and so how long whoever follows may take to see that it should stop.
@@ -173,10 +177,12 @@ class Client(Protocol):
         Raises Refused: ``NOT_FOUND`` beyond the end; ``TOO_LARGE``; the codes of a key file as ``checkpoint``.
         """
 
-    def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def view(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
         """Return the answer of a view query, from views that hold everything that was in the log when it was asked.
 
-        Raises Refused: the query's; ``USAGE`` when a local client was opened without views.
+        With ``as_of``, an index or a time, from the views as they were after that entry, or at that time. Raises
+        Refused: the query's; ``INVALID_FIELD`` or ``NOT_FOUND`` for a moment that is none, or that the log does not
+        reach; ``USAGE`` when a local client was opened without views.
         """
 
     def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:

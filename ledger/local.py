@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ledger import limits
-from ledger.client import HeadView, Page, Progress, read_epoch, read_event
+from ledger.client import HeadView, Page, Progress, When, read_epoch, read_event
 from ledger.config import WITNESSED_FILE, Settings
 from ledger.envelope import Submission, decode_entry
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
@@ -43,8 +43,8 @@ _EVENT_ID: Final = re.compile(r"blake3:[0-9a-f]{64}\Z")
 class Views(Protocol):
     """What answers view queries about one ledger (``projections.Reader``)."""
 
-    def answer(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of a query."""
+    def answer(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
+        """Return the answer of a query, now or as of a moment."""
 
     def close(self) -> None:
         """Close the store."""
@@ -114,14 +114,14 @@ class LocalClient(Resource):
         if self._owns_log:
             self.log.close()
 
-    def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def view(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
         with self._lock:
             if self._views is None:
                 if self._open_views is None:
                     raise Refused("USAGE", "this client was opened without views: give views=projections.Reader")
                 self._views = self._open_views(self, self.settings)
             views = self._views
-        return views.answer(query, arguments)
+        return views.answer(query, arguments, as_of)
 
     def submit(self, submission: Submission) -> list[Accepted]:
         with self._lock:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ledger.client import Client
+from ledger.client import Client, When
 from ledger.codec import encode_arguments
 from ledger.config import VIEWS_FILE, Settings
 from ledger.envelope import decode_entry, event_id, pae
@@ -24,6 +24,7 @@ from ledger.files import can_write
 from ledger.lifecycle.clock import ledger_now
 from ledger.resource import Resource
 from projections.agents.suspects import marked
+from projections.instants import instant_of
 from projections.projection import Projection
 from projections.query import Answer, Moment
 from projections.sqlite import SqliteStore
@@ -114,13 +115,13 @@ class Reader(Resource):
         with self._folding_all:
             return self._on_whole_views(lambda: self.runner.rebuild(names, progress=progress))
 
-    def answer(self, query: str, arguments: dict[str, Any] | None = None) -> Answer:
-        """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values.
+    def answer(self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None) -> Answer:
+        """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values; with ``as_of``, then.
 
         Raises:
             Refused: ``USAGE`` for an unknown query, ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` for wrong arguments,
                 ``INTEGER_OUT_OF_RANGE`` or ``INVALID_FORMAT`` for what JSON cannot carry, and the query's own codes
-                (``NOT_FOUND``, ``REF_AMBIGUOUS``).
+                (``NOT_FOUND``, ``REF_AMBIGUOUS``); for ``as_of`` as ``instants.instant_of``.
         """
         found = QUERIES.get(query)
         if found is None:
@@ -136,7 +137,11 @@ class Reader(Resource):
         def question(moment: Moment) -> Answer:
             return marked(moment, query, found.run(moment, asked))
 
-        return self._ask(question, on_demand=on_demand)
+        if as_of is None:
+            return self._ask(question, on_demand=on_demand)
+        instant = self._ask(lambda moment: instant_of(moment.reading, as_of))
+        with AsOf(self.client, self.settings, instant.size, now_ms=instant.now_ms) as past:
+            return past._ask(question, on_demand=on_demand)  # noqa: SLF001 - a reader, too
 
     def full_reasoning(self, ref: str) -> FullReasoning:
         """Return a version of a graph by its ref, with the bytes whose SHA-256 the ref is.
@@ -205,7 +210,7 @@ class Reader(Resource):
 class AsOf(Reader):
     """A ``Reader`` of a prefix of the log; its temporary store goes when it is closed."""
 
-    def __init__(self, client: Client, settings: Settings, size: int) -> None:
+    def __init__(self, client: Client, settings: Settings, size: int, *, now_ms: int | None = None) -> None:
         """Fold the first ``size`` entries into a temporary store.
 
         Raises Refused: ``NOT_FOUND`` when the log is shorter.
@@ -215,6 +220,7 @@ class AsOf(Reader):
             raise Refused("NOT_FOUND", f"the log has {held} entries, not {size}", size=held)
         import tempfile  # noqa: PLC0415 - only a reader of the past needs a folder
 
+        self._then_ms = now_ms
         self._folder = tempfile.TemporaryDirectory(prefix="baton-as-of-")
         try:
             super().__init__(client, settings, views_file=Path(self._folder.name) / "views.db", until=size)
@@ -229,7 +235,7 @@ class AsOf(Reader):
 
     def _now_ms(self, reading: Reading) -> int:
         # The moment is that of the last entry: a lease that ran since then had not run out.
-        return last_ms(reading)
+        return last_ms(reading) if self._then_ms is None else self._then_ms
 
 
 def last_ms(reading: Reading) -> int:

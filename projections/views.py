@@ -15,7 +15,7 @@ from projections.projection import Projection
 from projections.query import Query
 
 if TYPE_CHECKING:
-    from ledger.client import Client
+    from ledger.client import Client, When
 
 # Each view, in the order in which views are folded, with the version of its meaning: raise it with any change of its
 # tables, fold or rows. They stand here, beside no fold, so that whoever only reads can tell whether the views are up to
@@ -56,6 +56,7 @@ _QUERIES: Final = {
     "briefs.best": "briefs.queries.best_brief",
     "catalog.counts": "catalog.queries.count_events",
     "catalog.find": "catalog.queries.find_events",
+    "catalog.moment": "instants.show_moment",
     "catalog.quarantined": "catalog.queries.list_quarantined",
     "catalog.show": "catalog.queries.show_event",
     "catalog.streams": "catalog.queries.list_streams",
@@ -149,13 +150,14 @@ KEPT_VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(name for name in VIE
 QUERIES: Final[Mapping[str, Query]] = _Queries()
 
 
-def ask(client: Client, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
     """Return the answer of a query: what one acts on after it from signed entries, checked here, the rest from views.
 
-    Raises Refused: as the query. Corrupted: as ``projections.checked``.
+    With ``as_of`` it is what the query answered then (``projections.instants``). Raises Refused: as the query, and
+    ``Client.view`` for the moment. Corrupted: as ``projections.checked``.
     """
-    if query not in CHECKED:
-        return client.view(query, arguments)
+    if query not in CHECKED or as_of is not None:
+        return client.view(query, arguments, as_of)
     from projections.checked import answer_checked  # noqa: PLC0415 - loads the rules and the folds
 
     return answer_checked(client, query, arguments)

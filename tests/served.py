@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ledger.bus.server import EmbeddedServer
+    from ledger.client import When
 
 
 def bus_seed(name: str) -> str:
@@ -156,8 +157,8 @@ class Served:
 
         return msgspec.json.decode(self.run(request()))
 
-    def _answer(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self.reader.answer(query, arguments)
+    def _answer(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
+        return self.reader.answer(query, arguments, as_of)
 
     async def _start(self) -> None:
         self.news = News(self.ledger.log)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
 from consumers.sdk.clients import clients
 from consumers.sdk.ledger import LedgerBase, asking, given, index_in
-from ledger.client import Client, poll_wait_s, read_event
+from ledger.client import Client, When, poll_wait_s, read_event
 from ledger.errors import BatonError, Refused, Unavailable
 from projections.views import CHECKED, ask
 
@@ -133,12 +133,12 @@ class AsyncLedger(LedgerBase):
         if drafts := batch.close():
             batch.accepted = await self._emit(self._open_client(), drafts)
 
-    async def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
+    async def ask(self, query: str, *, as_of: When | None = None, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query, as ``Ledger.ask`` does."""
         client = self._open_client()
         if query in CHECKED:
-            return await self.compute(lambda beside: ask(beside, query, given(arguments)))
-        answer: dict[str, Any] = await client.view(query, given(arguments))
+            return await self.compute(lambda beside: ask(beside, query, given(arguments), as_of))
+        answer: dict[str, Any] = await client.view(query, given(arguments), as_of)
         return answer
 
     async def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> AsyncIterator[Event]:

@@ -21,7 +21,7 @@ from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, presen
 from consumers.sdk.clients import clients
 from ledger import trust
 from ledger.author import Author
-from ledger.client import Client, follow, read_event
+from ledger.client import Client, When, follow, read_event
 from ledger.config import Settings, present_folder, read_settings
 from ledger.errors import Refused, Unavailable
 from ledger.events import EventData
@@ -233,17 +233,18 @@ class Ledger(LedgerBase, Resource):
         if drafts := batch.close():
             batch.accepted = self.author().emit(*drafts)
 
-    def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, query: str, *, as_of: When | None = None, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query, as ``ask("handoffs.show", id="event-bus")``; None is not sent.
 
         The views hold everything that was in the log when this was called. ``projections.QUERIES`` lists the queries.
-        What one acts on after it (``projections.views.CHECKED``) is answered from signed entries instead.
+        What one acts on after it (``projections.views.CHECKED``) is answered from signed entries instead. With
+        ``as_of`` the answer is that of the past: after the entry of this index, or at this time (ISO 8601).
 
         Raises:
-            Refused: ``NOT_FOUND`` and what else the query refuses.
+            Refused: ``NOT_FOUND`` and what else the query refuses; ``INVALID_FIELD`` for an ``as_of`` that is none.
             Corrupted: ``VERIFICATION_FAILED``: what the ledger handed over does not prove itself.
         """
-        return ask(self.client, query, given(arguments))
+        return ask(self.client, query, given(arguments), as_of)
 
     def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
         """Yield the events of ``kinds`` (default: all) that are in the log now: those behind the index ``after``."""

@@ -24,7 +24,7 @@ from ledger.bus.connection import AsyncConnection, Connection, Exchange, answer_
 from ledger.bus.remote_history import RemoteHistory
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, INTENT
 from ledger.checked import StreamReader, pinned_root
-from ledger.client import HeadView, Page, Progress
+from ledger.client import HeadView, Page, Progress, When
 from ledger.codec import encode_arguments
 from ledger.config import Settings
 from ledger.envelope import Submission
@@ -86,8 +86,8 @@ class RemoteReads(ABC):
     def ends(self, size: int, streams: Collection[str]) -> str:
         return _only(str, "ends", self._read("ends", size=size, streams=list(streams)))
 
-    def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._read("view", query=query, arguments=arguments)
+    def view(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
+        return self._read("view", query=query, arguments=arguments, as_of=as_of)
 
 
 class _Asking:
@@ -270,8 +270,8 @@ class AsyncRemoteClient(_Asking):
     ) -> Page:
         return _whole(Page, await self._read("range", **_range(start, limit, kinds, stream, wait_s)))
 
-    async def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return await self._read("view", query=query, arguments=arguments)
+    async def view(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
+        return await self._read("view", query=query, arguments=arguments, as_of=as_of)
 
     async def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         wait_s = float(arguments.get("wait_s", 0.0))

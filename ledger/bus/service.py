@@ -35,7 +35,7 @@ from ledger.bus.connection import NodeClient
 from ledger.bus.fair_queue import Share
 from ledger.bus.intake import Intake
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, take
-from ledger.client import Ask
+from ledger.client import AnswerView, When
 from ledger.codec import decode_strict
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.fields import Name, Ref
@@ -166,12 +166,13 @@ class _Blobs(_Arguments, frozen=True):
 class _View(_Arguments, frozen=True):
     query: str
     arguments: dict[str, Any] = {}
+    as_of: When | None = None
 
 
 class Service:
     """Answers agents for one ledger over one connection."""
 
-    def __init__(self, client: LocalClient, committer: Committer, news: News, answer_view: Ask) -> None:
+    def __init__(self, client: LocalClient, committer: Committer, news: News, answer_view: AnswerView) -> None:
         """Answer from ``client``; admit through ``committer``; ``answer_view`` answers view queries in a thread."""
         self._client = client
         self._committer = committer
@@ -295,7 +296,7 @@ class Service:
         return sum(map(len, self._waiting.values()))
 
 
-def _verbs(client: LocalClient, answer_view: Ask) -> dict[str, tuple[type, Callable[[Any], Any]]]:
+def _verbs(client: LocalClient, answer_view: AnswerView) -> dict[str, tuple[type, Callable[[Any], Any]]]:
     """Return the verbs of ``read``: the form of each one's arguments, and what answers it."""
 
     def consistency(asked: _Consistency) -> dict[str, Any]:
@@ -327,7 +328,7 @@ def _verbs(client: LocalClient, answer_view: Ask) -> dict[str, tuple[type, Calla
         "blob": (_Chunk, blob),
         "blob.stat": (_Blob, lambda asked: _fields(client.stat_blob(asked.ref))),
         "blobs": (_Blobs, lambda asked: _fields(client.blobs(**msgspec.structs.asdict(asked)))),
-        "view": (_View, lambda asked: answer_view(asked.query, asked.arguments)),
+        "view": (_View, lambda asked: answer_view(asked.query, asked.arguments, asked.as_of)),
     }
 
 

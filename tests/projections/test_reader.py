@@ -13,6 +13,7 @@ from projections.reader import AsOf
 ARGUMENTS = {
     "agents.show": {"name": "bob"},
     "briefs.best": {"ref": "r1", "level": "minimal"},
+    "catalog.moment": {"at": 3},
     "catalog.show": {"ref": "3"},
     "catalog.why": {"ref": "3"},
     "handoffs.show": {"id": "b"},
