@@ -92,8 +92,8 @@ contract: install
 	$(BIN)/python tests/published_contract.py
 
 lock:
-	uv pip compile pyproject.toml --group dev --extra mcp --extra prov --extra server --extra tokens --universal --generate-hashes \
-	  --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
+	uv pip compile pyproject.toml --group dev --extra mcp --extra prov --extra server --extra tokens --extra web --universal \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist *.egg-info

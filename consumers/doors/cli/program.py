@@ -204,6 +204,7 @@ SECTIONS: Final = {
         "log": Lazy("events:log_", "List events, or follow them as they come."),
         "show": Lazy("events:show", "Show one event, by index or reference."),
         "why": Lazy("events:why", "Walk from an event to what it follows from."),
+        "dashboard": Lazy("dashboard:dashboard", "Supervise the agents from a page in the browser; decide there."),
         "watch": Lazy("watch:watch", "Run a command for every event of a kind."),
         "prime": Lazy("harness:prime", "Print what an agent should know before it starts."),
     },

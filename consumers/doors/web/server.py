@@ -12,12 +12,12 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 import uvicorn
 
 from ledger.client import read_event
-from ledger.errors import Refused, Unavailable
+from ledger.errors import BatonError, Exit, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 
 if TYPE_CHECKING:
@@ -82,6 +82,25 @@ async def serving(app: ASGIApp, listening: socket.socket) -> AsyncIterator[str]:
         starting.cancel()
         server.should_exit = True
         await serving
+
+
+def status_of(error: BatonError) -> int:
+    """Return the HTTP status that says what the exit code of an error says to a shell."""
+    match error.exit_code:
+        case Exit.USAGE:
+            return 400
+        case Exit.GATED:
+            return 403
+        case Exit.NOT_FOUND:
+            return 404
+        case Exit.CONFLICT:
+            return 409
+        case Exit.UNAVAILABLE:
+            return 503
+        case Exit.OK | Exit.UNEXPECTED | Exit.UNVERIFIED:
+            return 500
+        case _:
+            assert_never(error.exit_code)
 
 
 def hosts(client: EntryReads, bound: str) -> list[str]:

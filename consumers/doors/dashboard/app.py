@@ -1,0 +1,267 @@
+"""The dashboard as a web application: routes, errors, JSON twins, launch, forms and static files.
+
+Whatever asks the ledger runs in a worker thread, never on the event loop: a slow page holds up nobody's live tail.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from hashlib import sha256
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route as WebRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from consumers.doors.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
+from consumers.doors.dashboard.live import Tail
+from consumers.doors.dashboard.page import ActRoute, Go, Page, Route, Seen, templates
+from consumers.doors.dashboard.pages import ACTS, ROUTES
+from consumers.doors.web.server import status_of
+from consumers.sdk.text import json_text
+from ledger.errors import BatonError, Refused
+from projections.reader import AsOf
+
+if TYPE_CHECKING:
+    from consumers.sdk.ledger import Ledger
+
+SCHEMA_VERSION: Final = 1
+form_size_max_bytes: Final = 64 * 1024
+fields_max: Final = 100
+away_min_ms: Final = 10 * 60_000
+"""After so long without a look at the queue somebody was away, and is told what came since."""
+
+_away_cookie_max_s: Final = 400 * 86_400
+_AWAY: Final = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
+_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+
+
+class Dashboard:
+    """One dashboard: a ledger, who may decide in it, and the browsers that look at it."""
+
+    def __init__(
+        self, ledger: Ledger, guard: Guard, *, human: str | None = None, why_not: str = "",
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:  # fmt: skip
+        """``why_not`` says in a sentence why nobody can decide here, where there is no ``human``."""
+        self.ledger = ledger
+        self.guard = guard
+        self.human = human
+        self.clock_ms = clock_ms
+        self._why_not = why_not
+        self._templates = templates()
+        self._static = {
+            file.name: file.read_bytes() for file in resources.files(__package__).joinpath("static").iterdir()
+        }
+        self._version = sha256(b"".join(self._static[name] for name in sorted(self._static))).hexdigest()[:12]
+        self._tail = Tail(ledger.client)
+
+    def application(self) -> ASGIApp:
+        """Return what a server runs."""
+        routes = [
+            WebRoute("/launch", self._launch),
+            WebRoute("/static/{name}", self._send_static),
+            WebRoute("/live", self._live),
+            *(WebRoute(one.path, partial(self._get, one)) for one in ROUTES),
+            *(WebRoute(one.path, partial(self._post, one), methods=["POST"]) for one in ACTS),
+            WebRoute("/{rest:path}", partial(self._get, Route("", "error", _nothing))),
+        ]
+        app = Starlette(routes=routes)
+        app.router.redirect_slashes = False
+        return _Door(app)
+
+    def stop(self) -> None:
+        """End the live tails, so that the server need not wait for them."""
+        self._tail.stop()
+
+    def _send_static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._static:
+            return PlainTextResponse("there is no such file\n", 404)
+        # The address bears the version, so that a browser asks once; what is fetched without it is asked for anew.
+        is_versioned = request.query_params.get("v") == self._version
+        cache = "private, max-age=31536000, immutable" if is_versioned else "no-cache"
+        return Response(
+            self._static[name], headers={"cache-control": cache}, media_type=_TYPES[name.rpartition(".")[2]]
+        )
+
+    def _launch(self, request: Request) -> Response:
+        cookie = self.guard.launch(request.query_params.get("token", ""), self.clock_ms())
+        if cookie is None and self._session(request) is None:
+            return self._closed(request, "This link was used already, or is too old.")
+        following = request.query_params.get("next", "/")
+        is_path = following.startswith("/") and not following.startswith(("//", "/\\"))
+        response = RedirectResponse(following if is_path else "/", 303)
+        if cookie is not None:
+            response.set_cookie(self.guard.cookie, cookie, httponly=True, samesite="strict")
+        return response
+
+    def _session(self, request: Request) -> Session | None:
+        return self.guard.session(request.cookies.get(self.guard.cookie))
+
+    async def _get(self, route: Route, request: Request) -> Response:
+        return await run_in_threadpool(self._answer, request, route.name, route.show)
+
+    async def _post(self, route: ActRoute, request: Request) -> Response:
+        try:
+            check_origin(request.headers)
+            form = await _form(request)
+        except BatonError as error:
+            refusal = error
+
+            def refuse(_: Seen) -> Page:
+                raise refusal
+
+            return await run_in_threadpool(self._answer, request, route.name, refuse)
+        return await run_in_threadpool(self._answer, request, route.name, lambda seen: route.act(seen, form))
+
+    async def _live(self, request: Request) -> Response:
+        if self._session(request) is None:
+            return PlainTextResponse("open the link that `baton dashboard` prints\n", 401)
+        return await self._tail.stream()
+
+    def _answer(self, request: Request, name: str, show: Callable[[Seen], Page | Go]) -> Response:
+        session = self._session(request)
+        if session is None:
+            return self._closed(request, "")
+        as_json, seen = bool(request.scope.get("is_json")), None
+        try:
+            seen = self._seen(request, session)
+            page = show(seen)
+        except BatonError as error:
+            if as_json:
+                return _json({"kind": "error", "error": error.to_dict()}, status_of(error))
+            data = {"code": error.code, "message": error.message, "recoverable": error.recoverable}
+            page = Page("error.html", error.code, data, status_of(error))
+        if isinstance(page, Go):
+            return RedirectResponse(page.path, 303)
+        if as_json:
+            return _json({"kind": name, "data": page.data}, page.status)
+        frame = self._frame(request, name, seen, page)
+        text = self._templates.get_template(page.template).render(**page.data, frame=frame)
+        response = Response(text, page.status, media_type="text/html; charset=utf-8")
+        if page.status == 503:  # also without scripts it comes back by itself
+            response.headers["refresh"] = "2"
+        self._remember(request, response, name, seen)
+        return response
+
+    def _seen(self, request: Request, session: Session) -> Seen:
+        head = self.ledger.client.head().size - 1
+        query = dict(request.query_params)
+        as_of = _index_of(query.pop("as_of", ""), head)
+        return Seen(
+            ledger=self.ledger, question=partial(self._ask, as_of), session=session, head=head, now_ms=self.clock_ms(),
+            params=request.path_params, query=query, as_of=as_of, human=self.human, left=self._away(request)[0],
+        )  # fmt: skip
+
+    def _ask(self, as_of: int | None, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if as_of is None:
+            return self.ledger.ask(query, **arguments)
+        with AsOf(self.ledger.client, self.ledger.settings, as_of + 1) as reader:
+            return reader.answer(query, arguments)
+
+    def _frame(self, request: Request, name: str, seen: Seen | None, page: Page) -> dict[str, Any]:
+        """Return what every page shows around its own: where it is in the log, who looks, and where one can go."""
+        path, waits = request.url.path, 0
+        if seen is not None and self.human is not None and page.status == 200:
+            waits = seen.ask("handoffs.next", agent=self.human, limit=1)["total"]
+        return {
+            "title": page.title, "name": name, "path": path, "version": self._version, "now_ms": self.clock_ms(),
+            "query": {} if seen is None else dict(seen.query), "as_of": None if seen is None else seen.as_of,
+            "head": None if seen is None else seen.head, "human": self.human, "why_not": self._why_not, "waits": waits,
+            "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
+            "language": "en", "session": None if seen is None else seen.session,
+        }  # fmt: skip
+
+    def _closed(self, request: Request, why: str) -> Response:
+        if request.scope.get("is_json"):
+            error = Refused("NOT_AUTHORIZED", "open the link that `baton dashboard` prints, and ask again")
+            return _json({"kind": "error", "error": error.to_dict()}, 401)
+        frame = self._frame(request, "closed", None, Page("closed.html", "Closed", {}, 401))
+        text = self._templates.get_template("closed.html").render(why=why, frame=frame)
+        return Response(text, 401, media_type="text/html; charset=utf-8")
+
+    @property
+    def _away_cookie(self) -> str:
+        return f"baton_left_{self.ledger.client.ledger[:12]}"
+
+    def _away(self, request: Request) -> tuple[int | None, int | None, int]:
+        """Return where the log ended when this browser was left, and at its last look; and when that was."""
+        match = _AWAY.fullmatch(request.cookies.get(self._away_cookie, ""))
+        if match is None:
+            return None, None, 0
+        left, last, at_ms = map(int, match.groups())
+        return (last if self.clock_ms() - at_ms > away_min_ms else left), last, at_ms
+
+    def _remember(self, request: Request, response: Response, name: str, seen: Seen | None) -> None:
+        if name == "home" and seen is not None and seen.as_of is None:
+            left = seen.head if seen.left is None else seen.left
+            value = f"{max(left, 0)}.{max(seen.head, 0)}.{self.clock_ms()}"
+            response.set_cookie(self._away_cookie, value, max_age=_away_cookie_max_s, httponly=True, samesite="strict")
+
+
+class _Door:
+    """Lets in what was sent to this host, says the headers of every answer, and tells who asks for JSON."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            check_host(Headers(scope=scope))
+        except Refused as refusal:
+            await PlainTextResponse(f"{refusal.message}\n", 400)(scope, receive, send_with_headers)
+            return
+        # In the raw path: the id of a thing may end in .json, too, and is then written with an escape (`path_to`).
+        if scope.get("raw_path", b"").endswith(b".json"):
+            scope = {**scope, "path": scope["path"].removesuffix(".json"), "is_json": True}
+        await self._app(scope, receive, send_with_headers)
+
+
+def _nothing(_: Seen) -> Page:
+    raise Refused("NOT_FOUND", "there is no such page: the head of this one leads to those there are")
+
+
+def _index_of(text: str, head: int) -> int | None:
+    if not text:
+        return None
+    if re.fullmatch("[0-9]{1,15}", text, re.ASCII) is None:
+        raise Refused("USAGE", f"as_of is the index of an entry, not {text[:40]!r}")
+    if int(text) > head:
+        raise Refused("NOT_FOUND", f"the last entry of the log is {head}: there is no {text} to look back to")
+    return int(text)
+
+
+async def _form(request: Request) -> Mapping[str, str]:
+    """Return the fields of a form, each name once. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > form_size_max_bytes:
+            raise Refused("TOO_LARGE", f"a form has at most {form_size_max_bytes} bytes", limit=form_size_max_bytes)
+    try:
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=fields_max, errors="strict")
+    except ValueError as error:  # also what is not text in UTF-8
+        raise Refused("INVALID_FORMAT", "what was sent is no form of this dashboard") from error
+    return dict(fields)
+
+
+def _json(document: dict[str, Any], status: int) -> Response:
+    text = json_text({"schema_version": SCHEMA_VERSION} | document)
+    return Response(text, status, media_type="application/json")

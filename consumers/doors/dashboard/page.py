@@ -1,0 +1,165 @@
+"""What a page is given and what it gives: data, shown by a template or as JSON.
+
+A page function takes ``Seen`` and returns ``Page``; an act (a POST) takes the form as well, and may return ``Go``.
+Whatever they raise of ours becomes an error page with the status of its code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from urllib.parse import quote, urlencode
+
+import jinja2
+import msgspec
+
+from consumers.sdk.text import cut, one_line, visible
+from ledger.client import Client
+from ledger.config import Settings
+from ledger.errors import Refused
+from projections.query import age_of
+
+if TYPE_CHECKING:
+    from consumers.doors.dashboard.guard import Session
+    from consumers.sdk.ledger import Ledger
+
+_IDEOGRAPHS: Final = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
+_KANA: Final = re.compile("[\u3040-\u30ff]")
+# Which page shows a thing of what sort, by its id.
+PATHS: Final = {
+    "handoff": "/h/", "reasoning": "/r/", "session": "/s/", "event": "/e/", "agent": "/a/", "tot": "/t/",
+}  # fmt: skip
+
+
+class Page(NamedTuple):
+    """What a page shows: a template's name, a title for the window, and plain JSON values."""
+
+    template: str
+    title: str
+    data: dict[str, Any]
+    status: int = 200
+
+
+class Go(NamedTuple):
+    """Where an act that was done leads: another page, by 303."""
+
+    path: str
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page sees: the ledger at one moment, what was asked for in the address, and who looks.
+
+    ``head`` is the index of the last entry (-1: none), ``as_of`` the index up to which the past is asked for (None:
+    now), ``human`` who may decide here (None: this dashboard only reads), ``params`` what stands in the path and
+    ``query`` behind it, each name once.
+    """
+
+    ledger: Ledger
+    question: Callable[[str, dict[str, Any]], dict[str, Any]]
+    session: Session
+    head: int
+    now_ms: int
+    params: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
+    as_of: int | None = None
+    human: str | None = None
+    language: str = "en"
+    left: int | None = None
+
+    @property
+    def client(self) -> Client:
+        """The client underneath: entries, proofs and blobs."""
+        return self.ledger.client
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that the ledger was opened with."""
+        return self.ledger.settings
+
+    def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of a query at the moment asked for; None is not sent. Raises: as ``Ledger.ask``."""
+        return self.question(query, {name: value for name, value in arguments.items() if value is not None})
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        """Return a number out of the address. Raises Refused: ``USAGE`` when it is none."""
+        text = self.query.get(name, "")
+        if text and re.fullmatch(r"[0-9]{1,15}", text, re.ASCII) is None:
+            raise Refused("USAGE", f"{name} is a number in this address, not {text[:40]!r}")
+        return int(text) if text else default
+
+
+PageFunction: TypeAlias = Callable[[Seen], Page]
+ActFunction: TypeAlias = Callable[[Seen, Mapping[str, str]], "Page | Go"]
+
+
+class Route(NamedTuple):
+    """A page's path, its name (the ``kind`` of its JSON) and function; one with a ``menu`` stands in the head."""
+
+    path: str
+    name: str
+    show: PageFunction
+    menu: str = ""
+
+
+class ActRoute(NamedTuple):
+    """What is done by a POST: the path, its name and function."""
+
+    path: str
+    name: str
+    act: ActFunction
+
+
+def templates() -> jinja2.Environment:
+    """Return the templates: escaping always, and a value that is not there is an error, not an empty place."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("consumers.doors.dashboard"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.globals |= {"path_to": path_to, "address": address}
+    environment.filters |= {
+        "ago": ago, "cut": cut, "iso": iso, "language": language_of, "line": one_line, "number": "{:,}".format,
+        "visible": visible, "words": lambda text: text.replace("_", " "),
+    }  # fmt: skip
+    return environment
+
+
+def path_to(sort: str, id_: object) -> str:
+    """Return the path of the page that shows a thing, by its sort and id or index.
+
+    >>> path_to("handoff", "a b.json"), path_to("session", "..")
+    ('/h/a%20b%2Ejson', '/s/session%2F..')
+    """
+    text = str(id_)
+    # What a browser would take for a step between folders, and what asks for the JSON of another page.
+    text = f"{sort}/{text}" if text in (".", "..") else text
+    quoted = quote(text, safe=":@")
+    return PATHS[sort] + (quoted.removesuffix(".json") + "%2Ejson" if quoted.endswith(".json") else quoted)
+
+
+def address(path: str, query: Mapping[str, object], **changed: object) -> str:
+    """Return a path with what is asked of it; what is None or empty is left out."""
+    asked = {name: value for name, value in {**query, **changed}.items() if value not in (None, "")}
+    return f"{path}?{urlencode(asked)}" if asked else path
+
+
+def iso(at_ms: int) -> str:
+    """Return a time of the ledger's clock as HTML and people read it, in UTC to the second."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ago(at_ms: int, now_ms: int) -> str:
+    """Return how long ago something was, as short as a column wants it.
+
+    >>> ago(0, 150_000), ago(0, 59_000)
+    ('2 min', 'now')
+    """
+    return age_of(at_ms, now_ms).replace(" ago", "").replace("just ", "")
+
+
+def language_of(text: str) -> str | None:
+    """Return the language by which a text's signs are drawn and broken: ``zh``, ``ja``, or None for the page's own."""
+    if _IDEOGRAPHS.search(text) is None:
+        return None
+    return "ja" if _KANA.search(text) else "zh"

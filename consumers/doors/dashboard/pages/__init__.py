@@ -1,0 +1,12 @@
+"""Every page of the dashboard, and every act: the only table of routes. Those with a menu word stand in the head."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from consumers.doors.dashboard.page import ActRoute, Route
+from consumers.doors.dashboard.pages.home import home
+
+ROUTES: Final[tuple[Route, ...]] = (Route("/", "home", home, "Needs you"),)
+
+ACTS: Final[tuple[ActRoute, ...]] = ()

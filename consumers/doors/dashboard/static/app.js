@@ -1,0 +1,101 @@
+// The live tail, keys and the filter. Everything works without it; nothing here decides anything. No markup is ever made
+// from strings: what is new comes as a document that the server rendered, without scripts (XMLHttpRequest).
+"use strict";
+
+const body = document.body, held = new Set();
+let head = Number(body.dataset.head), isFetching = false, isLeader = false;
+
+function say(word, text) {
+  const live = document.getElementById("live");
+  if (live) { live.className = "live " + word; live.textContent = text; }
+}
+
+// A part of the page stays as it is while somebody points at it, or has a field of it open.
+function isHeld(part) {
+  return part.matches(":hover") && part.id !== "head" || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
+}
+
+function put(fresh) {
+  for (const part of document.querySelectorAll("[data-live]")) {
+    const other = fresh.getElementById(part.id);
+    if (!other || other.isEqualNode(part)) { held.delete(part.id); continue; }
+    if (isHeld(part)) { held.add(part.id); continue; }
+    held.delete(part.id);
+    const known = new Set([...part.querySelectorAll("[id]")].map((one) => one.id)), focused = document.activeElement?.closest("[id]")?.id;
+    const copy = document.importNode(other, true);
+    for (const one of copy.querySelectorAll("li[id], tr[id]")) if (!known.has(one.id)) one.classList.add("new");
+    part.replaceWith(copy);
+    if (focused && known.has(focused)) document.getElementById(focused)?.querySelector("[data-row], a")?.focus();
+  }
+  filter();
+}
+
+function refresh() {
+  if (isFetching || document.hidden || !(Number(body.dataset.head) < head)) return;
+  isFetching = true;
+  const asked = head, request = new XMLHttpRequest();
+  request.open("GET", location.href);
+  request.responseType = "document";
+  request.onload = () => { if (request.status === 200 && request.response) { put(request.response); body.dataset.head = asked; tell(); } };
+  request.onloadend = () => { isFetching = false; if (request.status === 200) refresh(); };
+  request.send();
+}
+
+function tell() { say("on", held.size ? "live, new entries wait" : "live"); }
+
+function news(index) {
+  if (index > head) head = index;
+  tell();
+  refresh();
+}
+
+function follow(channel) {
+  // One tab holds the stream, since a browser opens six connections to one server; the others hear it from that one.
+  let source, watch;
+  isLeader = true;
+  const open = () => {
+    source?.close();
+    source = new EventSource("/live");
+    const alive = () => { clearTimeout(watch); watch = setTimeout(open, 25000); };
+    source.addEventListener("head", (event) => { alive(); channel.postMessage(event.data); news(Number(event.data)); });
+    source.addEventListener("beat", () => { alive(); channel.postMessage(String(head)); });
+    source.onerror = () => { say("lost", "reconnecting"); channel.postMessage("lost"); if (source.readyState === 2) { clearTimeout(watch); watch = setTimeout(open, 3000); } };
+    alive();
+  };
+  open();
+  return new Promise(() => {});
+}
+
+if ("follows" in body.dataset && "EventSource" in window) {
+  const channel = new BroadcastChannel("baton");
+  channel.onmessage = ({ data }) => {
+    if (data === "lost") say("lost", "reconnecting");
+    else if (data !== "hello") news(Number(data));
+    else if (isLeader) channel.postMessage(String(head));
+  };
+  channel.postMessage("hello");
+  if (navigator.locks) navigator.locks.request("baton-live", () => follow(channel)); else follow(channel);
+  document.addEventListener("visibilitychange", refresh);
+  document.addEventListener("mouseout", () => { if (held.size) { body.dataset.head = -1; refresh(); } });
+}
+
+function filter() {
+  const text = document.getElementById("filter")?.value.toLowerCase() ?? "";
+  for (const one of document.querySelectorAll("[data-filter]")) one.hidden = !one.textContent.toLowerCase().includes(text);
+}
+document.addEventListener("input", (event) => { if (event.target.id === "filter") filter(); });
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input, textarea, select");
+  if (event.key === "Escape" && isTyping) event.target.blur();
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const rows = [...document.querySelectorAll("[data-row]")], at = rows.indexOf(document.activeElement);
+  const pages = document.querySelectorAll("header nav a");
+  if (event.key === "j") rows[Math.min(at + 1, rows.length - 1)]?.focus();
+  else if (event.key === "k") rows[Math.max(at - 1, 0)]?.focus();
+  else if (event.key === "/") (document.getElementById("filter") ?? document.querySelector("[type=search]"))?.focus();
+  else if (event.key === "?") document.getElementById("keys").showModal();
+  else if (pages[Number(event.key) - 1]) pages[Number(event.key) - 1].click();
+  else return;
+  event.preventDefault();
+});
