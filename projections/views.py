@@ -107,6 +107,19 @@ _QUERIES: Final = {
 }
 
 
+# What a door calls the answer of a query that has a verb of its own; any other's bears the query's name.
+_KINDS: Final = {
+    "agents.keys": "keys", "agents.list": "agents", "agents.show": "agent", "catalog.why": "causes",
+    "handoffs.board": "board", "handoffs.graph": "graph", "handoffs.list": "handoffs", "handoffs.next": "next",
+    "handoffs.show": "handoff", "handoffs.why": "why", "reasoning.list": "reasonings", "reasoning.show": "reasoning",
+    "records.list": "records", "reports.calibration": "calibration", "reports.list": "reports",
+    "reports.overlap": "overlap", "reports.show": "report", "reviews.list": "reviews", "reviews.show": "review",
+    "search.find": "hits", "search.similar": "similar", "sessions.list": "sessions", "sessions.show": "session",
+    "snapshots.list": "snapshots", "snapshots.show": "snapshot", "tot.list": "thought_tasks",
+    "tot.prove": "thought_proof", "tot.tree": "thought_tree", "validations.list": "validations",
+}  # fmt: skip
+
+
 class _Views(Sequence[Projection[Any]]):
     """Projections, loaded together when one of them is asked for: each is ``VIEW`` in its package's ``fold``."""
 
@@ -129,13 +142,18 @@ class _Views(Sequence[Projection[Any]]):
 
 
 class _Queries(Mapping[str, Query]):
-    """The queries by name, each loaded with its module."""
+    """The queries by name, each loaded with its module, once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Query] = {}
 
     def __getitem__(self, name: str) -> Query:
-        module, _, function = _QUERIES[name].rpartition(".")
-        answer = getattr(import_module(f"projections.{module}"), function)
-        _, arguments, _ = get_type_hints(answer).values()
-        return Query(arguments, answer)
+        if name not in self._loaded:
+            module, _, function = _QUERIES[name].rpartition(".")
+            answer = getattr(import_module(f"projections.{module}"), function)
+            _, arguments, _ = get_type_hints(answer).values()
+            self._loaded[name] = Query(arguments, answer)
+        return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(_QUERIES)
@@ -148,6 +166,11 @@ VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(VIEW_VERSIONS))
 # Those that every question brings up to date.
 KEPT_VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(name for name in VIEW_VERSIONS if name not in ON_DEMAND))
 QUERIES: Final[Mapping[str, Query]] = _Queries()
+
+
+def kind_of(query: str) -> str:
+    """Return the ``kind`` of the JSON document that answers a query, by every door."""
+    return _KINDS.get(query, query.replace(".", "_"))
 
 
 def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:

@@ -18,8 +18,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from ledger.errors import BatonError
 from ledger.forms import BREAKS
 
+SCHEMA_VERSION: Final = 1
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 ELLIPSIS: Final = "…"
 _MISLEADING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -54,6 +56,17 @@ def told(text: str, indent: str = "      ", *, is_barred: bool = False) -> str:
     """
     lines = visible(text.replace("\r\n", "\n").expandtabs(4)).split("\n")
     return lines[0] if len(lines) == 1 and not is_barred else "".join(f"\n{indent}│ {line}" for line in lines)
+
+
+def document(kind: str, data: Any, following: str | None = None) -> dict[str, Any]:
+    """Return what every door answers with as JSON; ``following`` says how to go on, where there is more."""
+    made = {"schema_version": SCHEMA_VERSION, "kind": kind, "data": data}
+    return made if following is None else made | {"next": following}
+
+
+def error_document(error: BatonError) -> dict[str, Any]:
+    """Return what every door answers with when it cannot."""
+    return {"schema_version": SCHEMA_VERSION, "kind": "error", "error": error.to_dict()}
 
 
 def json_text(value: Any, order: Literal["deterministic"] | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 import msgspec
 
-from consumers.sdk.text import json_text
+from consumers.sdk.text import document, json_text
 from ledger import limits
 from ledger.errors import Refused, Unavailable
 from ledger.files import read_regular
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ledger.config import Settings
     from ledger.home import Home
 
-SCHEMA_VERSION = 1
 passphrase_max_bytes = 4096
 argument_max_bytes = limits.blob_size_max_bytes
 
@@ -171,17 +170,18 @@ class App:
         return str(click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm))
 
     def show(self, kind: str, data: Any, text: Callable[[], None], *, following: str | None = None) -> None:
-        """Print an answer: one JSON document, or what ``text`` prints."""
+        """Print an answer: one JSON document, or what ``text`` prints; ``kind`` may be the query that it answers."""
         if not self.as_json:
             self._warn(data)
             text()
             return
         if self._doubts and isinstance(data, dict) and "suspect" not in data:
             data |= {"suspect": max(self._doubts.values())}
-        document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": kind, "data": data}
-        if following is not None:
-            document["next"] = following
-        self.line(document)
+        if "." in kind:
+            from projections.views import kind_of  # noqa: PLC0415 - loaded by what asks views
+
+            kind = kind_of(kind)
+        self.line(document(kind, data, following))
 
     def _warn(self, data: Any) -> None:
         """Say first what of an answer may be the work of a thief."""
@@ -191,9 +191,9 @@ class App:
             for words in suspect_words(data, self._doubts):
                 click.secho(words, fg="red")
 
-    def line(self, document: Any) -> None:
+    def line(self, value: Any) -> None:
         """Print one JSON document on one line."""
-        click.echo(json_text(document, order="deterministic"))
+        click.echo(json_text(value, order="deterministic"))
 
 
 def read_line(descriptor: int) -> str:

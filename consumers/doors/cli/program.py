@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 
-from consumers.doors.cli.app import SCHEMA_VERSION, App
-from consumers.sdk.text import clean
+from consumers.doors.cli.app import App
+from consumers.sdk.text import clean, error_document
 from ledger.errors import BatonError, Exit, Refused, Unavailable, did_you_mean, near
 
 help_width_max: Final = 150
@@ -380,7 +380,7 @@ def without_secrets(message: str, given: Sequence[str]) -> str:
 
 def _print_error(error: BatonError, *, as_json: bool) -> int:
     if as_json:
-        App().line({"schema_version": SCHEMA_VERSION, "kind": "error", "error": error.to_dict()})
+        App().line(error_document(error))
         return error.exit_code
     click.secho(f"{error.code}: ", err=True, nl=False, bold=True)
     click.echo(clean(error.message), err=True)  # a server, a remote of git or an id may have worded it

@@ -205,7 +205,7 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
         return
     for events in new_events(app, task_id):
         if app.as_json:
-            app.show("thought_tree", app.query("tot.tree", id=task_id), lambda: None)
+            app.show("tot.tree", app.query("tot.tree", id=task_id), lambda: None)
             continue
         for event in events:
             for line in lines.of(event):

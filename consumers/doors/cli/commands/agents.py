@@ -90,7 +90,7 @@ def list_(app: App, *, is_all: bool) -> None:
         if services := len(every) - len(found):
             print_lines(f"not shown: {counted(services, 'service')} (--all)")
 
-    app.show("agents", {"agents": agents}, text)
+    app.show("agents.list", {"agents": agents}, text)
 
 
 @agent.command()
@@ -117,7 +117,7 @@ def remove(app: App, name: str, reason: str) -> None:
 def show(app: App, name: str) -> None:
     """Show one agent and its keys."""
     found: dict[str, Any] = app.query("agents.show", name=name)
-    app.show("agent", found, lambda: print_fields(found))
+    app.show("agents.show", found, lambda: print_fields(found))
 
 
 def admin_author(app: App) -> Author:

@@ -259,4 +259,4 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
             if (more := counts["issues"] - len(one["data"]["issues"])) > 0:
                 click.echo(f"    and {more} more" + (f" (blob {whole})" if (whole := one["data"].get("whole")) else ""))
 
-    show_page(app, "validations", answer, text)
+    show_page(app, "validations.list", answer, text)

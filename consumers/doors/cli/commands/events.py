@@ -222,7 +222,7 @@ def why(
         return
     answer = app.query("catalog.why", **asked, limit=limit, after=cursor)
     answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
-    output.show_page(app, "causes", answer, lambda: _print_walk(answer))
+    output.show_page(app, "catalog.why", answer, lambda: _print_walk(answer))
 
 
 def _print_walk(answer: dict[str, Any]) -> None:
@@ -347,7 +347,7 @@ def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **g
         if not answer["hits"]:
             click.echo("(none)")
 
-    output.show_page(app, "hits", answer, show)
+    output.show_page(app, "search.find", answer, show)
 
 
 def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:

@@ -185,4 +185,4 @@ def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: 
         lines = FORMATS[form](answer)
         print_lines(*lines) if form == "tree" else click.echo("\n".join(lines))
 
-    app.show("graph", answer, text, following=next_page(answer["next"]))
+    app.show("handoffs.graph", answer, text, following=next_page(answer["next"]))

@@ -80,7 +80,7 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         click.echo(f"\n{as_of_line(found['as_of'])}")
         click.echo(f"gate: {found['gate'] or 'not to be seen from here (ask `baton doctor` beside the ledger)'}")
 
-    app.show("handoff", found, text)
+    app.show("handoffs.show", found, text)
 
 
 def as_of_line(as_of: dict[str, Any]) -> str:
@@ -114,7 +114,7 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
         for one in answer["handoffs"]
     ]
     header = ("id", "status", "title", "why", "tasks", "depends on")
-    output.show_page(app, "handoffs", answer, lambda: output.print_table(header, rows))
+    output.show_page(app, "handoffs.list", answer, lambda: output.print_table(header, rows))
 
 
 def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -> None:
@@ -125,7 +125,7 @@ def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -
     limit = given.pop("limit") or cards_default
     answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
     cells = shutil.get_terminal_size().columns
-    app.show("board", answer, lambda: output.print_lines(*board_text(answer["columns"], cells)))
+    app.show("handoffs.board", answer, lambda: output.print_lines(*board_text(answer["columns"], cells)))
 
 
 def print_handoff(found: dict[str, Any]) -> None:
@@ -307,7 +307,7 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
         from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - most of what waits has none
 
         answer = Grounds(app.query_with, 0, agent).waiting(answer)  # their briefs are for `handoff show` to tell
-    output.show_page(app, "next", answer, lambda: print_items(answer["items"], agent))
+    output.show_page(app, "handoffs.next", answer, lambda: print_items(answer["items"], agent))
 
 
 def print_items(items: list[dict[str, Any]], agent: str | None) -> None:

@@ -96,7 +96,7 @@ def why(app: App, id_: str) -> None:
         click.echo(clean(found["sentence"]))
         print_next(found["next"])
 
-    app.show("why", found, text, following=next(iter(found["next"]), None))
+    app.show("handoffs.why", found, text, following=next(iter(found["next"]), None))
 
 
 @click.command(cls=Command, params=parameters("amend"))
@@ -162,7 +162,7 @@ def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, 
     from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - as above
 
     found = Grounds(app.query_with, asker=app.settings().agent).shown(app.query("handoffs.show", id=id_))
-    app.show("handoff", found, lambda: print_handoff(found))
+    app.show("handoffs.show", found, lambda: print_handoff(found))
     click.echo(f"\n{as_of_line(found['as_of'])}")
     if asks and not click.confirm(f"\n{acts.spelled(verb)} this version as {app.acting()}?", default=False, err=True):
         raise click.Abort

@@ -56,7 +56,7 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
         for record in page["records"]
     ]  # fmt: skip
     header = ("entry", "stands for", "claimed time", "by", "imported by", "dirty", "source", "why")
-    show_page(app, "records", page, lambda: print_table(header, rows))
+    show_page(app, "records.list", page, lambda: print_table(header, rows))
 
 
 def print_asides(answer: Mapping[str, Any]) -> None:

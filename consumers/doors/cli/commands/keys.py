@@ -232,7 +232,7 @@ def list_keys(app: App, name: str | None) -> None:
     """List keys: identity and session keys and those of checkpoints, with what ended them."""
     keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]
     rows = [(one["agent"], one["sort"], short_key(one["key"]), _state(one), one["expires_at"] or "") for one in keys]
-    app.show("keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
+    app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
 
 
 def _state(one: dict[str, Any]) -> str:

@@ -142,7 +142,7 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
         for one in answer["reasonings"]
     ]  # fmt: skip
     header = ("id", "status", "author", "steps", "task")
-    show_page(app, "reasonings", answer, lambda: print_table(header, rows))
+    show_page(app, "reasoning.list", answer, lambda: print_table(header, rows))
 
 
 @reasoning.command()
@@ -157,7 +157,7 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
         return
     shown = find(app, ref)
     shown["verdict"] = app.query("validations.latest", ref=ref)
-    app.show("reasoning", shown, lambda: print_tree(shown) if tree else print_reasoning(shown))
+    app.show("reasoning.show", shown, lambda: print_tree(shown) if tree else print_reasoning(shown))
 
 
 @reasoning.command()

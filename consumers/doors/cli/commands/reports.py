@@ -91,7 +91,7 @@ def query(app: App, **asked: Any) -> None:
     from consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
 
     page = query_reports(app.query_with, datetime.now(UTC), **asked)
-    show_page(app, "reports", page, lambda: _print_reports(page["reports"]))
+    show_page(app, "reports.list", page, lambda: _print_reports(page["reports"]))
 
 
 @report.command()
@@ -116,7 +116,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
         else:
             _print_report(answer)
 
-    app.show("report", answer, text)
+    app.show("reports.show", answer, text)
 
 
 @report.command()
@@ -127,7 +127,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
 def similar(app: App, **asked: Any) -> None:
     """Find the sessions nearest to a task in words, and how near each is; those without a report, too."""
     answer = app.query("search.similar", **asked)
-    app.show("similar", answer, lambda: _print_similar(answer))
+    app.show("search.similar", answer, lambda: _print_similar(answer))
 
 
 @report.command()
@@ -136,7 +136,7 @@ def similar(app: App, **asked: Any) -> None:
 def overlap(app: App, **asked: Any) -> None:
     """Show where work may have been done twice: pairs of reports about nearly the same, however it is told."""
     answer = app.query("reports.overlap", **asked)
-    app.show("overlap", answer, lambda: _print_overlaps(answer))
+    app.show("reports.overlap", answer, lambda: _print_overlaps(answer))
 
 
 @report.command()
@@ -146,7 +146,7 @@ def overlap(app: App, **asked: Any) -> None:
 def calibration(app: App, **asked: Any) -> None:
     """Show how well agents judge themselves: report by report, and over time."""
     answer = app.query("reports.calibration", **asked)
-    app.show("calibration", answer, lambda: _print_calibration(answer))
+    app.show("reports.calibration", answer, lambda: _print_calibration(answer))
 
 
 def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:

@@ -180,7 +180,7 @@ def show(app: App, id_: str | None) -> None:
     """Show a session: its vectors from phase to phase, findings, unknowns, dead ends, tools."""
     session = find_session(app, chosen_session(app, id_))
     answer = session | {"trajectory": app.query("sessions.trajectory", id=session["id"])} if app.as_json else session
-    app.show("session", answer, lambda: print_session(session))
+    app.show("sessions.show", answer, lambda: print_session(session))
 
 
 @session.command("list")
@@ -197,7 +197,7 @@ def list_(app: App, **asked: Any) -> None:
         for row in answer["sessions"]
     ]  # fmt: skip
     header = ("id", "status", "task", "started", "by", "findings", "unknowns")
-    output.show_page(app, "sessions", answer, lambda: output.print_table(header, rows))
+    output.show_page(app, "sessions.list", answer, lambda: output.print_table(header, rows))
 
 
 def _shown(name: str) -> str:

@@ -73,7 +73,7 @@ def show(app: App, id_: str) -> None:
         click.echo(f"-- {found.snapshot_id} by {found.author}, context {found.context_source}; vectors: {assessed}")
         print_rejected(found.rejected)
 
-    app.show("snapshot", answer, text)
+    app.show("snapshots.show", answer, text)
 
 
 @snapshot.command("list")
@@ -89,7 +89,7 @@ def list_(app: App, author: str | None, session: str | None, limit: int, cursor:
         for one in answer["snapshots"]
     ]  # fmt: skip
     header = ("id", "taken", "by", "session", "domain", "fidelity")
-    show_page(app, "snapshots", answer, lambda: print_table(header, rows))
+    show_page(app, "snapshots.list", answer, lambda: print_table(header, rows))
 
 
 @snapshot.command()
@@ -203,7 +203,7 @@ def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: 
         for one in answer["reviews"]
     ]  # fmt: skip
     header = ("id", "status", "asked", "by", "rule", "question")
-    show_page(app, "reviews", answer, lambda: print_table(header, rows))
+    show_page(app, "reviews.list", answer, lambda: print_table(header, rows))
 
 
 @review.command("show")
@@ -211,7 +211,7 @@ def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: 
 def show_review(app: App, id_: str) -> None:
     """Show one request: what is asked, on which grounds, and the answer."""
     found = app.query("reviews.show", id=id_)
-    app.show("review", found, lambda: _print_review(found))
+    app.show("reviews.show", found, lambda: _print_review(found))
 
 
 @review.command()

@@ -128,7 +128,7 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int |
         if as_of is None and not mermaid:
             tot_text.print_end(app.query("tot.show", id=task))
 
-    app.show("thought_tree", tree, text)
+    app.show("tot.tree", tree, text)
 
 
 @tot.command()
@@ -150,7 +150,7 @@ def prove(app: App, task: str) -> None:
     proof = app.query("tot.prove", id=task)
     if not proof["passed"]:
         raise Corrupted("VERIFICATION_FAILED", tot_text.proof_verdict(proof), report=proof | {"ok": False})
-    app.show("thought_proof", proof | {"ok": True}, lambda: tot_text.print_proof(proof))
+    app.show("tot.prove", proof | {"ok": True}, lambda: tot_text.print_proof(proof))
 
 
 @tot.command("list")
@@ -166,7 +166,7 @@ def list_(app: App, status: str | None, task_type: str | None, limit: int, curso
         for row in answer["tasks"]
     ]  # fmt: skip
     header = ("id", "started", "status", "type", "nodes", "problem")
-    show_page(app, "thought_tasks", answer, lambda: print_table(header, rows))
+    show_page(app, "tot.list", answer, lambda: print_table(header, rows))
 
 
 def default_logs(app: App) -> Path:
