@@ -37,6 +37,7 @@ from ledger.events.authority import LedgerCreated
 from ledger.files import as_unavailable, sync_folder
 from ledger.identity import Key, ledger_id, open_key, read_key_file, read_private, write_key, write_private
 from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, covers, is_delegable, to_ms
+from ledger.lifecycle.clock import clock_text
 from ledger.log.data_file import check_data_file
 from ledger.log.environment import FILE, translated
 from ledger.log.log import Log
@@ -203,12 +204,15 @@ def _exists(home: Home) -> Refused:
     return Refused("LEDGER_EXISTS", f"there is a ledger in {home.path} already", folder=str(home.path))
 
 
-def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | None = None) -> str:
+def create_ledger(
+    home: Home, *, origin: str, map_size: int, passphrase: str | None = None,
+    clock_ms: Callable[[], int] | None = None,
+) -> str:  # fmt: skip
     """Make a new ledger in ``home``: three keys and entry 0. Returns the ledger's id.
 
-    The root key is sealed when there is a passphrase. This user trusts the folder from then on, but not a file of
-    settings that lay there before. Raises Refused: ``LEDGER_EXISTS``. Unavailable: ``STORE_UNAVAILABLE`` when the
-    folder cannot be written.
+    The root key is sealed when there is a passphrase; entry 0 is of the time that ``clock_ms`` gives (default: now).
+    This user trusts the folder from then on, but not a file of settings that lay there before. Raises Refused:
+    ``LEDGER_EXISTS``. Unavailable: ``STORE_UNAVAILABLE`` when the folder cannot be written.
     """
     CheckpointKey(origin, bytes(32))  # an origin that cannot name a key is refused before anything is written
     check_is_new(home)
@@ -233,9 +237,10 @@ def create_ledger(home: Home, *, origin: str, map_size: int, passphrase: str | N
         created = LedgerCreated(
             origin=origin, root=root.public.hex(), checkpoint_key=checkpoint.public.hex(), node_key=node.public.hex()
         )
+        at = now() if clock_ms is None else clock_text(clock_ms())
         # If we crash before this, there are keys without entry 0: the next call goes on with them.
-        Gate(log).submit(
-            draft_and_sign([Draft(stream="ledger", data=created)], root, ledger=ledger, author=ROOT, at=now())
+        Gate(log, clock_ms=clock_ms).submit(
+            draft_and_sign([Draft(stream="ledger", data=created)], root, ledger=ledger, author=ROOT, at=at)
         )
     home.begun.unlink()
     trust.adopt(home.path, trust.fingerprint(root.public), now())

@@ -106,6 +106,26 @@ class Actor:
     def _view(self) -> Ask:
         return partial(ask, self.ledger.client)
 
+    def go_on(self) -> tuple[str, int] | None:
+        """Do one thing of what waits for this agent, and return it in words, and its entry; None where nothing does."""
+        waiting = self.ledger.ask("handoffs.next", agent=self.ledger.agent)["items"]
+        item = next((one for one in waiting if one["act"] in {"claim", "check", "complete"}), None)
+        if item is None:
+            return None
+        name, stream = item["id"], f"handoff/{item['id']}"
+        if item["act"] == "claim":
+            return f"claims {name}", self.claim(name)
+        found = self.ledger.ask("handoffs.show", id=name)
+        for task in found["tasks"]:
+            if not task["done"]:
+                checked = handoff.HandoffTaskChecked(position=task["position"])
+                return f"ticks “{task['text']}” of {name}", self._emit(stream, checked)
+        for criterion in found["criteria"]:
+            if criterion["mark"] == "open":
+                met = handoff.HandoffCriterionChecked(position=criterion["position"])
+                return f"finds “{criterion['text']}” met in {name}", self._emit(stream, met)
+        return f"completes {name}", self._emit(stream, handoff.HandoffCompleted(summary="All of it is done."))
+
     def receive_brief(self, name: str, level: str) -> dict[str, Any]:
         """Receive the brief of a reasoning and say which rule asks for the whole graph, if any."""
         return describe(receive_brief(self._view, name, TransferLevel(level)))

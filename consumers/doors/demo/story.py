@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from importlib.resources import as_file, files
+from itertools import cycle
 from pathlib import Path
 from shutil import copytree
 from typing import IO, Any, Final, NamedTuple, Self
@@ -35,6 +36,9 @@ from ledger.limits import map_size_bytes
 stop_wait_s: Final = 15.0
 wait_max_s: Final = 30.0
 poll_s: Final = 0.02
+pace_s: Final = 4.0
+HUMAN: Final = "alex"
+ORIGIN: Final = "demo.baton.example/reactive"
 _BATON: Final = ("-m", "consumers.doors.cli")
 
 
@@ -88,20 +92,28 @@ class Process:
 
 
 class Stage:
-    """A ledger in ``folder`` with its agents registered; ``open`` starts the node and the actors."""
+    """A ledger in ``folder`` with its agents registered; ``open`` starts the node and the actors.
 
-    def __init__(self, folder: Path) -> None:
+    One that ``has_past`` begins with what ``life`` tells, played before anything is started.
+    """
+
+    def __init__(self, folder: Path, *, has_past: bool = False) -> None:
         self.folder = folder
         self.home = Home(folder / FOLDER)
         self.settings = Settings(home=self.home.path)
         self.url = ""
         self.actors: dict[str, Process] = {}
         self.keys: dict[str, str] = {}
-        self._passphrases = {"alex": secrets.token_urlsafe(12)}
+        self.passphrases = {HUMAN: secrets.token_urlsafe(12)}
         self._exit = contextlib.ExitStack()
         with as_file(files("consumers.doors.demo").joinpath("sample_project")) as sample:
             copytree(sample, folder / "project")
-        create_ledger(self.home, origin="demo.baton.example/reactive", map_size=map_size_bytes)
+        if has_past:
+            from consumers.doors.demo.life import Life  # noqa: PLC0415 - only a past needs sessions, briefs and searches
+
+            self.keys = Life(self.settings, folder / "project", self.passphrases).play(ORIGIN)
+            return
+        create_ledger(self.home, origin=ORIGIN, map_size=map_size_bytes)
         self._register()
 
     def __enter__(self) -> Self:
@@ -113,9 +125,9 @@ class Stage:
     def open(self) -> None:
         """Start the node, then the actors."""
         self.url = self.start([*_BATON, "serve", "--json"]).read()["data"]["url"]
-        for name in AGENTS:
+        for name in self.keys:
             actor = self.start(["-m", "consumers.doors.demo.actor"])
-            passphrase = self._passphrases.get(name)
+            passphrase = self.passphrases.get(name)
             actor.send({"name": name, "home": str(self.home.path), "server": self.url, "passphrase": passphrase})
             self.actors[name] = actor
         for actor in self.actors.values():
@@ -137,7 +149,7 @@ class Stage:
     def _register(self) -> None:
         with Ledger(settings=self.settings) as ledger:
             for name, (roles, label) in AGENTS.items():
-                passphrase = self._passphrases.get(name)
+                passphrase = self.passphrases.get(name)
                 registered, _ = register_agent(
                     ledger.author(ROOT), self.home, name, roles, ai_id=label, passphrase=passphrase
                 )
@@ -172,6 +184,20 @@ class Story:
             self._cast, self._reasoning, self._handoffs, self._gate, self._dependency, self._work, self._reaction,
             self._brief, self._audit, self._count,
         ]  # fmt: skip
+
+    def open_dashboard(self, *, is_opened: bool) -> dict[str, Any]:
+        """Start the dashboard; return its link, and with whose key and passphrase one decides there."""
+        shown = ["dashboard", "--port", "0", "--json", *(["--open"] if is_opened else [])]
+        found: dict[str, Any] = self._stage.start([*_BATON, "--as", HUMAN, *shown]).read()["data"]
+        return found | {"passphrase": self._stage.passphrases[HUMAN], "home": str(self._stage.home.path)}
+
+    def go_on(self) -> None:
+        """Let the agents work on what waits for them, one after another at a person's pace, until interrupted."""
+        for name in cycle(self._stage.keys):
+            did = None if name == HUMAN else self._stage.actors[name].act("go_on").get("done")
+            if did is not None:
+                self._tell(Line(name, did[0], f"entry {did[1]}"))
+            time.sleep(pace_s if did else poll_s * 10)
 
     def _cast(self) -> None:
         self._stage.open()

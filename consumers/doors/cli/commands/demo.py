@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +27,21 @@ from ledger.errors import BatonError
 
 @click.command(cls=Command)
 @click.option("--keep", is_flag=True, help="Keep the ledger, its sample project and the bundle.")
-def demo(app: App, *, keep: bool) -> None:
+@click.option("--dashboard", "has_dashboard", is_flag=True, help="Show it in the dashboard, and go on until ^C.")
+def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
     """Make a ledger, start a server and four agents, hand work over, and audit all of it.
 
-    Every actor is a process of its own with its own key; what they do are signed events over NATS.
+    Every actor is a process of its own with its own key; what they do are signed events over NATS. With --dashboard the
+    ledger has a past of thirty hours with six agents in it, played beforehand by a clock that ran behind; the link and
+    the human's passphrase are printed, and the agents take up what you approve.
     """
     folder = Path(tempfile.mkdtemp(prefix="baton-demo-"))
     try:
         with signals_as_interrupts():
+            if has_dashboard:
+                with contextlib.suppress(KeyboardInterrupt):  # how it ends
+                    play(folder, quiet=app.as_json, show=partial(show_dashboard, app))
+                return
             data = play(folder, quiet=app.as_json)
         if not keep:
             data |= {"bundle": None, "home": None}
@@ -56,11 +65,22 @@ def signals_as_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def play(folder: Path, *, quiet: bool) -> dict[str, Any]:
-    """Play the story in ``folder`` and return its data; the terminal sees each line as it happens."""
+def show_dashboard(app: App, story: Story) -> None:
+    """Start the dashboard of a story and say where it is."""
+    data = story.open_dashboard(is_opened=sys.stdout.isatty() and not app.as_json)
+    text = f"{data['link']}\ndecide there as {data['human']} with the passphrase {data['passphrase']}"
+    app.show("demo_dashboard", data, lambda: click.echo(text))
+    sys.stdout.flush()
+
+
+def play(folder: Path, *, quiet: bool, show: Callable[[Story], None] | None = None) -> dict[str, Any]:
+    """Play the story in ``folder`` and return its data; the terminal sees each line as it happens.
+
+    With ``show``, which is called once everybody is there, the ledger has a past, and it goes on until interrupted.
+    """
     console = Console(stderr=True, quiet=quiet, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar, Stage(folder) as stage:
+    with Progress(*columns, console=console, transient=True) as bar, Stage(folder, has_past=bool(show)) as stage:
 
         def tell(line: Line) -> None:
             console.print(f"[bold]{line.who:<12}[/] {line.did}", soft_wrap=True)
@@ -68,9 +88,14 @@ def play(folder: Path, *, quiet: bool) -> dict[str, Any]:
 
         story = Story(stage, tell)
         task = bar.add_task("the story", total=len(story.acts))
-        for act in story.acts:
+        for number, act in enumerate(story.acts):
             act()
             bar.advance(task)
+            if number == 0 and show is not None:
+                show(story)
+        if show is not None:
+            bar.stop()
+            story.go_on()
     return story.data
 
 
