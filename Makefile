@@ -23,7 +23,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: install
-	$(BIN)/baton demo
+	$(BIN)/baton demo $(ARGS)
 
 # Three at a time on two cores: on a quiet machine two leave four tenths of them idle, waiting for processes and timers. Each
 # begins with a third of its own and takes from the others at its end: what a module or folder shares is made once, not in all
@@ -31,13 +31,18 @@ demo: install
 test: install tools
 	$(BIN)/python -m pytest -n 3 --dist worksteal -q
 
-# What tests call and no wheel brings: strace and tmux are installed where that is allowed; tests that lack one, or Node with npm
-# (whose packages they install from locks), are not run and name the command.
+# What tests call and no wheel brings: strace, tmux, Chromium with its driver and a Chinese font are installed where that is
+# allowed; tests that lack one, or Node with npm (whose packages they install from locks), are not run and name the command.
+TOOLS := strace:strace tmux:tmux chromium:chromium chromedriver:chromium-driver
 tools:
-	@for tool in strace tmux; do \
-	  command -v $$tool >/dev/null || { test "$$(id -u)" = 0 && apt-get install --yes $$tool >/dev/null 2>&1; } || \
-	    echo "$$tool is missing (apt install $$tool): its tests are not run (failing disks by strace, a real terminal by tmux)"; \
+	@for one in $(TOOLS); do \
+	  command -v $${one%:*} >/dev/null || $(INSTALL) $${one#*:} >/dev/null 2>&1 || \
+	    echo "$${one%:*} is missing (apt install $${one#*:}): its tests are not run (failing disks by strace, a real terminal" \
+	      "by tmux, pages in a real browser by chromium)"; \
 	done
+	@! command -v fc-list >/dev/null || fc-list :lang=zh | grep -q . || $(INSTALL) fonts-noto-cjk >/dev/null 2>&1 || \
+	  echo "no font has Chinese (apt install fonts-noto-cjk): pages are tested without it"
+INSTALL := test "$$(id -u)" = 0 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
 
 # The same tests, measured: apart, because counting lines and branches makes every test half as long again.
 cover: install tools

@@ -214,7 +214,11 @@ class Story:
                 f"entries {indexes[0]} to {indexes[-1]}",
             )
         )
-        briefs = self._wait(lambda events: [one for one in events if one.kind == "reasoning.briefed"], at_least=2)
+
+        def briefed(events: list[Event]) -> list[Event]:
+            return [one for one in events if one.kind == "reasoning.briefed" and one.name == AUDIT]
+
+        briefs = self._wait(briefed, at_least=2)
         levels = ", ".join(f"{one.data.brief.level} {one.data.tokens} tokens" for one in briefs)
         self._tell(Line("compressor", "publishes signed briefs of it", levels))
 
@@ -232,7 +236,8 @@ class Story:
     def _dependency(self) -> None:
         self._refused("minimax", "claim", PHASE_2C, "DEPENDENCY_PENDING")
         baton = [*_BATON, "--as", "minimax", "--server", self._stage.url]
-        command = shlex.join([sys.executable, *baton, "handoff", "claim", PHASE_2C, "--json"]) + " >/dev/null"
+        claim = shlex.join([sys.executable, *baton, "handoff", "claim", PHASE_2C, "--json"])
+        command = f"if grep -qF 'handoff/{PHASE_2A}\"'; then {claim} >/dev/null; fi"  # a past has other completions
         watch = ["watch", "--kind", "handoff.completed", "--from-start", "--exec", command, "--json"]
         watcher = self._stage.start([*baton, *watch])
         self.data["agents"]["minimax"]["subscriber_pid"] = watcher.pid

@@ -1,4 +1,4 @@
-"""The demo's past: a whole ledger played from data at its own times, and one that an auditor finds nothing wrong with."""
+"""The demo's past: a ledger played from data at its own times, in which an auditor finds nothing wrong."""
 
 from __future__ import annotations
 
