@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 import msgspec
@@ -85,8 +86,11 @@ def list_handoffs(moment: query.Moment, asked: HandoffList) -> query.Answer:
 
 
 def board(moment: query.Moment, asked: Board) -> query.Answer:
-    """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one moment."""
-    columns = []
+    """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one moment.
+
+    A handoff is one of ``handoffs.list`` with ``why``: in words what it waits for, empty for one that can be claimed.
+    """
+    columns: list[query.Answer] = []
     for status in COLUMNS:
         where = _where(asked, status)
         if asked.is_all or stage_of(status) != "over":
@@ -94,6 +98,10 @@ def board(moment: query.Moment, asked: Board) -> query.Answer:
         else:
             rows, total = [], moment.count(f"SELECT count(*) FROM handoffs h{where.sql}", where.values)  # noqa: S608 - fixed texts
         columns.append({"status": status, "total": total, "handoffs": with_dependencies(moment, rows)})
+    cards = {card["id"]: card for column in columns for card in column["handoffs"]}
+    known = _known(moment, cards)
+    for name, card in cards.items():
+        card["why"] = "; ".join(reason["text"] for reason in explain(known[name], known)["reasons"])
     return {"columns": columns}
 
 
@@ -143,9 +151,17 @@ def show_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
 def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return why a handoff is ready or not, as ``explain`` does, and whom it waits for (``waits``) with which act."""
     name = find_handoff(moment, asked.id)
-    known = facts_of(moment, [name])
-    frontier, is_root = [known[name]], True
-    # A level at a time: all that this one waits for, then of each only the first that holds it up, as `explain` says.
+    known = _known(moment, [name])
+    return explain(known[name], known) | {"waits": acts_awaited(moment, known[name])}
+
+
+def _known(moment: query.Moment, names: Iterable[str]) -> dict[str, HandoffFacts]:
+    """Return the facts of handoffs and of all that ``explain`` asks for them.
+
+    A level at a time: all that each waits for, then of those only the first that holds it up, as ``explain`` says.
+    """
+    known = facts_of(moment, names)
+    frontier, is_root = list(known.values()), True
     for _ in range(chain_links_max + 1):
         # What is asked about may also be work whose lease ran out: it waits anew.
         held = [here for here in frontier if is_root or stage_of(here.status) == "waiting"]
@@ -155,7 +171,7 @@ def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
             unmet = [on for on in here.depends_on if not here.is_unlocked_by(known.get(on))]
             following |= {on: known[on] for on in (unmet if is_root else unmet[:1]) if on in known}
         frontier, is_root = list(following.values()), False
-    return explain(known[name], known) | {"waits": acts_awaited(moment, known[name])}
+    return known
 
 
 def facts_of_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:

@@ -1,5 +1,6 @@
-"""Where a ledger's dashboard runs: a file in the ledger's folder, its owner's alone, locked as long as it does.
+"""Where pages are: their paths, and where a ledger's dashboard runs.
 
+That is a file in the ledger's folder, its owner's alone, locked as long as the dashboard runs.
 Other verbs print the addresses of pages from it (``--web``), and `baton dashboard` makes a fresh launch link of the one
 that runs. The lock ends with the process however that ends, so nobody takes an address for alive that is not.
 """
@@ -13,12 +14,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
 from ledger.errors import Unavailable
 from ledger.files import as_unavailable, open_regular
 
+# Which page shows a thing of what sort, by its id.
+PATHS: Final = {
+    "handoff": "/h/", "reasoning": "/r/", "session": "/s/", "event": "/e/", "agent": "/a/", "tot": "/t/",
+}  # fmt: skip
 FILE: Final = "dashboard.json"
 _size_max_bytes: Final = 4096
 _tries_max: Final = 25
@@ -32,6 +38,19 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     secret: str
     pid: int
     human: str | None = None
+
+
+def path_to(sort: str, id_: object) -> str:
+    """Return the path of the page that shows a thing, by its sort and id or index.
+
+    >>> path_to("handoff", "a b.json"), path_to("session", "..")
+    ('/h/a%20b%2Ejson', '/s/session%2F..')
+    """
+    text = str(id_)
+    # What a browser would take for a step between folders, and what asks for the JSON of another page.
+    text = f"{sort}/{text}" if text in (".", "..") else text
+    quoted = quote(text, safe=":@")
+    return PATHS[sort] + (quoted.removesuffix(".json") + "%2Ejson" if quoted.endswith(".json") else quoted)
 
 
 def running(home: Path) -> Address | None:

@@ -5,13 +5,14 @@ Whatever asks the ledger runs in a worker thread, never on the event loop: a slo
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -26,10 +27,10 @@ from consumers.doors.dashboard.guard import HEADERS, Guard, Session, check_host,
 from consumers.doors.dashboard.live import Tail
 from consumers.doors.dashboard.page import ActRoute, Go, Page, Route, Seen, templates
 from consumers.doors.dashboard.pages import ACTS, ROUTES
+from consumers.doors.dashboard.rebuild import Rebuild
 from consumers.doors.web.server import status_of
 from consumers.sdk.text import json_text
 from ledger.errors import BatonError, Refused
-from projections.reader import AsOf
 
 if TYPE_CHECKING:
     from consumers.sdk.ledger import Ledger
@@ -41,7 +42,9 @@ away_min_ms: Final = 10 * 60_000
 """After so long without a look at the queue somebody was away, and is told what came since."""
 
 _away_cookie_max_s: Final = 400 * 86_400
-_AWAY: Final = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
+_AWAY: Final = re.compile(r"([0-9]{0,15})\.([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
+AnyRoute: TypeAlias = Route | ActRoute
+_log: Final = logging.getLogger("baton.dashboard")
 _TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
@@ -64,6 +67,7 @@ class Dashboard:
         }
         self._version = sha256(b"".join(self._static[name] for name in sorted(self._static))).hexdigest()[:12]
         self._tail = Tail(ledger.client)
+        self._rebuild = Rebuild(ledger)
 
     def application(self) -> ASGIApp:
         """Return what a server runs."""
@@ -82,6 +86,7 @@ class Dashboard:
     def stop(self) -> None:
         """End the live tails, so that the server need not wait for them."""
         self._tail.stop()
+        self._rebuild.close()
 
     def _send_static(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -109,7 +114,7 @@ class Dashboard:
         return self.guard.session(request.cookies.get(self.guard.cookie))
 
     async def _get(self, route: Route, request: Request) -> Response:
-        return await run_in_threadpool(self._answer, request, route.name, route.show)
+        return await run_in_threadpool(self._answer, request, route, route.show)
 
     async def _post(self, route: ActRoute, request: Request) -> Response:
         try:
@@ -121,66 +126,75 @@ class Dashboard:
             def refuse(_: Seen) -> Page:
                 raise refusal
 
-            return await run_in_threadpool(self._answer, request, route.name, refuse)
-        return await run_in_threadpool(self._answer, request, route.name, lambda seen: route.act(seen, form))
+            return await run_in_threadpool(self._answer, request, route, refuse)
+        return await run_in_threadpool(self._answer, request, route, lambda seen: route.act(seen, form))
 
     async def _live(self, request: Request) -> Response:
         if self._session(request) is None:
             return PlainTextResponse("open the link that `baton dashboard` prints\n", 401)
         return await self._tail.stream()
 
-    def _answer(self, request: Request, name: str, show: Callable[[Seen], Page | Go]) -> Response:
+    def _answer(self, request: Request, route: AnyRoute, show: Callable[[Seen], Page | Go]) -> Response:
         session = self._session(request)
         if session is None:
             return self._closed(request, "")
-        as_json, seen = bool(request.scope.get("is_json")), None
+        seen = None
         try:
-            seen = self._seen(request, session)
+            seen = self._seen(request, session, route)
             page = show(seen)
+            return self._shown(request, route, seen, page)
         except BatonError as error:
-            if as_json:
-                return _json({"kind": "error", "error": error.to_dict()}, status_of(error))
-            data = {"code": error.code, "message": error.message, "recoverable": error.recoverable}
-            page = Page("error.html", error.code, data, status_of(error))
+            return self._failed(request, route, seen, error)
+        except Exception as error:  # noqa: BLE001 - whatever a page runs into is a page, too, and is logged
+            _log.exception("%s failed", request.url.path)
+            message = f"{type(error).__name__}: the terminal that the dashboard runs in says more; please report it"
+            return self._failed(request, route, seen, BatonError("UNEXPECTED", message))
+
+    def _failed(self, request: Request, route: AnyRoute, seen: Seen | None, error: BatonError) -> Response:
+        if request.scope.get("is_json"):
+            return _json({"kind": "error", "error": error.to_dict()}, status_of(error))
+        done = {name: error.details.get(name) for name in ("position", "size")}
+        data = {"code": error.code, "message": error.message, "recoverable": error.recoverable, **done}
+        return self._shown(request, route, seen, Page("error.html", error.code, data, status_of(error)))
+
+    def _shown(self, request: Request, route: AnyRoute, seen: Seen | None, page: Page | Go) -> Response:
         if isinstance(page, Go):
             return RedirectResponse(page.path, 303)
-        if as_json:
-            return _json({"kind": name, "data": page.data}, page.status)
-        frame = self._frame(request, name, seen, page)
+        if request.scope.get("is_json"):
+            return _json({"kind": route.name, "data": page.data}, page.status)
+        frame = self._frame(request, route.name, seen, page)
         text = self._templates.get_template(page.template).render(**page.data, frame=frame)
         response = Response(text, page.status, media_type="text/html; charset=utf-8")
         if page.status == 503:  # also without scripts it comes back by itself
             response.headers["refresh"] = "2"
-        self._remember(request, response, name, seen)
+        self._remember(response, route.name, seen)
         return response
 
-    def _seen(self, request: Request, session: Session) -> Seen:
-        head = self.ledger.client.head().size - 1
-        query = dict(request.query_params)
-        as_of = _index_of(query.pop("as_of", ""), head)
+    def _seen(self, request: Request, session: Session, route: AnyRoute) -> Seen:
+        head, now_ms = self.ledger.client.head().size - 1, self.clock_ms()
+        self._rebuild.demand(head, searches=isinstance(route, Route) and route.searches)
+        query, as_of = dict(request.query_params), None
+        if moment := query.pop("as_of", None) or None:
+            there = self.ledger.ask("catalog.moment", at=moment)
+            as_of, now_ms = there["event_index"], there["now_ms"]
         return Seen(
-            ledger=self.ledger, question=partial(self._ask, as_of), session=session, head=head, now_ms=self.clock_ms(),
-            params=request.path_params, query=query, as_of=as_of, human=self.human, left=self._away(request)[0],
+            ledger=self.ledger, session=session, head=head, now_ms=now_ms, params=request.path_params, query=query,
+            as_of=as_of, moment=moment, human=self.human, left=self._away(request),
         )  # fmt: skip
-
-    def _ask(self, as_of: int | None, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        if as_of is None:
-            return self.ledger.ask(query, **arguments)
-        with AsOf(self.ledger.client, self.ledger.settings, as_of + 1) as reader:
-            return reader.answer(query, arguments)
 
     def _frame(self, request: Request, name: str, seen: Seen | None, page: Page) -> dict[str, Any]:
         """Return what every page shows around its own: where it is in the log, who looks, and where one can go."""
-        path, waits = request.url.path, 0
-        if seen is not None and self.human is not None and page.status == 200:
-            waits = seen.ask("handoffs.next", agent=self.human, limit=1)["total"]
-        return {
-            "title": page.title, "name": name, "path": path, "version": self._version, "now_ms": self.clock_ms(),
-            "query": {} if seen is None else dict(seen.query), "as_of": None if seen is None else seen.as_of,
-            "head": None if seen is None else seen.head, "human": self.human, "why_not": self._why_not, "waits": waits,
+        frame: dict[str, Any] = {
+            "title": page.title, "name": name, "path": request.url.path, "version": self._version,
+            "human": self.human, "why_not": self._why_not, "waits": 0, "language": "en", "query": {},
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
-            "language": "en", "session": None if seen is None else seen.session,
+            "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,
         }  # fmt: skip
+        if seen is None:
+            return frame
+        if self.human is not None and page.status == 200:
+            frame["waits"] = seen.ask("handoffs.next", agent=self.human, limit=1)["total"]
+        return frame | {of: getattr(seen, of) for of in ("query", "now_ms", "head", "as_of", "moment", "session")}
 
     def _closed(self, request: Request, why: str) -> Response:
         if request.scope.get("is_json"):
@@ -194,18 +208,17 @@ class Dashboard:
     def _away_cookie(self) -> str:
         return f"baton_left_{self.ledger.client.ledger[:12]}"
 
-    def _away(self, request: Request) -> tuple[int | None, int | None, int]:
-        """Return where the log ended when this browser was left, and at its last look; and when that was."""
+    def _away(self, request: Request) -> int | None:
+        """Return where the log ended when whoever looks had gone away; None for who was here all the time."""
         match = _AWAY.fullmatch(request.cookies.get(self._away_cookie, ""))
         if match is None:
-            return None, None, 0
-        left, last, at_ms = map(int, match.groups())
-        return (last if self.clock_ms() - at_ms > away_min_ms else left), last, at_ms
+            return None
+        left, last, at_ms = match.groups()
+        return int(last) if self.clock_ms() - int(at_ms) > away_min_ms else int(left) if left else None
 
-    def _remember(self, request: Request, response: Response, name: str, seen: Seen | None) -> None:
+    def _remember(self, response: Response, name: str, seen: Seen | None) -> None:
         if name == "home" and seen is not None and seen.as_of is None:
-            left = seen.head if seen.left is None else seen.left
-            value = f"{max(left, 0)}.{max(seen.head, 0)}.{self.clock_ms()}"
+            value = f"{'' if seen.left is None else seen.left}.{seen.head}.{self.clock_ms()}"
             response.set_cookie(self._away_cookie, value, max_age=_away_cookie_max_s, httponly=True, samesite="strict")
 
 
@@ -236,16 +249,6 @@ class _Door:
 
 def _nothing(_: Seen) -> Page:
     raise Refused("NOT_FOUND", "there is no such page: the head of this one leads to those there are")
-
-
-def _index_of(text: str, head: int) -> int | None:
-    if not text:
-        return None
-    if re.fullmatch("[0-9]{1,15}", text, re.ASCII) is None:
-        raise Refused("USAGE", f"as_of is the index of an entry, not {text[:40]!r}")
-    if int(text) > head:
-        raise Refused("NOT_FOUND", f"the last entry of the log is {head}: there is no {text} to look back to")
-    return int(text)
 
 
 async def _form(request: Request) -> Mapping[str, str]:

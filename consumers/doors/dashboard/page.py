@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import jinja2
 import msgspec
 
-from consumers.sdk.text import cut, one_line, visible
+from consumers.doors.dashboard.address import path_to
+from consumers.sdk.text import cut, json_text, one_line, visible
 from ledger.client import Client
 from ledger.config import Settings
 from ledger.errors import Refused
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
 
 _IDEOGRAPHS: Final = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 _KANA: Final = re.compile("[\u3040-\u30ff]")
-# Which page shows a thing of what sort, by its id.
-PATHS: Final = {
-    "handoff": "/h/", "reasoning": "/r/", "session": "/s/", "event": "/e/", "agent": "/a/", "tot": "/t/",
-}  # fmt: skip
 
 
 class Page(NamedTuple):
@@ -51,19 +49,20 @@ class Go(NamedTuple):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What a page sees: the ledger at one moment, what was asked for in the address, and who looks.
 
-    ``head`` is the index of the last entry (-1: none), ``as_of`` the index up to which the past is asked for (None:
-    now), ``human`` who may decide here (None: this dashboard only reads), ``params`` what stands in the path and
-    ``query`` behind it, each name once.
+    ``head`` is the index of the last entry (-1: none); ``as_of`` that of the last one looked at (None: now), asked for
+    as ``moment``, and ``now_ms`` the clock then. ``human`` is who may decide here (None: this dashboard only reads),
+    ``params`` stands in the path and ``query`` behind it, each name once; ``left`` is where the log ended when whoever
+    looks went away.
     """
 
     ledger: Ledger
-    question: Callable[[str, dict[str, Any]], dict[str, Any]]
     session: Session
     head: int
     now_ms: int
     params: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
     as_of: int | None = None
+    moment: str | None = None
     human: str | None = None
     language: str = "en"
     left: int | None = None
@@ -80,7 +79,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a query at the moment asked for; None is not sent. Raises: as ``Ledger.ask``."""
-        return self.question(query, {name: value for name, value in arguments.items() if value is not None})
+        return self.ledger.ask(query, as_of=self.moment, **arguments)
 
     def number(self, name: str, default: int | None = None) -> int | None:
         """Return a number out of the address. Raises Refused: ``USAGE`` when it is none."""
@@ -95,12 +94,16 @@ ActFunction: TypeAlias = Callable[[Seen, Mapping[str, str]], "Page | Go"]
 
 
 class Route(NamedTuple):
-    """A page's path, its name (the ``kind`` of its JSON) and function; one with a ``menu`` stands in the head."""
+    """A page's path, its name (the ``kind`` of its JSON) and function; one with a ``menu`` stands in the head.
+
+    One that ``searches`` asks the views of full text, which are folded only for those who do.
+    """
 
     path: str
     name: str
     show: PageFunction
     menu: str = ""
+    searches: bool = False
 
 
 class ActRoute(NamedTuple):
@@ -119,29 +122,22 @@ def templates() -> jinja2.Environment:
     )  # fmt: skip
     environment.globals |= {"path_to": path_to, "address": address}
     environment.filters |= {
-        "ago": ago, "cut": cut, "iso": iso, "language": language_of, "line": one_line, "number": "{:,}".format,
+        "ago": ago, "cut": cut, "iso": iso, "json": pretty, "language": language_of, "line": one_line,
+        "number": "{:,}".format,
         "visible": visible, "words": lambda text: text.replace("_", " "),
     }  # fmt: skip
     return environment
 
 
-def path_to(sort: str, id_: object) -> str:
-    """Return the path of the page that shows a thing, by its sort and id or index.
-
-    >>> path_to("handoff", "a b.json"), path_to("session", "..")
-    ('/h/a%20b%2Ejson', '/s/session%2F..')
-    """
-    text = str(id_)
-    # What a browser would take for a step between folders, and what asks for the JSON of another page.
-    text = f"{sort}/{text}" if text in (".", "..") else text
-    quoted = quote(text, safe=":@")
-    return PATHS[sort] + (quoted.removesuffix(".json") + "%2Ejson" if quoted.endswith(".json") else quoted)
-
-
-def address(path: str, query: Mapping[str, object], **changed: object) -> str:
+def address(path: str, query: Mapping[str, object] = MappingProxyType({}), **changed: object) -> str:
     """Return a path with what is asked of it; what is None or empty is left out."""
     asked = {name: value for name, value in {**query, **changed}.items() if value not in (None, "")}
     return f"{path}?{urlencode(asked)}" if asked else path
+
+
+def pretty(value: object) -> str:
+    """Return plain values as JSON over several lines, with what nobody would see as escapes."""
+    return msgspec.json.format(json_text(value), indent=2)
 
 
 def iso(at_ms: int) -> str:
@@ -153,9 +149,9 @@ def ago(at_ms: int, now_ms: int) -> str:
     """Return how long ago something was, as short as a column wants it.
 
     >>> ago(0, 150_000), ago(0, 59_000)
-    ('2 min', 'now')
+    ('2m', 'now')
     """
-    return age_of(at_ms, now_ms).replace(" ago", "").replace("just ", "")
+    return "".join(age_of(at_ms, now_ms).removesuffix(" ago").replace("min", "m").removeprefix("just ").split())
 
 
 def language_of(text: str) -> str | None:

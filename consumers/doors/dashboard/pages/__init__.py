@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from consumers.doors.dashboard.page import ActRoute, Route
+from consumers.doors.dashboard.pages.events import event, events, search
 from consumers.doors.dashboard.pages.home import home
 
-ROUTES: Final[tuple[Route, ...]] = (Route("/", "home", home, "Needs you"),)
+ROUTES: Final[tuple[Route, ...]] = (
+    Route("/", "home", home, "Needs you"),
+    Route("/events", "events", events, "Events"),
+    Route("/e/{ref:path}", "event", event),
+    Route("/search", "search", search, searches=True),
+)
 
 ACTS: Final[tuple[ActRoute, ...]] = ()
