@@ -28,7 +28,7 @@ from consumers.thoughts.conclusion import remembered
 from consumers.thoughts.search import calls_of, next_step, search_complete
 from consumers.thoughts.settings import Overrides, read_overrides, search_config
 from consumers.thoughts.task import AGENTS, PAUSING, Asked, Step, Task, attempts_max, drafts
-from consumers.thoughts.thinkers import Answered, PaidThinker, ProgramThinker, Thinker
+from consumers.thoughts.thinkers import Answered, PaidThinker, Thinker
 from ledger.author import Author
 from ledger.client import read_event
 from ledger.codec import encode_canonical
@@ -233,12 +233,11 @@ def given_up(task: Task, message: str, *, store: Callable[[bytes], str]) -> list
 def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
     """Return what ``thinker`` answers to a request; what it raises, as a package's may, becomes the ``error``."""
     request, id_ = asked.event.data, asked.event.id
-    if isinstance(thinker, ProgramThinker):
-        thinker.language = task.language
-    elif isinstance(thinker, PaidThinker):
+    thinker.language = task.language
+    if isinstance(thinker, PaidThinker):
         limits = read_overrides(task.started.options if task.started else {})
         recorder = _Recorder(author, task, asked.event, limits)
-        thinker = thinker.at_work(language=task.language, deadline=limits.deadline, recorder=recorder)
+        thinker = thinker.at_work(deadline=limits.deadline, recorder=recorder)
     try:
         reply = answers.respond(asked.tree, request, thinker)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - another's code: one that raises must not end a search

@@ -20,21 +20,16 @@ thinks about a problem only if it ``reads`` it; the others are the configured mo
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
-from itertools import islice
 from pathlib import Path as Folder
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from consumers.thoughts.phrases import phrase
 from ledger.config import Actions
 from ledger.errors import Refused, did_you_mean, near
 from ledger.events import tot as kinds
 
-P = TypeVar("P")
-T = TypeVar("T")
 Path: TypeAlias = Sequence[kinds.ThoughtNode]
 
 GROUP: Final = "baton.thinkers"
@@ -69,6 +64,9 @@ class Recorder(Protocol):
 @runtime_checkable
 class Thinker(Protocol):
     """What thinks. Every method is total: it returns its answer, or the ``Failure`` that says why there is none."""
+
+    language: kinds.Language
+    """What it speaks: whoever plays a role of a task sets the task's."""
 
     @property
     def name(self) -> str:
@@ -116,85 +114,9 @@ class PaidThinker(Thinker, Protocol):
 
     usage: kinds.Usage
 
-    def at_work(self, *, language: kinds.Language, deadline: str | None, recorder: Recorder) -> PaidThinker:
+    def at_work(self, *, deadline: str | None, recorder: Recorder) -> PaidThinker:
         """Return a thinker for one request; its ``usage`` is afterwards what all of it cost, also what failed."""
         ...
-
-
-class ProgramThinker(ABC, Generic[P]):
-    """A thinker that is a program: it reads the problem ``P`` out of its text, and works on that; see ``Thinker``."""
-
-    name: str
-    problems: str
-    task_type: str
-    checks = True
-    language: kinds.Language = "en"
-    """What it speaks: whoever plays a role of a task sets the task's."""
-
-    def _say(self, name: str, **values: Any) -> str:
-        return phrase(self.language, name, **values)
-
-    @abstractmethod
-    def _read(self, text: str) -> P | kinds.Failure:
-        """Return the problem that a text states."""
-
-    @abstractmethod
-    def _shape(self, problem: P) -> kinds.Decomposition:
-        """Return the shape of a problem."""
-
-    @abstractmethod
-    def _proposals(self, path: Path, problem: P, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
-        """Return what could follow a path, best first, as ``(content, action_type)``; at least ``k`` if there are."""
-
-    @abstractmethod
-    def _judged(
-        self, paths: Sequence[Path], problem: P, strategy: kinds.EvaluationStrategy
-    ) -> list[kinds.NodeEvaluation]:
-        """Return what the last node of each path is worth."""
-
-    @abstractmethod
-    def _solves(self, path: Path, problem: P) -> bool:
-        """Return whether the last node of a path claims to be a solution."""
-
-    @abstractmethod
-    def _solution(self, path: Path, problem: P) -> kinds.Solution:
-        """Return the answer that a path leads to, checked from the problem's own words."""
-
-    def reads(self, problem: str, task_type: str) -> bool:
-        """Return whether the problem is of this program's type, and one that it can read."""
-        return task_type == self.task_type and not isinstance(self._read(problem), kinds.Failure)
-
-    def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
-        """Return the shape of a problem; its type is in its text."""
-        read = self._read(problem)
-        return read if isinstance(read, kinds.Failure) else self._shape(read)
-
-    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
-        """Return the first proposals, with the temporary ids cand_1, cand_2 …."""
-        read, k = self._read(path[0].content), asked.num_candidates
-        texts = read if isinstance(read, kinds.Failure) else self._proposals(path, read, k)
-        if isinstance(texts, kinds.Failure):
-            return texts
-        candidates = [
-            kinds.Candidate(temp_id=f"cand_{number}", content=content, action_type=action_type)
-            for number, (content, action_type) in enumerate(islice(texts, min(k, candidates_max)), 1)
-        ]
-        return kinds.GeneratedPayload(candidates=candidates)
-
-    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
-        """Return what the last node of each path is worth."""
-        read, strategy = self._read(paths[0][0].content), asked.evaluation_strategy
-        return read if isinstance(read, kinds.Failure) else ranked(self._judged(paths, read, strategy))
-
-    def is_solution(self, path: Path) -> bool:
-        """Return whether the last node claims to be a solution."""
-        read = self._read(path[0].content)
-        return not isinstance(read, kinds.Failure) and self._solves(path, read)
-
-    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
-        """Return the checked answer that the best path leads to."""
-        read = self._read(asked.problem)
-        return read if isinstance(read, kinds.Failure) else self._solution(asked.best_path, read)
 
 
 def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | None = None) -> Thinker:
@@ -279,14 +201,3 @@ def ranked(evaluations: list[kinds.NodeEvaluation], *, hopeless_below: float = 1
         ranking=[evaluation.node_id for evaluation in order],
         pruning_suggestions=[evaluation.node_id for evaluation in evaluations if evaluation.score < hopeless_below],
     )
-
-
-def proven(answer: str, trace: list[str], errors: list[str], others: Sequence[str] = ()) -> kinds.Solution:
-    """Return an answer that a program checked: it is certain, or wrong for these reasons."""
-    verification = kinds.Verification(by="program", is_valid=not errors, validation_errors=errors)
-    return kinds.Solution(answer, trace, 0.0 if errors else 1.0, verification, list(others))
-
-
-def invalid(message: str) -> kinds.Failure:
-    """Return the failure of a problem or path that this thinker cannot read; asking again does not help."""
-    return kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=False)

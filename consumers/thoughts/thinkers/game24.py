@@ -9,33 +9,36 @@ demonstrates the protocol, but nothing is searched. Of its k proposals about hal
 canonical order, so that the evaluator has something to judge.
 
 A solution is what claims to be one; whether it holds, the verification says.
-
-Values are fractions, never negative: a solution with negative intermediate values can always be rewritten without
-(take absolute values; each sum or difference of them is again a sum or difference). Nothing that a claim says is
-believed: all is recomputed, a wrong one is named, and the answer states the real value.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
-from itertools import combinations
-from operator import add, mul, sub, truediv
+from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from consumers.thoughts.phrases import phrase
-from consumers.thoughts.thinkers import Path, ProgramThinker, invalid, proven
+from consumers.thoughts.thinkers import Path, candidates_max, ranked
+from consumers.thoughts.thinkers.arithmetic import (
+    Claim,
+    Numbers,
+    exact_numbers_max,
+    expressions,
+    listed,
+    reaches,
+    read_claim,
+    replay,
+    states_known_max,
+    steps,
+)
 from ledger.events import tot as kinds
 
-Numbers: TypeAlias = tuple[Fraction, ...]
-Say: TypeAlias = Callable[..., str]
 PAIR: Final = 2
-exact_numbers_max: Final = 4
-states_known_max: Final = 200_000
 ACTIONS: Final = {"+": "addition", "-": "subtraction", "×": "multiplication", "÷": "division"}
 numbers_min: Final = 2
 numbers_max: Final = 6
@@ -56,61 +59,6 @@ _BESIDE: Final = re.compile(
     re.IGNORECASE,
 )
 _EXPRESSION: Final = re.compile(r"\d\s*[-+*/×÷−^]\s*\d")
-_NUMBER: Final = r"-?\d{1,12}(?:/\d{1,12})?"
-_CLAIM: Final = re.compile(
-    rf"\s*({_NUMBER})\s*([-−+×x*÷/])\s*({_NUMBER})\s*=\s*({_NUMBER})"
-    rf"\s*[,，;]\s*(?:剩余|left|remaining)\s*[:：]\s*({_NUMBER}(?:\s*[,，、]\s*{_NUMBER})*)\s*"
-)
-_SPELLED: Final = {"−": "-", "x": "×", "*": "×", "/": "÷"}
-_OPERATORS: Final[dict[str, Callable[[Fraction, Fraction], Fraction]]] = {"+": add, "-": sub, "×": mul, "÷": truediv}
-_BINDING: Final = {"+": 1, "-": 1, "×": 2, "÷": 2}
-_VERBS: Final = {"+": "game_add", "-": "game_subtract", "×": "game_multiply", "÷": "game_divide"}
-_LATER_VERBS: Final = _VERBS | {"+": "game_add_later", "-": "game_subtract_later"}
-_ATOM: Final = 3
-
-
-class Claim(NamedTuple):
-    """One step: ``left operation right = result``; ``rest`` is what it says is left, the result included."""
-
-    left: Fraction
-    operation: str
-    right: Fraction
-    result: Fraction
-    rest: Numbers
-
-    @property
-    def equation(self) -> str:
-        """What stands before the equals sign."""
-        return f"{self.left} {self.operation} {self.right}"
-
-
-def compute(left: Fraction, operation: str, right: Fraction) -> Fraction | None:
-    """Return the exact result; None for a division by zero."""
-    return None if operation == "÷" and not right else _OPERATORS[operation](left, right)
-
-
-def steps(numbers: Numbers) -> list[Claim]:
-    """Return every step from a state in canonical order, larger operand first; of steps to one state, the first."""
-    claims: dict[Numbers, Claim] = {}
-    ordered = sorted(numbers, reverse=True)
-    for first, second in combinations(range(len(ordered)), 2):
-        high, low = ordered[first], ordered[second]
-        others = [value for place, value in enumerate(ordered) if place not in (first, second)]
-        pairs = [(high, "-", low), (high, "+", low), (high, "×", low), (high, "÷", low), (low, "÷", high)]
-        for left, operation, right in pairs:
-            result = compute(left, operation, right)
-            if result is not None:
-                rest = tuple(sorted([*others, result]))
-                claims.setdefault(rest, Claim(left, operation, right, result, rest))
-    return list(claims.values())
-
-
-@lru_cache(states_known_max)
-def reaches(numbers: Numbers, target: Fraction) -> bool | None:
-    """Return whether all the numbers together can make the target; None beyond ``exact_numbers_max``."""
-    if len(numbers) > exact_numbers_max:
-        return None
-    return numbers == (target,) or any(reaches(step.rest, target) for step in steps(numbers))
 
 
 class Game(NamedTuple):
@@ -120,17 +68,23 @@ class Game(NamedTuple):
     target: Fraction
 
 
-def read_claim(content: str) -> Claim | None:
-    """Return the step that a thought states; None when it states none."""
-    stated = _CLAIM.fullmatch(content)
-    if stated is None:
-        return None
-    try:
-        left, right, result = (Fraction(stated[place]) for place in (1, 3, 4))
-        rest = tuple(sorted(Fraction(number) for number in re.findall(_NUMBER, stated[5])))
-    except ZeroDivisionError:
-        return None
-    return Claim(left, _SPELLED.get(stated[2], stated[2]), right, result, rest)
+def read_game(text: str) -> Game | kinds.Failure:
+    """Return the game that a problem's text states; 24 is the target unless it names another."""
+    text = _TITLE.sub(" ", unicodedata.normalize("NFKC", text))
+    named = _TARGET.search(text)
+    target = Fraction(int(named[1])) if named else Fraction(24)
+    if named:
+        text = text[: named.start()] + " " + text[named.end() :]
+    tokens = _TOKEN.findall(text)
+    other = "a formula" if _EXPRESSION.search(text) else _BESIDE.sub("", _TOKEN.sub(" ", text), count=1)
+    if other:
+        return _invalid(f"the game is numbers and what they shall make, and no more: not {other[:20]!r}")
+    wrong = [token for token in tokens if not token.isdecimal() or not token.isascii() or int(token) > number_max]
+    if wrong:
+        return _invalid(f"the game is played with whole numbers up to {number_max}, not {wrong[0][:20]}")
+    if not numbers_min <= len(tokens) <= numbers_max:
+        return _invalid(f"the game needs {numbers_min} to {numbers_max} numbers; here are {len(tokens)}")
+    return Game(tuple(sorted(Fraction(int(token)) for token in tokens)), target)
 
 
 class Worth(NamedTuple):
@@ -169,81 +123,87 @@ def _is_factor(number: Fraction, target: Fraction) -> bool:
     return bool(number) and ((target / number).denominator == 1 or bool(target and (number / target).denominator == 1))
 
 
-class Game24(ProgramThinker[Game]):
+class Game24:
     """The program that searches: its scorer looks one step ahead."""
 
-    name, task_type = "game24", "math_reasoning"
+    name = "game24"
     problems = "whole numbers that are to make 24 or another one, as '4 9 10 13'"
+    checks = True
+    language: kinds.Language = "en"
 
-    def _read(self, text: str) -> Game | kinds.Failure:
-        """Return the game that a problem's text states; 24 is the target unless it names another."""
-        text = _TITLE.sub(" ", unicodedata.normalize("NFKC", text))
-        named = _TARGET.search(text)
-        target = Fraction(int(named[1])) if named else Fraction(24)
-        if named:
-            text = text[: named.start()] + " " + text[named.end() :]
-        tokens = _TOKEN.findall(text)
-        other = "a formula" if _EXPRESSION.search(text) else _BESIDE.sub("", _TOKEN.sub(" ", text), count=1)
-        if other:
-            return invalid(f"the game is numbers and what they shall make, and no more: not {other[:20]!r}")
-        wrong = [token for token in tokens if not token.isdecimal() or not token.isascii() or int(token) > number_max]
-        if wrong:
-            return invalid(f"the game is played with whole numbers up to {number_max}, not {wrong[0][:20]}")
-        if not numbers_min <= len(tokens) <= numbers_max:
-            return invalid(f"the game needs {numbers_min} to {numbers_max} numbers; here are {len(tokens)}")
-        return Game(tuple(sorted(Fraction(int(token)) for token in tokens)), target)
+    def _say(self, name: str, **values: Any) -> str:
+        return phrase(self.language, name, **values)
 
-    def _shape(self, problem: Game) -> kinds.Decomposition:
-        depth, say = len(problem.numbers) - 1, self._say
+    def reads(self, problem: str, task_type: str) -> bool:
+        """Return whether the problem is a game, and its type the one of games."""
+        return task_type == "math_reasoning" and isinstance(read_game(problem), Game)
+
+    def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
+        """Return the shape of a game: a step fewer than it has numbers."""
+        if isinstance(game := read_game(problem), kinds.Failure):
+            return game
+        depth, say = len(game.numbers) - 1, self._say
         joins = [
             say("game_join" if step == 1 else "game_join_next", step=step, ordinal="三四五六"[step - 2])
             for step in range(1, depth)
         ]
-        steps_to = [*joins, say("game_reach", step=depth, target=problem.target)]
-        constraints, goal = [say("game_once"), say("game_operations")], say("game_goal", target=problem.target)
+        steps_to = [*joins, say("game_reach", step=depth, target=game.target)]
+        constraints, goal = [say("game_once"), say("game_operations")], say("game_goal", target=game.target)
         return kinds.Decomposition("single_equation", steps_to, depth, constraints, goal)
 
-    def _proposals(self, path: Path, problem: Game, k: int) -> Iterable[tuple[str, str]] | kinds.Failure:
-        """Return the steps from what the path says is left, the best first."""
-        left = _left(path, problem)
-        if left is None:
-            return invalid(f"node {path[-1].id} states no step of the game")
-        return ((self._step(step), ACTIONS[step.operation]) for step in self._ordered(steps(left), problem.target, k))
+    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+        """Return the best steps from what the path says is left, with the temporary ids cand_1, cand_2 …."""
+        game, k = read_game(path[0].content), asked.num_candidates
+        if isinstance(game, kinds.Failure):
+            return game
+        if (left := _left(path, game)) is None:
+            return _invalid(f"node {path[-1].id} states no step of the game")
+        best = islice(self._ordered(steps(left), game.target, k), min(k, candidates_max))
+        candidates = [
+            kinds.Candidate(temp_id=f"cand_{number}", content=self._step(step), action_type=ACTIONS[step.operation])
+            for number, step in enumerate(best, 1)
+        ]
+        return kinds.GeneratedPayload(candidates=candidates)
+
+    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
+        """Return each step's score by what is left after it; a vote ranks by the same."""
+        game = read_game(paths[0][0].content)
+        return game if isinstance(game, kinds.Failure) else ranked([self._judge(path, game) for path in paths])
+
+    def is_solution(self, path: Path) -> bool:
+        """Return whether the target alone is left."""
+        game = read_game(path[0].content)
+        return isinstance(game, Game) and len(path) > 1 and _left(path, game) == (game.target,)
+
+    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+        """Return one expression for the path, verified by exact arithmetic from the problem's own numbers."""
+        game, say = read_game(asked.problem), self._say
+        if isinstance(game, kinds.Failure):
+            return game
+        claims = [read_claim(node.content) for node in asked.best_path[1:]]
+        done = replay(game.numbers, [claim for claim in claims if claim is not None], say)
+        errors = [say("game_no_equation", step=place) for place, claim in enumerate(claims, 1) if claim is None]
+        errors += done.errors
+        if len(done.terms) != 1:
+            errors.append(say("game_not_all", count=len(done.terms)))
+        last = done.terms[-1]
+        if last.actual != game.target:
+            value = say("game_undefined") if last.actual is None else last.actual
+            errors.append(say("game_not_target", text=last.text, value=value, target=game.target))
+        known = exact_numbers_max >= len(game.numbers)
+        others = expressions(*game, alternatives_max + 1) if known else []
+        answer = last.text if last.actual is None else f"{last.text} = {last.actual}"
+        others = [f"{text} = {game.target}" for text in others if text != last.text][:alternatives_max]
+        verification = kinds.Verification(by="program", is_valid=not errors, validation_errors=errors)
+        trace, confidence = done.trace or [last.text], 0.0 if errors else 1.0
+        return kinds.Solution(answer, trace, confidence, verification, others)
 
     def _ordered(self, following: list[Claim], target: Fraction, k: int) -> list[Claim]:
         """Return steps, those first that look best; ``k`` are asked for."""
         return sorted(following, key=lambda step: self._worth(step.rest, target)[0], reverse=True)
 
     def _step(self, step: Claim) -> str:
-        return self._say("game_step", equation=step.equation, result=step.result, rest=_listed(step.rest))
-
-    def _judged(
-        self, paths: Sequence[Path], problem: Game, strategy: kinds.EvaluationStrategy
-    ) -> list[kinds.NodeEvaluation]:
-        """Return each step's score by what is left after it; a vote ranks by the same."""
-        return [self._judge(path, problem) for path in paths]
-
-    def _solves(self, path: Path, problem: Game) -> bool:
-        return len(path) > 1 and _left(path, problem) == (problem.target,)
-
-    def _solution(self, path: Path, problem: Game) -> kinds.Solution:
-        """Return one expression for the path, verified by exact arithmetic from the problem's own numbers."""
-        (numbers, target), say = problem, self._say
-        claims = [read_claim(node.content) for node in path[1:]]
-        done = replay(numbers, [claim for claim in claims if claim is not None], say)
-        errors = [say("game_no_equation", step=place) for place, claim in enumerate(claims, 1) if claim is None]
-        errors += done.errors
-        if len(done.terms) != 1:
-            errors.append(say("game_not_all", count=len(done.terms)))
-        last = done.terms[-1]
-        if last.actual != target:
-            value = say("game_undefined") if last.actual is None else last.actual
-            errors.append(say("game_not_target", text=last.text, value=value, target=target))
-        known = exact_numbers_max >= len(numbers)
-        others = expressions(numbers, target, alternatives_max + 1) if known else []
-        answer = last.text if last.actual is None else f"{last.text} = {last.actual}"
-        others = [f"{text} = {target}" for text in others if text != last.text][:alternatives_max]
-        return proven(answer, done.trace or [last.text], errors, others)
+        return self._say("game_step", equation=step.equation, result=step.result, rest=listed(step.rest))
 
     def _judge(self, path: Path, game: Game) -> kinds.NodeEvaluation:
         claim = read_claim(path[-1].content)
@@ -254,7 +214,7 @@ class Game24(ProgramThinker[Game]):
         if checked.errors:
             return _evaluation(path, 0.0, 1.0, checked.errors[0], correct=False)
         score, confidence, name, values = self._worth(claim.rest, game.target)
-        why = self._say(name, rest=_listed(claim.rest), target=game.target, **values)
+        why = self._say(name, rest=listed(claim.rest), target=game.target, **values)
         return _evaluation(path, score, confidence, why)
 
     def _worth(self, rest: Numbers, target: Fraction) -> Worth:
@@ -287,6 +247,11 @@ class ExhaustiveGame24(Game24):
         return Worth(7.0 + min(2.5, ways / 2), 1.0, "game_ways", {"ways": ways})
 
 
+def _invalid(message: str) -> kinds.Failure:
+    """Return the failure of a problem or path that is no game; asking again does not help."""
+    return kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=False)
+
+
 def _left(path: Path, game: Game) -> Numbers | None:
     if len(path) == 1:
         return game.numbers
@@ -299,89 +264,3 @@ def _evaluation(path: Path, score: float, confidence: float, why: str, *, correc
     return kinds.NodeEvaluation(
         node_id=path[-1].id, score=score, confidence=confidence, reasoning=why, dimension_scores=dimensions
     )
-
-
-class Term(NamedTuple):
-    """A value that is claimed, the value that its expression really has (None: none), and since which step it is."""
-
-    claimed: Fraction
-    actual: Fraction | None
-    text: str
-    binding: int = _ATOM
-    step: int = 0
-
-
-class Replayed(NamedTuple):
-    """What the steps came to: what is left, the trace in words, and what is wrong."""
-
-    terms: list[Term]
-    trace: list[str]
-    errors: list[str]
-
-
-def replay(numbers: Numbers, claims: Sequence[Claim], say: Say) -> Replayed:
-    """Return what ``claims`` make of ``numbers``; every wrong claim is named in ``errors``."""
-    terms = [Term(value, value, str(value)) for value in numbers]
-    trace: list[str] = []
-    errors: list[str] = []
-    for position, claim in enumerate(claims, 1):
-        taken: list[Term] = []
-        for operand in (claim.left, claim.right):
-            term = _take(terms, operand)
-            if term is None:
-                errors.append(say("game_absent", step=position, operand=operand))
-                term = Term(operand, operand, str(operand))
-            taken.append(term)
-        computed = compute(claim.left, claim.operation, claim.right)
-        if computed != claim.result:
-            about = {"equation": claim.equation, "computed": "∅" if computed is None else computed}
-            errors.append(say("game_wrong", step=position, result=claim.result, **about))
-        trace.append(_words(position, claim, taken[1], say))
-        terms.append(_joined(position, claim, taken[0], taken[1]))
-        left = tuple(sorted(term.claimed for term in terms))
-        if left != claim.rest:
-            errors.append(say("game_wrong_rest", step=position, left=_listed(left), rest=_listed(claim.rest)))
-    return Replayed(terms, trace, errors)
-
-
-def expressions(numbers: Numbers, target: Fraction, most: int) -> list[str]:
-    """Return up to ``most`` different expressions that make the target, in canonical order."""
-    texts: dict[str, None] = {}
-    waiting: list[tuple[Numbers, tuple[Claim, ...]]] = [(numbers, ())]
-    while waiting and len(texts) < most:
-        state, claims = waiting.pop()
-        if len(state) == 1:
-            texts.setdefault(replay(numbers, claims, partial(phrase, "en")).terms[0].text)
-            continue
-        hopeful = [step for step in steps(state) if reaches(step.rest, target)]
-        waiting.extend((step.rest, (*claims, step)) for step in reversed(hopeful))
-    return list(texts)
-
-
-def _take(terms: list[Term], value: Fraction) -> Term | None:
-    """Take a term of that value away; of equal ones the latest."""
-    fitting = [place for place, term in enumerate(terms) if term.claimed == value]
-    return terms.pop(max(fitting, key=lambda place: terms[place].step)) if fitting else None
-
-
-def _joined(position: int, claim: Claim, left: Term, right: Term) -> Term:
-    binding = _BINDING[claim.operation]
-    is_strict = claim.operation in "-÷"
-    first = f"({left.text})" if left.binding < binding else left.text
-    needs = right.binding < binding or (is_strict and right.binding == binding)
-    second = f"({right.text})" if needs else right.text
-    known = left.actual is not None and right.actual is not None
-    actual = compute(left.actual, claim.operation, right.actual) if known else None  # type: ignore[arg-type]  # known
-    return Term(claim.result, actual, f"{first} {claim.operation} {second}", binding, position)
-
-
-def _words(position: int, claim: Claim, right: Term, say: Say) -> str:
-    about = {"step": position, "left": claim.left, "right": claim.right, "result": claim.result}
-    if position == 1:
-        return say("game_first", operation=say(_VERBS[claim.operation]), **about)
-    whose = {0: "game_of_rest", position - 1: "game_of_last"}.get(right.step, "game_of_earlier")
-    return say("game_next", operation=say(_LATER_VERBS[claim.operation]), whose=say(whose), **about)
-
-
-def _listed(numbers: Numbers) -> str:
-    return ", ".join(map(str, numbers))

@@ -99,11 +99,9 @@ class LlmThinker:
         self._threads = self.threads or ThreadPoolExecutor(self.client.endpoint.settings.parallel_max)
         self._until_s = inf if self.deadline is None else datetime.fromisoformat(self.deadline).timestamp()
 
-    def at_work(
-        self, *, language: kinds.Language = "en", deadline: str | None = None, recorder: Recorder | None = None
-    ) -> LlmThinker:
+    def at_work(self, *, deadline: str | None = None, recorder: Recorder | None = None) -> LlmThinker:
         """Return a thinker for one request of a search; ``usage`` is what it costs."""
-        return LlmThinker(self.client, language, deadline, recorder, threads=self._threads)
+        return LlmThinker(self.client, self.language, deadline, recorder, threads=self._threads)
 
     @property
     def name(self) -> str:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 NOBODY = Actions()
 MODEL = Actions(llm={"model": "stub", "base_url": "http://127.0.0.1:9/v1"})
 ECHO = """
-from consumers.thoughts.thinkers.planning import Planning
-class Echo(Planning):
-    name, problems, task_type = "echo", "what begins with echo", "echoing"
+from consumers.thoughts.thinkers.game24 import Game24
+class Echo(Game24):
+    name, problems = "echo", "what begins with echo"
     def reads(self, problem, task_type):
         return problem.startswith("echo")
 """
@@ -37,8 +37,8 @@ def install(folder: Path, name: str, code: str, *, offers: str = "echo = {0}:Ech
     ("problem", "task_type", "name"),
     [
         ("4 9 10 13", "math_reasoning", "game24"),
-        ("blocks: C on A, A on table; goal: A on C", "planning", "planning"),
-        ("debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6", "debugging", "debugging"),
+        ("blocks: C on A, A on table; goal: A on C", "planning", "llm:stub"),
+        ("debug: f(x) = x * 2 + 3; 0 -> 4; 1 -> 6", "debugging", "llm:stub"),
         ("Solve x^2-5x+6=0", "math_reasoning", "llm:stub"),
         ("Migrate a 400 GB Postgres 11 database", "planning", "llm:stub"),
         ("pytest hangs on CI but not locally", "debugging", "llm:stub"),
@@ -51,14 +51,14 @@ def test_program_takes_only_what_it_reads_and_the_model_the_rest(problem: str, t
 
 def test_whoever_is_named_thinks_whatever_the_problem_is() -> None:
     assert choose_thinker("4 9 10 13", "math_reasoning", MODEL, "llm").name == "llm:stub"
-    assert choose_thinker("Write a poem", "creative_writing", NOBODY, "planning").name == "planning"
+    assert choose_thinker("Write a poem", "creative_writing", NOBODY, "game24").name == "game24"
 
 
 def test_problem_that_nobody_reads_is_refused_with_what_to_configure_and_who_reads_what() -> None:
     with pytest.raises(Refused) as refusal:
         choose_thinker("Migrate a database", "planning", NOBODY)
     assert refusal.value.code == "USAGE"
-    assert all(text in str(refusal.value) for text in ("[llm]", "doctor --llm", "--thinker", "game24 reads", "blocks"))
+    assert all(text in str(refusal.value) for text in ("[llm]", "doctor --llm", "--thinker", "game24 reads"))
 
 
 def test_installed_program_is_chosen_and_loaded_only_when_it_is_asked(
@@ -66,7 +66,7 @@ def test_installed_program_is_chosen_and_loaded_only_when_it_is_asked(
 ) -> None:
     install(tmp_path / "site", "echoes", ECHO + "open(__file__ + '.loaded', 'x').close()\n")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    assert list(registered()) == ["debugging", "game24", "game24-exhaustive", "planning", "echo"]
+    assert list(registered()) == ["game24", "game24-exhaustive", "echo"]
     assert choose_thinker("4 9 10 13", "math_reasoning", NOBODY).name == "game24"
     assert not (tmp_path / "site" / "echoes.py.loaded").exists()
     assert choose_thinker("echo this", "creative_writing", NOBODY).name == "echo"

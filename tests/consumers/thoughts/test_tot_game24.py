@@ -13,7 +13,7 @@ from tot_driver import answer_to, judged_by, solve, wanted
 
 from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.thinkers import game24
-from consumers.thoughts.thinkers.game24 import ExhaustiveGame24, Game24
+from consumers.thoughts.thinkers.game24 import ExhaustiveGame24, Game24, read_game
 from ledger.events.tot import Failure, ThoughtContext, ThoughtNode
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_spellings_of_one_game_give_one_tree(problem: str) -> None:
     ],
 )
 def test_what_is_no_game_cannot_be_decomposed(problem: str) -> None:
-    assert isinstance(Game24()._read(problem), Failure)
+    assert isinstance(read_game(problem), Failure)
     found = solve(problem, None, Game24())
     assert found.state is None
     assert (found.failure.code, found.failure.recoverable) == ("INVALID_FORMAT", False)

@@ -82,7 +82,9 @@ def test_each_question_holds_what_its_answer_is_held_against() -> None:
 
 def test_question_says_the_language_of_its_answer() -> None:
     with thinking() as (model, thinker):
-        thinker.at_work(language="zh").decompose(PROBLEM, "planning")
+        thinker.language = "zh"
+        thinker.decompose(PROBLEM, "planning")
+        thinker.language = "en"
         thinker.decompose(PROBLEM, "planning")
     first, second = (text_of(received) for received in model.received)
     assert ("Chinese" in first, "Chinese" in second) == (True, False)

@@ -11,9 +11,7 @@ from tot_driver import TASK_ID, Solved, Spoken, prefixes, solve
 from consumers.thoughts.search import next_step
 from consumers.thoughts.settings import Overrides, search_config
 from consumers.thoughts.task import Task
-from consumers.thoughts.thinkers.debugging import Debugging
 from consumers.thoughts.thinkers.game24 import Game24
-from consumers.thoughts.thinkers.planning import Planning
 from ledger.events import tot as kinds
 from ledger.events.body import Event
 from ledger.lifecycle.tot import TotState, node_states, transition
@@ -21,16 +19,13 @@ from ledger.lifecycle.tot import TotState, node_states, transition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SUSSMAN = "blocks: C on A, A on table, B on table; goal: A on B, B on C"
-FAULTY = "debug: f(x) = x * 2 + 3; 0 -> 5; 1 -> 8; 2 -> 11; 5 -> 20"
 CASES = {
     "math-bfs": ("4 9 10 13", "math_reasoning", Game24, Overrides()),
-    "math-dfs": ("1 5 5 5", "math_reasoning", Game24, Overrides(strategy="DFS")),
+    "math-dfs": ("1 3 4 6", "math_reasoning", Game24, Overrides(strategy="DFS")),
     "math-voting": ("3 3 8 8", "math_reasoning", Game24, Overrides(evaluation="vote", beam_width=3)),
     "unsolvable": ("1 1 1 1", "math_reasoning", Game24, Overrides()),
-    "planning": (SUSSMAN, "planning", Planning, Overrides()),
-    "debugging": (FAULTY, "debugging", Debugging, Overrides(evaluation="对比投票")),
-    "sampling": (FAULTY, "debugging", Debugging, Overrides(generation="independent", strategy="BFS")),
+    "dfs-voting": ("3 3 8 8", "math_reasoning", Game24, Overrides(strategy="DFS", evaluation="对比投票")),
+    "sampling": ("4 9 10 13", "math_reasoning", Game24, Overrides(generation="independent")),
 }
 
 
@@ -91,19 +86,11 @@ def test_gate_takes_every_entry_of_a_search_and_comes_to_the_explorers_tree(case
     assert state.nodes == node_states(found.state.nodes.values())
 
 
-def test_planning_turns_back_from_the_move_that_looks_best() -> None:
-    found = run("planning")
-    assert found.solution.answer == "move C from A to table; move B from table to C; move A from table to B"
+def test_depth_first_search_turns_back_from_what_looked_best() -> None:
+    found = run("math-dfs")
     assert found.solution.verification.is_valid
     turns = actions_of(found, kinds.TotBacktracked)
     assert len(turns) == found.entries[-1].data.payload.stats.total_backtracks > 0
-
-
-def test_debugging_is_solved_by_the_votes_of_rows() -> None:
-    found = run("debugging")
-    assert found.solution.answer == "f(x) = x * 3 + 5"
-    judged = actions_of(found, kinds.EvaluationResults)
-    assert "votes" in judged[0].payload.evaluations[0].reasoning
 
 
 def test_vote_of_a_breadth_first_search_compares_a_whole_level() -> None:

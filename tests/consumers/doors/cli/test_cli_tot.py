@@ -256,7 +256,7 @@ def test_what_cannot_be_searched_is_refused_before_anything_starts(shell: Baton)
         ([PROBLEM, "--deadline", "2001-01-01T00:00:00Z"], "INVALID_FIELD"),
         ([PROBLEM, "--deadline", "soon"], "INVALID_FIELD"),
         ([PROBLEM, "--evaluator", "nobody"], "AGENT_UNKNOWN"),
-        ([PROBLEM, "--scorer", "value", "--thinker", "planning"], "USAGE"),
+        ([PROBLEM, "--scorer", "value", "--thinker", "llm"], "USAGE"),
         (["4 9 10 13 " + "x" * 100_000, "--thinker", "game24"], "TOO_LARGE"),
     ],
 )

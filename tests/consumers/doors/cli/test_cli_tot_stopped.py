@@ -22,12 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Seven blocks one on the other need seven moves: a search that is three deep looks at all there is.
-TOWER = (
-    "blocks: A on table, B on table, C on table, D on table, E on table, F on table, G on table; goal: "
-    + ", ".join(f"{upper} on {lower}" for upper, lower in zip("ABCDEF", "BCDEFG", strict=True))
-)
-SLOW = ("--problem", TOWER, "--task-type", "planning", "--strategy", "BFS", "--depth", 3, "--branching", 9)
+# Six numbers need five steps: a search that is three deep looks at all there is.
+SLOW = ("--problem", "4 5 6 7 8 9", "--strategy", "BFS", "--depth", 3, "--branching", 9)
 
 
 @pytest.fixture
