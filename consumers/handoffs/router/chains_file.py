@@ -18,7 +18,6 @@ from consumers.handoffs.router.chains import (
     Condition,
     Step,
     Template,
-    check_breadth,
     label_max_chars,
     line_max_chars,
     parse_template,
@@ -86,7 +85,6 @@ def read_chains(content: bytes, file: str = CHAINS_FILE) -> tuple[Chain, ...]:
         names = [chain.name for chain in chains]
         for position, name in enumerate(names):
             _require(name not in names[:position], f"$.chain[{position}].name", f"there are two chains {name!r}")
-        check_breadth(chains)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused("INVALID_FORMAT", f"{file} is not TOML: {error}", file=file) from error
     except Refused as refusal:

@@ -41,6 +41,7 @@ id_max_chars: Final = 200
 id_max_bytes: Final = 240
 """An id names a file: its UTF-8 and ``.md`` stay within the 255 bytes that file systems take."""
 
+CREATED: Final = "handoff.created"
 _DIGEST_DIGITS: Final = 12
 _ROOT_DIGITS: Final = 16
 _CORR: Final = re.compile(r"chain:([a-z0-9][a-z0-9_-]{0,62}):([0-9a-f]{16}):([0-9]{1,2})")
@@ -96,6 +97,9 @@ def mismatch(chain: Chain, facts: Facts) -> str | None:
     """Return why ``chain`` does not fire on this event, in words; None when it does."""
     if facts.kind not in chain.kinds:
         return f"when: {facts.kind} is not {' or '.join(sorted(chain.kinds))}"
+    if facts.kind == CREATED and facts.lineage.chain:
+        # The router would react to itself: eight steps of eight hops were millions of handoffs of one event.
+        return f"chain {facts.lineage.chain} made it: it sets off another once somebody acts on it"
     properties = facts.properties()
     for condition in chain.where:
         if not condition.is_met_by(properties[condition.name]):

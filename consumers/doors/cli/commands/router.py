@@ -13,10 +13,10 @@ import click
 import structlog
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import configure_logging, next_page, print_fields, print_table, stopped_by_signals, warn
+from consumers.doors.cli.output import configure_logging, next_page, print_table, stopped_by_signals, warn
 from consumers.doors.cli.program import Group
 from consumers.handoffs.acts import KINDS_OF_HANDOFFS
-from consumers.handoffs.router.chains import advise, described
+from consumers.handoffs.router.chains import advise
 from consumers.handoffs.router.chains_file import ChainsFile
 from consumers.handoffs.router.plans import rehearse
 from consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
@@ -44,9 +44,9 @@ def router() -> None:
 @router.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 def check(app: App, file: Path | None) -> None:
-    """Check a file of chains (default: chains.toml of the ledger's folder) and show what it says.
+    """Check a file of chains (default: chains.toml of the ledger's folder).
 
-    Warns of chains that feed themselves and of agents that this ledger does not know or that may not review.
+    Warns of agents that this ledger does not know or that may not review.
     """
     source = chains_file(app, file)
     chains = source.read()
@@ -58,7 +58,7 @@ def check(app: App, file: Path | None) -> None:
         agents = None
     warnings = advise(chains, agents, source.default_reviewer)
     data = {
-        "file": str(source.path), "chains": [described(chain) for chain in chains], "warnings": warnings,
+        "file": str(source.path), "chains": [chain.name for chain in chains], "warnings": warnings,
         "agents_checked": agents is not None,
     }  # fmt: skip
     app.show("chains", data, lambda: _print_chains(data))
@@ -196,18 +196,7 @@ def events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event]
 
 
 def _print_chains(data: dict[str, Any]) -> None:
-    if not data["chains"]:
-        click.echo(f"{data['file']}: no chains")
-    for chain in data["chains"]:
-        click.secho(clean(chain["name"]), bold=True, nl=False)
-        click.echo(f"  at most {chain['hops_max']} hops")
-        where = [f"{name} is {' or '.join(map(repr, values))}" for name, values in chain["where"].items()]
-        click.echo(clean(f"  when   {' or '.join(chain['when'])}"))
-        if where:
-            click.echo(clean(f"  where  {' and '.join(where)}"))
-        for step in chain["then"]:
-            click.echo("  then")
-            print_fields(step, indent="    ")
+    click.echo(clean(f"{data['file']}: {', '.join(data['chains']) or 'no chains'}"))
     warn(data["warnings"])
     if not data["agents_checked"]:
         click.echo("there is no ledger here: names were not checked", err=True)

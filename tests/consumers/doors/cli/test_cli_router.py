@@ -48,11 +48,11 @@ def hand_over(baton: Baton, name: str, title: str = "Tests", to: str = "b") -> i
 
 def test_check_shows_the_chains_and_warns_of_strangers(baton: Baton, file: Path) -> None:
     data = baton.data("router", "check", file)
-    assert [chain["name"] for chain in data["chains"]] == ["look", "lost"]
+    assert data["chains"] == ["look", "lost"]
     assert data["warnings"] == ["chain lost, step 1: there is no agent nobody"]
     said = baton.run("router", "check", file)
     assert said.err == "warning: chain lost, step 1: there is no agent nobody\n"
-    assert "where  to is 'b' and chain is ''" in said.out
+    assert "look, lost" in said.out
 
 
 def test_check_needs_no_ledger(nowhere: Baton, file: Path) -> None:

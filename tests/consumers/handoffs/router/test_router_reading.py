@@ -85,11 +85,6 @@ BAD = {
         "$.chain",
     ),
     "too many bytes": ("#" * (config_size_max_bytes + 1), "TOO_LARGE", "bytes"),
-    "a breadth without bound": (
-        HEAD.replace("verified", "created") + f"then = [{STEP * 4}]\n",
-        "TOO_LARGE",
-        "hops_max",
-    ),
 }
 
 
