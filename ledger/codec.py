@@ -48,20 +48,23 @@ def encode_canonical(value: Any) -> bytes:
     except rfc8785.IntegerDomainError as error:
         raise Refused("INTEGER_OUT_OF_RANGE", str(error)) from error
     except rfc8785.CanonicalizationError as error:
-        field = next(_halves(msgspec.to_builtins(value, str_keys=True)), "")
+        field = next(halves(msgspec.to_builtins(value, str_keys=True)), "")
         fault = f"{field} holds half a character (a lone surrogate), which has no UTF-8" if field else str(error)
         raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {fault}") from error
     except (UnicodeEncodeError, TypeError) as error:
         raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {error}") from error
 
 
-def _halves(value: Any, path: str = "$") -> Iterator[str]:
+def halves(value: Any, path: str = "$") -> Iterator[str]:
     """Yield the paths of texts with half of a surrogate pair in a plain value."""
     if isinstance(value, str) and _HALF.search(value):
         yield path
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, part in parts:
-        yield from _halves(part, f"{path}.{name}")
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from halves(part, f"{path}.{name}")
+    elif isinstance(value, list):
+        for position, part in enumerate(value):
+            yield from halves(part, f"{path}[{position}]")
 
 
 def encode_sorted(value: Any) -> bytes:

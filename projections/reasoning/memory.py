@@ -16,34 +16,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ledger.codec import halves, schema_error
 from ledger.errors import Refused
-
-STEP_TYPES: Final = ("observation", "inference", "assumption", "hypothesis", "conclusion")
-REASONING_TYPES: Final = ("", "deductive", "inductive", "abductive", "analogical")
 
 steps_max: Final = 10_000
 step_number_max: Final = 1_000_000
 _dependency_key_max_chars: Final = 16
 
-_TEXTS: Final = ("reasoning_id", "ai_id", "task", "conclusion", "reasoning_strategy")
+StepNumber = Annotated[int, msgspec.Meta(ge=1, le=step_number_max)]
+StepType = Annotated[str, msgspec.Meta(pattern=r"^(observation|inference|assumption|hypothesis|conclusion)\Z")]
+ReasoningType = Annotated[str, msgspec.Meta(pattern=r"^(deductive|inductive|abductive|analogical)?\Z")]
+
 _STEP_ALIASES: Final = {"step": "step_number", "evidence_refs": "evidence"}
 
 
 class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One step of a reasoning graph."""
 
-    step_number: int
-    type: str
+    step_number: StepNumber
+    type: StepType
     content: str
-    reasoning_type: str = ""
+    reasoning_type: ReasoningType = ""
     evidence: list[str] = []
     premises: list[str] = []
     alternatives_considered: list[str] = []
@@ -104,13 +103,20 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
         if name not in fields:
             raise _invalid(name, "is missing")
     kept_aside = {str(name): fields[name] for name in fields if name not in ReasoningMemory.__struct_fields__}
-    memory = ReasoningMemory(
-        steps=_read_steps(fields["steps"], kept_aside),
-        **{name: _read_text(fields.get(name, ""), name) for name in _TEXTS},
-        dependencies=_read_dependencies(fields.get("dependencies", {})),
-        confidence_in_reasoning=_read_confidence(fields.get("confidence_in_reasoning", 1.0), "confidence_in_reasoning"),
-        known_limitations=_read_texts(fields.get("known_limitations", []), "known_limitations"),
-    )
+    known = {"reasoning_id": "", "ai_id": ""}
+    known |= {name: value for name, value in fields.items() if name not in kept_aside}
+    known["steps"] = _read_steps(fields["steps"], kept_aside)
+    known["dependencies"] = _read_dependencies(fields.get("dependencies", {}))
+    _read_confidence(known, "confidence_in_reasoning")
+    # JSON escapes can spell half a surrogate pair, UTF-8 cannot, so no event could ever hold it.
+    if (path := next(halves(known), None)) is not None:
+        raise _invalid(path.removeprefix("$."), "is not valid Unicode")
+    try:
+        memory = msgspec.convert(known, ReasoningMemory)
+    except msgspec.ValidationError as error:
+        refusal = schema_error(error, "graph")
+        field = refusal.details["path"].removeprefix("graph").removeprefix(".")
+        raise Refused(refusal.code, refusal.message, field=field) from error
     check_graph(memory)
     return memory, kept_aside
 
@@ -136,7 +142,8 @@ def check_graph(memory: ReasoningMemory) -> None:
         raise _conflict("dependencies", f"The dependencies run in a circle: {cycle}.") from error
 
 
-def _read_steps(given: Any, kept_aside: dict[str, Any]) -> list[ReasoningStep]:
+def _read_steps(given: Any, kept_aside: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return steps under their own names, without what they have no place for."""
     if not isinstance(given, list):
         raise _invalid("steps", "is not a list")
     if len(given) > steps_max:
@@ -144,7 +151,7 @@ def _read_steps(given: Any, kept_aside: dict[str, Any]) -> list[ReasoningStep]:
     return [_read_step(item, f"steps[{position}]", kept_aside) for position, item in enumerate(given)]
 
 
-def _read_step(given: Any, path: str, kept_aside: dict[str, Any]) -> ReasoningStep:
+def _read_step(given: Any, path: str, kept_aside: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise Refused("INVALID_FORMAT", f"{path} is not a JSON object.", field=path)
     fields: dict[str, Any] = {}
@@ -158,10 +165,8 @@ def _read_step(given: Any, path: str, kept_aside: dict[str, Any]) -> ReasoningSt
             raise _invalid(f"{path}.{own_name}", f"is given twice, once as {name}, with different values")
         else:
             fields[own_name] = value
-    for name in ("step_number", "type", "content"):
-        if name not in fields:
-            raise _invalid(f"{path}.{name}", "is missing")
-    return ReasoningStep(**{name: _STEP_READERS[name](value, f"{path}.{name}") for name, value in fields.items()})
+    _read_confidence(fields, "confidence", f"{path}.")
+    return fields
 
 
 def _read_dependencies(given: Any) -> dict[int, list[int]]:
@@ -193,42 +198,17 @@ def _read_step_number(value: Any, path: str) -> int:
     return value
 
 
-def _read_text(value: Any, path: str) -> str:
-    if not isinstance(value, str):
-        raise _invalid(path, "is not a text")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        # Half a surrogate pair: JSON escapes can spell it, UTF-8 cannot, so no event could ever hold it.
-        raise _invalid(path, "is not valid Unicode") from error
-    return value
-
-
-def _read_texts(value: Any, path: str) -> list[str]:
-    if not isinstance(value, list):
-        raise _invalid(path, "is not a list of texts")
-    return [_read_text(item, f"{path}[{position}]") for position, item in enumerate(value)]
-
-
-def _read_choice(value: Any, path: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise _invalid(path, f"is none of {', '.join(name for name in allowed if name)}")
-    return str(value)
-
-
-def _read_flag(value: Any, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise _invalid(path, "is neither true nor false")
-    return value
-
-
-def _read_confidence(value: Any, path: str) -> float:
+def _read_confidence(fields: dict[str, Any], name: str, within: str = "") -> None:
+    """Check what is given as a confidence, and spell it in one way."""
+    if name not in fields:
+        return
+    value = fields[name]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _invalid(path, "is not a number")
+        raise _invalid(f"{within}{name}", "is not a number")
     if not 0 <= value <= 1:  # False for NaN too
-        raise _invalid(path, "is not between 0 and 1")
+        raise _invalid(f"{within}{name}", "is not between 0 and 1")
     # -0.0 equals 0.0 but is spelt differently, and would give the same graph a second ref.
-    return float(value) + 0.0
+    fields[name] = float(value) + 0.0
 
 
 def _invalid(path: str, problem: str) -> Refused:
@@ -237,15 +217,3 @@ def _invalid(path: str, problem: str) -> Refused:
 
 def _conflict(path: str, message: str) -> Refused:
     return Refused("STEP_CONFLICT", message, field=path)
-
-
-_LISTS: Final = ("evidence", "premises", "alternatives_considered", "assumptions", "evidence_digests")
-_STEP_READERS: Final[dict[str, Callable[[Any, str], Any]]] = {
-    "step_number": _read_step_number,
-    "type": partial(_read_choice, allowed=STEP_TYPES),
-    "reasoning_type": partial(_read_choice, allowed=REASONING_TYPES),
-    "confidence": _read_confidence,
-    "needs_validation": _read_flag,
-    **dict.fromkeys(("content", "validation_method", "conclusion"), _read_text),
-    **dict.fromkeys(_LISTS, _read_texts),
-}

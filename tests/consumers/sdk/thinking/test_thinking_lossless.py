@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from hypothesis import example, given
@@ -14,7 +14,8 @@ from consumers.sdk.thinking.extract import extract_reasoning
 from consumers.sdk.thinking.response import read_tags
 from consumers.sdk.thinking.steps import split_steps
 from ledger.errors import Refused
-from projections.reasoning.memory import REASONING_TYPES, STEP_TYPES, check_graph
+from ledger.events.reasoning import ReasoningType, StepType
+from projections.reasoning.memory import check_graph
 
 if TYPE_CHECKING:
     from consumers.sdk.thinking.extract import Extraction
@@ -74,8 +75,8 @@ def check_lossless(found: Extraction) -> None:
     assert steps == {}
     for step in found.memory.steps:
         assert step.content.strip() == step.content != ""
-        assert step.type in STEP_TYPES
-        assert step.reasoning_type in REASONING_TYPES
+        assert step.type in get_args(StepType)
+        assert step.reasoning_type in get_args(ReasoningType)
 
 
 def words_outside_steps(found: Extraction, source: int) -> str:
