@@ -25,7 +25,7 @@ import msgspec
 
 from consumers.thoughts import answers
 from consumers.thoughts.conclusion import remembered
-from consumers.thoughts.search import calls_of, next_step, search_complete
+from consumers.thoughts.search import calls_needed, next_step, search_complete
 from consumers.thoughts.settings import Overrides, read_overrides, search_config
 from consumers.thoughts.task import AGENTS, PAUSING, Asked, Step, Task, attempts_max, drafts
 from consumers.thoughts.thinkers import Answered, PaidThinker, Thinker
@@ -43,7 +43,7 @@ tree_inline_max_bytes: Final = 32 * 1024
 message_max_chars: Final = 1_000
 
 # Somebody else said it, or said something before it.
-_SAID_ALREADY: Final = frozenset(
+_TAKEN: Final = frozenset(
     {"TRANSITION_NOT_ALLOWED", "IDEMPOTENCY_CONFLICT", "PARTIAL_RETRY", "STREAM_CONFLICT", "ALREADY_RECORDED"}
 )
 # What a thinker thought does not fit into an event.
@@ -152,7 +152,7 @@ class Agent:
         try:
             self._author.emit(*drafts(self._task.id, steps))
         except Refused as refusal:
-            if refusal.code in _SAID_ALREADY:
+            if refusal.code in _TAKEN:
                 return refusal
             other = instead(refusal.message) if refusal.code in _NO_EVENT else []
             if not other:
@@ -166,7 +166,7 @@ def orchestrate(task: Task, opening: kinds.TotStarted) -> list[Step]:
     if task.started is None:
         # Without a key: a task of this id that is there already must be refused, even if it was opened in these words.
         return [Step(opening)]
-    if task.tree is not None or task.waiting:
+    if task.search is not None or task.waiting:
         return []
     last = task.decompositions[-1] if task.decompositions else None
     if last is None:
@@ -203,10 +203,10 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
     The key of what it says is the number of its step, so two explorers of one task (one of them thought dead) can never
     walk two ways: the ledger takes a step once, and whoever was later reads on.
     """
-    if task.tree is None:
+    if task.search is None:
         return []
     try:
-        step = next_step(task.tree, thinker, task.now_ms)
+        step = next_step(task, thinker)
     except Exception as error:  # noqa: BLE001 - another's code says what is a solution
         return given_up(task, _failed(thinker, error), store=store)
     match step:
@@ -215,19 +215,19 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
         case Step(kinds.TotPaused()):
             return [step]
         case Step(kinds.SearchComplete() as complete):
-            return [step._replace(data=_fitted(complete, store), key=f"answer:{task.tree.request}")]
+            return [step._replace(data=_fitted(complete, store), key=f"answer:{task.search_id}")]
         case _:  # any other step of a search
             return [step._replace(key=f"step:{task.steps + 1}")]
 
 
 def given_up(task: Task, message: str, *, store: Callable[[bytes], str]) -> list[Step]:
     """Return the end of a search that the ledger did not take the next step of: it was too much for one event."""
-    if task.is_over or task.tree is None:
+    if task.is_over or task.search is None:
         return []
     failure = kinds.Failure(code="INVALID_FORMAT", message=message[:message_max_chars], recoverable=False)
-    data = search_complete(task.tree, failure)
+    data = search_complete(task, failure)
     data = msgspec.structs.replace(data, payload=msgspec.structs.replace(data.payload, best_path=[]))
-    return [Step(_fitted(data, store), [task.tree.request], f"answer:{task.tree.request}")]
+    return [Step(_fitted(data, store), [task.search_id], f"answer:{task.search_id}")]
 
 
 def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
@@ -239,7 +239,7 @@ def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
         recorder = _Recorder(author, task, asked.event, limits)
         thinker = thinker.at_work(deadline=limits.deadline, recorder=recorder)
     try:
-        reply = answers.respond(asked.tree, request, thinker)
+        reply = answers.respond(asked.nodes, request, thinker, task.language)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - another's code: one that raises must not end a search
         return refused(asked, _failed(thinker, error))[0]
     if isinstance(thinker, PaidThinker):
@@ -257,17 +257,12 @@ class _Recorder:
     _limits: Overrides
 
     def may_ask_again(self) -> bool:
-        task, costs = self._task, self._task.paid
+        task, total = self._task, self._task.paid.total
         if isinstance(self._request.data, kinds.SynthesizeSolution):
             return True  # or all that was paid before would come to nothing
         task.asked_again.append(self._request.id)  # first: of threads that ask at the same time, each counts the others
-        calls = costs.answered.requests
-        for id_, asked in list(task.waiting.items()):
-            if not isinstance(asked.event.data, kinds.InitializeSearch):
-                paid = costs.waiting.get(id_, kinds.Usage()).requests
-                calls += max(paid, calls_of(asked.event.data.payload) + task.asked_again.count(id_))
-        calls_max = task.tree.config.calls_max if task.tree else self._limits.calls_max or inf
-        return calls <= calls_max and costs.total.tokens_in + costs.total.tokens_out < (self._limits.tokens_max or inf)
+        calls_max = task.config.calls_max if task.search else self._limits.calls_max or inf
+        return calls_needed(task) <= calls_max and total.tokens_in + total.tokens_out < (self._limits.tokens_max or inf)
 
     def recall(self, prompt_sha256: str) -> Answered | None:
         # Only what this role paid for: another's agent that is bound could have an answer ready to our next question.
@@ -285,7 +280,7 @@ class _Recorder:
             self._author.emit(*drafts(self._task.id, [Step(data, [self._request.id], f"paid:{prompt_sha256}")]))
         except Refused as refusal:
             # Another process asked it at the same time, or the search has ended: then this answer is not taken either.
-            if refusal.code not in _SAID_ALREADY:
+            if refusal.code not in _TAKEN:
                 raise
 
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from consumers.thoughts.phrases import phrase
-from consumers.thoughts.task import TreeState, fitting, path_to
+from consumers.thoughts.task import Nodes, fitting, path_to
 from consumers.thoughts.thinkers import Thinker
 from ledger.events import KIND_OF
 from ledger.events import tot as kinds
@@ -36,27 +36,27 @@ def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: 
     return make(sender=sender, to=to, type=type_, task_id=task_id, payload=payload, error=error)
 
 
-def respond(state: TreeState | None, request: kinds.Message, thinker: Thinker) -> kinds.Reply:
-    """Return a thinker's answer to ``request``; only one to decompose comes before there is a tree."""
+def respond(nodes: Nodes, request: kinds.Message, thinker: Thinker, language: kinds.Language = "en") -> kinds.Reply:
+    """Return a thinker's answer to ``request``, which was made when the tree had these nodes."""
     result: tuple[msgspec.Struct | None, kinds.Failure | None]
     match request:
         case kinds.DecomposeTask(payload=asked):
             result = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
-        case kinds.GenerateThoughts(payload=asked) if state is not None:
-            result = _generated(state, asked, thinker)
-        case kinds.EvaluateThoughts(payload=asked) if state is not None:
-            result = _evaluated(state, asked, thinker)
-        case kinds.SynthesizeSolution(payload=asked) if state is not None:
-            result = _synthesized(state, asked, thinker)
+        case kinds.GenerateThoughts(payload=asked):
+            result = _generated(nodes, asked, thinker)
+        case kinds.EvaluateThoughts(payload=asked):
+            result = _evaluated(nodes, asked, thinker)
+        case kinds.SynthesizeSolution(payload=asked):
+            result = _synthesized(asked, thinker, language)
         case _:  # any other message: those of the orchestrator, and answers
             raise TypeError(f"{type(request).__name__} is no request to a thinker")
     return message(ANSWERS[type(request)], request.task_id, *result)
 
 
 def _generated(
-    state: TreeState, asked: kinds.GeneratePayload, thinker: Thinker
+    nodes: Nodes, asked: kinds.GeneratePayload, thinker: Thinker
 ) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
-    answer = thinker.generate(path_to(state, asked.parent_node.id), asked)
+    answer = thinker.generate(path_to(nodes, asked.parent_node.id), asked)
     if isinstance(answer, kinds.GeneratedPayload):
         answer = msgspec.structs.replace(answer, candidates=fitting(answer.candidates[: asked.num_candidates]))
     payload, failure = _checked(answer, kinds.GeneratedPayload)
@@ -67,10 +67,10 @@ def _generated(
 
 
 def _evaluated(
-    state: TreeState, asked: kinds.EvaluatePayload, thinker: Thinker
+    nodes: Nodes, asked: kinds.EvaluatePayload, thinker: Thinker
 ) -> tuple[kinds.ResultsPayload | None, kinds.Failure | None]:
     ids = {node.id for node in asked.candidates}
-    paths = [path_to(state, node.id) for node in asked.candidates]
+    paths = [path_to(nodes, node.id) for node in asked.candidates]
     answer = thinker.evaluate(paths, asked)
     if isinstance(answer, kinds.ResultsPayload):
         by_id = {judged.node_id: judged for judged in answer.evaluations if judged.node_id in ids}
@@ -84,13 +84,13 @@ def _evaluated(
 
 
 def _synthesized(
-    state: TreeState, asked: kinds.SynthesizePayload, thinker: Thinker
+    asked: kinds.SynthesizePayload, thinker: Thinker, language: kinds.Language
 ) -> tuple[kinds.Solution | None, kinds.Failure | None]:
     """Return the solution; that of an end which does not claim to be one was checked by nobody."""
     payload, failure = _checked(thinker.synthesize(asked), kinds.Solution)
     if payload is None or thinker.checks or thinker.is_solution(asked.best_path):
         return payload, failure
-    errors = [*payload.verification.validation_errors, phrase(state.language, "unchecked")]
+    errors = [*payload.verification.validation_errors, phrase(language, "unchecked")]
     unproven = kinds.Verification(is_valid=False, by="nobody", validation_errors=errors)
     return msgspec.structs.replace(payload, verification=unproven), failure
 

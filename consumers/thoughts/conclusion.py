@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from consumers.thoughts.phrases import phrase
-from consumers.thoughts.task import AGENTS, Step, Task, TreeState
+from consumers.thoughts.task import AGENTS, Step, Task
 from ledger.events import EventData, reasoning
 from ledger.events import tot as kinds
 
@@ -28,18 +28,18 @@ premises_size_max_bytes: Final = 16_384
 
 def remembered(task: Task) -> list[Step]:
     """Return the reasoning of a finished task, one submission: all of it or nothing; nothing without a solution."""
-    if task.started is None or task.tree is None or task.complete is None or task.solution is None:
+    if task.started is None or task.complete is None or task.solution is None:
         return []
-    solution, tree = task.solution.data.payload, task.tree
+    solution = task.solution.data.payload
     started = reasoning.ReasoningStarted(
         task=task.started.problem, ai_id=AGENTS["orchestrator"], domain=task.started.task_type,
-        reasoning_strategy=f"Tree of Thoughts, {tree.config.strategy}",
+        reasoning_strategy=f"Tree of Thoughts, {task.config.strategy}",
     )  # fmt: skip
     steps: list[tuple[str, EventData, list[str]]] = [("started", started, [task.complete.id])]
-    for number, node in enumerate((tree.nodes[node.id] for node in task.complete.data.payload.best_path), 1):
+    for number, node in enumerate((task.nodes[node.id] for node in task.complete.data.payload.best_path), 1):
         step = reasoning.Step(
             step_number=number, type="inference" if node.parent_id else "observation", content=node.content,
-            alternatives_considered=_alternatives(tree, node),
+            alternatives_considered=_alternatives(task, node),
             confidence=node.evaluation.confidence if node.evaluation else 1.0,
         )  # fmt: skip
         steps.append(_step(step, [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]))
@@ -64,8 +64,8 @@ def _step(step: reasoning.Step, causes: list[str]) -> tuple[str, EventData, list
     return f"step:{number}", reasoning.ReasoningExtended(steps=[step], dependencies=rests_on), causes
 
 
-def _alternatives(tree: TreeState, node: kinds.ThoughtNode) -> list[str]:
-    others = [other for other in tree.nodes.values() if other.parent_id == node.parent_id and other.id != node.id]
+def _alternatives(task: Task, node: kinds.ThoughtNode) -> list[str]:
+    others = [other for other in task.nodes.values() if other.parent_id == node.parent_id and other.id != node.id]
     return [
         _cut(other.content, alternative_size_max_bytes) + (f" ({other.evaluation.score:g})" if other.evaluation else "")
         for other in others[:alternatives_max]

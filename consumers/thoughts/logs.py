@@ -114,7 +114,7 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
 def task_info(events: Sequence[Event], task: Task) -> dict[str, Any]:
     """Return what ``00-task-info.json`` holds; what is not known before the end is None until then."""
     started: kinds.TotStarted = events[0].data
-    config = task.tree.config if task.tree else None
+    config = task.config if task.search else None
     first_ms, end = events[0].accepted_ms, next((event for event in events if ends(event)), None)
     searched = None if config is None else {name: getattr(config, name) for name in _SEARCHED}
     return {
@@ -128,7 +128,7 @@ def task_info(events: Sequence[Event], task: Task) -> dict[str, Any]:
 def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
     """Yield the lines of all agents in the order of the log: their own, and derived ones where they wrote none."""
     rounds = _Rounds()
-    config = task.tree.config if task.tree else None
+    config = task.config if task.search else None
     logs = [event for event in events if isinstance(event.data, kinds.TotLogWritten)]
     written = {(event.author, cause) for event in logs for cause in event.causes}
     for event in events:
@@ -207,8 +207,8 @@ def _timeline(
 def _stats(task: Task) -> dict[str, Any]:
     """Return the three counts of a search: as the explorer closed them, else as far as the events go."""
     counts = kinds.SearchStats(total_nodes=0, total_backtracks=0, llm_calls=task.costs.total.requests)
-    if task.tree is not None:
-        counts = stats(task.tree) if task.complete is None else task.complete.data.payload.stats
+    if task.search is not None:
+        counts = stats(task) if task.complete is None else task.complete.data.payload.stats
     best = None if counts.best_score is None else float(counts.best_score)
     return {"total_nodes": counts.total_nodes, "llm_calls": counts.llm_calls, "best_score": best}
 

@@ -1,8 +1,8 @@
-"""What an explorer says next, as a pure function of the tree that the log tells.
+"""What an explorer says next, as a pure function of the task that the log tells.
 
-    step = next_step(state, thinker, now_ms)
+    step = next_step(task, thinker)
 
-Whoever takes the step appends it and folds it into the state; whoever was killed folds the log again and is told the
+Whoever takes the step appends it and folds it into the task; whoever was killed folds the log again and is told the
 same step: nothing about a search lives in an explorer's memory.
 
 Breadth first: a level is generated from and judged whole, its requests waiting side by side, and nodes are added in the
@@ -31,7 +31,7 @@ import msgspec
 from consumers.thoughts.answers import message
 from consumers.thoughts.phrases import phrase
 from consumers.thoughts.settings import criteria_of
-from consumers.thoughts.task import Step, TreeState, attempts_max, best_path, fitting, in_order, path_to, stats
+from consumers.thoughts.task import Step, Task, attempts_max, best_path, fitting, in_order, path_to, stats
 from consumers.thoughts.thinkers import Thinker
 from ledger.events import tot as kinds
 from ledger.events.tot import Failure, ThoughtNode
@@ -48,70 +48,67 @@ message once its last node is judged."""
 ends_tried_max: Final = 3
 
 
-def next_step(state: TreeState, thinker: Thinker, now_ms: int = 0) -> Step | None:
-    """Return what to say next; ``now_ms`` is the ledger's clock, against which a deadline stands.
-
-    None: the search has ended, is paused, or waits for answers.
-    """
-    if state.is_complete or state.is_paused:
+def next_step(task: Task, thinker: Thinker) -> Step | None:
+    """Return what to say next; None: the search has ended, is paused, or waits for answers."""
+    if task.complete is not None or task.paused is not None:
         return None
-    if state.trouble is not None:
-        cause, failure = state.trouble
-        return Step(kinds.TotPaused(sender="explorer", task_id=state.task_id, error=failure), [cause])
-    if not state.nodes:
+    if task.trouble is not None:
+        cause, failure = task.trouble
+        return Step(kinds.TotPaused(sender="explorer", task_id=task.id, error=failure), [cause])
+    if not task.nodes:
         # The root, of the request to search, has no temporary id.
-        root = ThoughtNode(id="root", depth=0, content=state.problem, action_type="root")
-        return Step(kinds.TotNodesAdded(nodes=[root]), [state.request])
-    if state.solution is not None:
-        left = [node.id for node in _pending(state)]
-        return _mark(state, left, "pruned", "reason_answered") if left else _finish(state)
-    more = _alongside(state, now_ms)
-    if more is not None or state.requests:
+        root = ThoughtNode(id="root", depth=0, content=task.asked.problem, action_type="root")
+        return Step(kinds.TotNodesAdded(nodes=[root]), [task.search_id])
+    if task.solution is not None:
+        left = [node.id for node in _pending(task)]
+        return _mark(task, left, "pruned", "reason_answered") if left else _finish(task)
+    more = _alongside(task)
+    if more is not None or task.requests:
         return more
     return (
-        _add(state)
-        or _give_up(state)
-        or _evaluate(state, thinker, now_ms)
-        or _mark_solutions(state, thinker, _level(state))
-        or _synthesize(state)
-        or _prune(state, thinker)
-        or _expand(state, thinker, now_ms)
+        _add(task)
+        or _give_up(task)
+        or _evaluate(task, thinker)
+        or _mark_solutions(task, thinker, _level(task))
+        or _synthesize(task)
+        or _prune(task, thinker)
+        or _expand(task, thinker)
     )
 
 
-def _alongside(state: TreeState, now_ms: int) -> Step | None:
+def _alongside(task: Task) -> Step | None:
     """Return what a breadth-first search asks beside what waits, or before it adds: the rest of a level."""
-    if state.config.strategy == "DFS":
+    if task.config.strategy == "DFS":
         return None
-    if _waiting(state, kinds.EvaluateThoughts):
-        batch = _unasked(state)
-        return None if batch is None else _ask(state, kinds.EvaluateThoughts, batch, now_ms)
-    node_id = _next_node(state)
+    if _waiting(task, kinds.EvaluateThoughts):
+        batch = _unasked(task)
+        return None if batch is None else _ask(task, kinds.EvaluateThoughts, batch)
+    node_id = _next_node(task)
     if node_id is None:
         return None
-    asked = {request.payload.parent_node.id for request in _waiting(state, kinds.GenerateThoughts)}
-    parents = asked.union(drawn.parent for drawn in state.drawn)
-    beside = sum(state.nodes[id_].depth == state.nodes[node_id].depth for id_ in parents)
-    return _generate(state, node_id, now_ms, beside * state.config.branching_factor) if beside else None
+    asked = {request.payload.parent_node.id for request in _waiting(task, kinds.GenerateThoughts)}
+    parents = asked.union(drawn.parent for drawn in task.drawn)
+    beside = sum(task.nodes[id_].depth == task.nodes[node_id].depth for id_ in parents)
+    return _generate(task, node_id, beside * task.config.branching_factor) if beside else None
 
 
-def _finish(state: TreeState, failure: Failure | None = None) -> Step:
-    return Step(search_complete(state, failure), [state.request])
+def _finish(task: Task, failure: Failure | None = None) -> Step:
+    return Step(search_complete(task, failure), [task.search_id])
 
 
-def _mark(state: TreeState, ids: list[str], status: Literal["pruned", "terminal"], name: str, **values: Any) -> Step:
-    reason = phrase(state.language, name, **values)
+def _mark(task: Task, ids: list[str], status: Literal["pruned", "terminal"], name: str, **values: Any) -> Step:
+    reason = phrase(task.language, name, **values)
     marked = kinds.TotNodesMarked(node_ids=ids[:batch_nodes_max], status=status, reason=reason)
-    return Step(marked, [state.request])
+    return Step(marked, [task.search_id])
 
 
-def _add(state: TreeState) -> Step | None:
-    parents = in_order(state, state.nodes)  # not in the order of the answers
-    for drawn in sorted(state.drawn, key=lambda drawn: parents.index(drawn.parent)):
-        depth = state.nodes[drawn.parent].depth + 1
-        present = {node.content for node in state.nodes.values() if node.parent_id == drawn.parent}
-        number = sum(node.depth == depth for node in state.nodes.values())
-        room = min(batch_nodes_max, state.config.nodes_max - len(state.nodes))
+def _add(task: Task) -> Step | None:
+    parents = in_order(task.nodes, task.nodes)  # not in the order of the answers
+    for drawn in sorted(task.drawn, key=lambda drawn: parents.index(drawn.parent)):
+        depth = task.nodes[drawn.parent].depth + 1
+        present = {node.content for node in task.nodes.values() if node.parent_id == drawn.parent}
+        number = sum(node.depth == depth for node in task.nodes.values())
+        room = min(batch_nodes_max, task.config.nodes_max - len(task.nodes))
         nodes: list[ThoughtNode] = []
         temp_ids: list[str] = []
         for candidate in drawn.candidates:
@@ -123,8 +120,8 @@ def _add(state: TreeState) -> Step | None:
             fields = {name: getattr(candidate, name) for name in ("content", "action_type", "metadata")}
             id_ = f"node_{depth}_{number + len(nodes) + 1}"
             node = ThoughtNode(id=id_, depth=depth, parent_id=drawn.parent, **fields)
-            path = [*path_to(state, drawn.parent), node]
-            if fitting([*nodes, node])[len(nodes) :] and _size(state, path) <= path_size_max_bytes:
+            path = [*path_to(task.nodes, drawn.parent), node]
+            if fitting([*nodes, node])[len(nodes) :] and _size(task, path) <= path_size_max_bytes:
                 nodes.append(node)
                 temp_ids.append(candidate.temp_id)
         if nodes:
@@ -132,168 +129,173 @@ def _add(state: TreeState) -> Step | None:
     return None
 
 
-def _give_up(state: TreeState) -> Step | None:
-    lost = [node.id for node in _unjudged(state) if _is_lost(state, node.id)]
-    return _mark(state, lost, "pruned", "reason_unjudged") if lost else None
+def _give_up(task: Task) -> Step | None:
+    lost = [node.id for node in _unjudged(task) if _is_lost(task, node.id)]
+    return _mark(task, lost, "pruned", "reason_unjudged") if lost else None
 
 
-def _evaluate(state: TreeState, thinker: Thinker, now_ms: int) -> Step | None:
-    asked = _unasked(state)
+def _evaluate(task: Task, thinker: Thinker) -> Step | None:
+    asked = _unasked(task)
     if asked is None:
         return None
-    return _ask(state, kinds.EvaluateThoughts, asked, now_ms) or _out_of_budget(state, thinker)
+    return _ask(task, kinds.EvaluateThoughts, asked) or _out_of_budget(task, thinker)
 
 
-def _unasked(state: TreeState) -> kinds.EvaluatePayload | None:
+def _unasked(task: Task) -> kinds.EvaluatePayload | None:
     """Return the next request to say what nodes are worth that nobody was asked about."""
-    unjudged = [node for node in _unjudged(state) if not _is_lost(state, node.id)]
+    unjudged = [node for node in _unjudged(task) if not _is_lost(task, node.id)]
     if not unjudged:
         return None
     first = unjudged[0]
-    if state.config.evaluation_strategy == "comparative_voting" and state.config.strategy == "BFS":
+    if task.config.evaluation_strategy == "comparative_voting" and task.config.strategy == "BFS":
         # A vote compares a whole level, so the level above has to be expanded first.
-        if any(node.depth < first.depth for node in _pending(state)):
+        if any(node.depth < first.depth for node in _pending(task)):
             return None
         group = [node for node in unjudged if node.depth == first.depth]
     else:
         group = [node for node in unjudged if node.parent_id == first.parent_id]
-    return evaluation(state, fitting(group[:batch_nodes_max]))
+    return evaluation(task, fitting(group[:batch_nodes_max]))
 
 
-def _mark_solutions(state: TreeState, thinker: Thinker, nodes: Iterable[ThoughtNode]) -> Step | None:
+def _mark_solutions(task: Task, thinker: Thinker, nodes: Iterable[ThoughtNode]) -> Step | None:
     # What a model calls a solution ends a search only if the judge thinks that much of it.
-    least = 0.0 if thinker.checks else state.config.pruning_threshold
+    least = 0.0 if thinker.checks else task.config.pruning_threshold
     good = [node.id for node in nodes if node.evaluation is None or node.evaluation.score >= least]
-    solutions = [id_ for id_ in good if thinker.is_solution(path_to(state, id_))]
-    return _mark(state, solutions, "terminal", "reason_solution") if solutions else None
+    solutions = [id_ for id_ in good if thinker.is_solution(path_to(task.nodes, id_))]
+    return _mark(task, solutions, "terminal", "reason_solution") if solutions else None
 
 
-def _synthesize(state: TreeState) -> Step | None:
-    ends = in_order(state, [node.id for node in state.nodes.values() if node.status == "terminal"])
+def _synthesize(task: Task) -> Step | None:
+    ends = in_order(task.nodes, [node.id for node in task.nodes.values() if node.status == "terminal"])
     if not ends:
         return None
-    open_ends = [id_ for id_ in ends if not _is_lost(state, id_)]
+    open_ends = [id_ for id_ in ends if not _is_lost(task, id_)]
     if not open_ends or len(ends) - len(open_ends) >= ends_tried_max:
-        return _finish(state, state.failure)
-    asked = _synthesis(state, path_to(state, open_ends[0]))
-    return Step(message(kinds.SynthesizeSolution, state.task_id, asked), [state.request])
+        return _finish(task, task.fault)
+    asked = _synthesis(task, path_to(task.nodes, open_ends[0]))
+    return Step(message(kinds.SynthesizeSolution, task.id, asked), [task.search_id])
 
 
-def _synthesis(state: TreeState, path: list[ThoughtNode]) -> kinds.SynthesizePayload:
+def _synthesis(task: Task, path: list[ThoughtNode]) -> kinds.SynthesizePayload:
     return kinds.SynthesizePayload(
-        best_path=path, problem=state.problem, task_type=state.task_type,
-        goal=state.decomposition.success_criteria, constraints=state.decomposition.constraints,
+        best_path=path, problem=task.asked.problem, task_type=task.asked.task_type,
+        goal=task.asked.decomposition_result.success_criteria, constraints=task.asked.decomposition_result.constraints,
     )  # fmt: skip
 
 
-def _size(state: TreeState, path: list[ThoughtNode]) -> int:
-    return len(msgspec.json.encode(_synthesis(state, path)))
+def _size(task: Task, path: list[ThoughtNode]) -> int:
+    return len(msgspec.json.encode(_synthesis(task, path)))
 
 
-def _prune(state: TreeState, thinker: Thinker) -> Step | None:
-    level = [node for node in _level(state) if node.depth > 0]
-    config = state.config
-    suggested = [node.id for node in level if node.id in state.suggested]
+def _prune(task: Task, thinker: Thinker) -> Step | None:
+    level = [node for node in _level(task) if node.depth > 0]
+    config = task.config
+    suggested = [node.id for node in level if node.id in task.suggested]
     low = [node.id for node in level if node.evaluation and node.evaluation.score < config.pruning_threshold]
     width = config.beam_width or (config.branching_factor if config.strategy == "BFS" else batch_nodes_max)
-    beyond = in_order(state, [node.id for node in level])[width:]
-    full = (node.id for node in level if _size(state, path_to(state, node.id)) >= path_full_bytes)
+    beyond = in_order(task.nodes, [node.id for node in level])[width:]
+    full = (node.id for node in level if _size(task, path_to(task.nodes, node.id)) >= path_full_bytes)
     deep = [node.id for node in level if node.depth >= config.max_depth] or list(full)
     if deep and not thinker.checks and not suggested and not low:
-        return _mark(state, in_order(state, deep)[:1], "terminal", "reason_limit", depth=level[0].depth)
+        return _mark(task, in_order(task.nodes, deep)[:1], "terminal", "reason_limit", depth=level[0].depth)
     about = {"threshold": config.pruning_threshold, "depth": level[0].depth if level else 0, "width": width}
     reasons = {"reason_suggested": suggested, "reason_low": low, "reason_deep": deep, "reason_beam": beyond}
     for name, ids in reasons.items():
         if ids:
-            return _mark(state, ids, "pruned", name, **about)
+            return _mark(task, ids, "pruned", name, **about)
     return None
 
 
-def _expand(state: TreeState, thinker: Thinker, now_ms: int) -> Step:
-    node_id = _next_node(state)
+def _expand(task: Task, thinker: Thinker) -> Step:
+    node_id = _next_node(task)
     if node_id is None:
-        return _nothing_left(state, thinker)
-    asked = _generate(state, node_id, now_ms)
+        return _nothing_left(task, thinker)
+    asked = _generate(task, node_id)
     if asked is None:
-        return _out_of_budget(state, thinker)
-    last, parent = state.last_expanded, state.nodes[node_id].parent_id
-    if state.config.strategy == "DFS" and last not in (None, node_id, parent, state.turned_from):
-        reason = phrase(state.language, "reason_exhausted")
-        return Step(kinds.TotBacktracked(node_id=last or "", to_node_id=parent, reason=reason), [state.request])
+        return _out_of_budget(task, thinker)
+    last, parent = task.last_expanded, task.nodes[node_id].parent_id
+    if task.config.strategy == "DFS" and last not in (None, node_id, parent, task.turned_from):
+        reason = phrase(task.language, "reason_exhausted")
+        return Step(kinds.TotBacktracked(node_id=last or "", to_node_id=parent, reason=reason), [task.search_id])
     return asked
 
 
-def _generate(state: TreeState, node_id: str, now_ms: int, reserved: int = 0) -> Step | None:
+def _generate(task: Task, node_id: str, reserved: int = 0) -> Step | None:
     """Return the request for thoughts from a node, ``reserved`` nodes kept for others; None beyond the budget."""
-    k = min(state.config.branching_factor, state.config.nodes_max - len(state.nodes) - reserved)
-    return None if k < 1 else _ask(state, kinds.GenerateThoughts, generation(state, node_id, k), now_ms)
+    k = min(task.config.branching_factor, task.config.nodes_max - len(task.nodes) - reserved)
+    return None if k < 1 else _ask(task, kinds.GenerateThoughts, generation(task, node_id, k))
 
 
-def _ask(state: TreeState, form: type[M], payload: Asked, now_ms: int) -> Step | None:
+def _ask(task: Task, form: type[M], payload: Asked) -> Step | None:
     """Return a request; None beyond the budget."""
-    if _is_spent(state, payload, now_ms):
+    if _is_spent(task, payload):
         return None
-    return Step(message(form, state.task_id, payload), [state.request])
+    return Step(message(form, task.id, payload), [task.search_id])
 
 
-def _next_node(state: TreeState) -> str | None:
-    asked = {request.payload.parent_node.id for request in _waiting(state, kinds.GenerateThoughts)}
-    for node in state.nodes.values():
-        failed = node.status == "expanded" and node.id in state.attempts and not _is_lost(state, node.id)
+def _next_node(task: Task) -> str | None:
+    asked = {request.payload.parent_node.id for request in _waiting(task, kinds.GenerateThoughts)}
+    for node in task.nodes.values():
+        failed = node.status == "expanded" and node.id in task.attempts and not _is_lost(task, node.id)
         if failed and node.id not in asked:
             return node.id
-    return next(iter(in_order(state, [node.id for node in _level(state)])), None)
+    return next(iter(in_order(task.nodes, [node.id for node in _level(task)])), None)
 
 
-def _nothing_left(state: TreeState, thinker: Thinker) -> Step:
-    if state.failure is not None and all(node.evaluation is None for node in state.nodes.values()):
-        return _finish(state, state.failure)
-    last = phrase(state.language, "last_failure", code=state.failure.code) if state.failure else ""
-    return _exhausted(state, thinker, phrase(state.language, "exhausted", count=len(state.nodes)) + last)
+def _nothing_left(task: Task, thinker: Thinker) -> Step:
+    if task.fault is not None and all(node.evaluation is None for node in task.nodes.values()):
+        return _finish(task, task.fault)
+    last = phrase(task.language, "last_failure", code=task.fault.code) if task.fault else ""
+    return _exhausted(task, thinker, phrase(task.language, "exhausted", count=len(task.nodes)) + last)
 
 
-def _out_of_budget(state: TreeState, thinker: Thinker) -> Step:
-    step = _mark_solutions(state, thinker, _pending(state)) or _synthesize(state)
+def _out_of_budget(task: Task, thinker: Thinker) -> Step:
+    step = _mark_solutions(task, thinker, _pending(task)) or _synthesize(task)
     if step is not None:
         return step
-    config, say = state.config, partial(phrase, state.language)
+    config, say = task.config, partial(phrase, task.language)
     limits = say("spent_nodes", nodes=config.nodes_max, calls=config.calls_max)
     limits += say("spent_tokens", tokens=config.tokens_max) if config.tokens_max else ""
     limits += say("spent_deadline", deadline=config.deadline) if config.deadline else ""
-    text = say("spent", limits=limits, calls=state.paid.total.requests)
-    return _exhausted(state, thinker, text, is_recoverable=True)
+    text = say("spent", limits=limits, calls=task.paid.total.requests)
+    return _exhausted(task, thinker, text, is_recoverable=True)
 
 
-def _exhausted(state: TreeState, thinker: Thinker, text: str, *, is_recoverable: bool = False) -> Step:
+def _exhausted(task: Task, thinker: Thinker, text: str, *, is_recoverable: bool = False) -> Step:
     """Return the end of a search without a solution: the best that is left, if nothing could prove it anyway."""
-    cut = cut_off(state.nodes)
-    left = [node for node in state.nodes.values() if node.depth and node.id not in cut]
+    cut = cut_off(task.nodes)
+    left = [node for node in task.nodes.values() if node.depth and node.id not in cut]
     if left and not thinker.checks:
-        judged, threshold = [node for node in left if node.evaluation], state.config.pruning_threshold
+        judged, threshold = [node for node in left if node.evaluation], task.config.pruning_threshold
         good = [node for node in judged if node.evaluation and node.evaluation.score >= threshold] or judged or left
         depth = max(node.depth for node in good)
-        best = in_order(state, [node.id for node in good if node.depth == depth])[:1]
-        return _mark(state, best, "terminal", "reason_left", why=text)
-    path = best_path(state)
+        best = in_order(task.nodes, [node.id for node in good if node.depth == depth])[:1]
+        return _mark(task, best, "terminal", "reason_left", why=text)
+    path = best_path(task.nodes)
     if len(path) > 1 and path[-1].evaluation:
         ids = " → ".join(node.id for node in path)
-        text += phrase(state.language, "best_path", path=ids, score=path[-1].evaluation.score)
-    return _finish(state, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=is_recoverable))
+        text += phrase(task.language, "best_path", path=ids, score=path[-1].evaluation.score)
+    return _finish(task, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=is_recoverable))
 
 
-def _is_spent(state: TreeState, asked: Asked, now_ms: int) -> bool:
-    """Return whether a request would go beyond a budget, if it and those that wait cost what their strategy needs.
-
-    What a program thinks costs nothing: an estimate counts only where a model was paid already.
-    """
-    config, spent = state.config, state.paid.total
-    waiting = (request.payload for request in state.requests.values())
-    estimate = sum(map(calls_of, (asked, *waiting))) if spent.requests else 0
+def _is_spent(task: Task, asked: Asked) -> bool:
+    """Return whether a request would go beyond a budget; what a program thinks costs nothing."""
+    config, spent = task.config, task.paid.total
     return (
-        spent.requests + estimate > config.calls_max
+        (spent.requests > 0 and calls_needed(task) + calls_of(asked) > config.calls_max)
         or (config.tokens_max is not None and spent.tokens_in + spent.tokens_out >= config.tokens_max)
-        or (config.deadline is not None and now_ms >= to_ms(config.deadline))
+        or (config.deadline is not None and task.now_ms >= to_ms(config.deadline))
     )
+
+
+def calls_needed(task: Task) -> int:
+    """Return the calls of our model that were paid for what is answered, and what those that wait cost at least."""
+    calls = task.paid.answered.requests
+    for id_, waiting in list(task.waiting.items()):  # of the thread that answers one: another takes answers in
+        if not isinstance(waiting.event.data, kinds.InitializeSearch):
+            paid = task.paid.waiting.get(id_, kinds.Usage()).requests
+            calls += max(paid, calls_of(waiting.event.data.payload) + task.asked_again.count(id_))
+    return calls
 
 
 def calls_of(asked: msgspec.Struct) -> int:
@@ -305,31 +307,31 @@ def calls_of(asked: msgspec.Struct) -> int:
     return 1
 
 
-def _waiting(state: TreeState, form: type[M]) -> list[M]:
-    return [request for request in state.requests.values() if isinstance(request, form)]
+def _waiting(task: Task, form: type[M]) -> list[M]:
+    return [request for request in task.requests.values() if isinstance(request, form)]
 
 
-def _is_lost(state: TreeState, node_id: str) -> bool:
-    return node_id in state.given_up or state.attempts.get(node_id, 0) >= attempts_max
+def _is_lost(task: Task, node_id: str) -> bool:
+    return node_id in task.given_up or task.attempts.get(node_id, 0) >= attempts_max
 
 
-def _pending(state: TreeState) -> list[ThoughtNode]:
-    return [node for node in state.nodes.values() if node.status == "pending"]
+def _pending(task: Task) -> list[ThoughtNode]:
+    return [node for node in task.nodes.values() if node.status == "pending"]
 
 
-def _unjudged(state: TreeState) -> list[ThoughtNode]:
+def _unjudged(task: Task) -> list[ThoughtNode]:
     """Return the nodes that nobody has judged, nor is asked to."""
-    asked = {node.id for request in _waiting(state, kinds.EvaluateThoughts) for node in request.payload.candidates}
-    return [node for node in _pending(state) if node.evaluation is None and node.depth > 0 and node.id not in asked]
+    asked = {node.id for request in _waiting(task, kinds.EvaluateThoughts) for node in request.payload.candidates}
+    return [node for node in _pending(task) if node.evaluation is None and node.depth > 0 and node.id not in asked]
 
 
-def _level(state: TreeState) -> list[ThoughtNode]:
+def _level(task: Task) -> list[ThoughtNode]:
     """Return the pending nodes that are looked at now: the uppermost of a breadth-first search, else the deepest."""
-    pending = _pending(state)
+    pending = _pending(task)
     if not pending:
         return []
     depths = [node.depth for node in pending]
-    depth = min(depths) if state.config.strategy == "BFS" else max(depths)
+    depth = min(depths) if task.config.strategy == "BFS" else max(depths)
     return [node for node in pending if node.depth == depth]
 
 
@@ -337,33 +339,33 @@ M = TypeVar("M", bound=kinds.Message)
 Asked: TypeAlias = kinds.GeneratePayload | kinds.EvaluatePayload | kinds.SynthesizePayload
 
 
-def generation(state: TreeState, node_id: str, k: int) -> kinds.GeneratePayload:
+def generation(task: Task, node_id: str, k: int) -> kinds.GeneratePayload:
     """Return the request for ``k`` thoughts from a node."""
-    parent, shape = state.nodes[node_id], state.decomposition
+    parent, shape = task.nodes[node_id], task.asked.decomposition_result
     granularity, steps = shape.thought_granularity, shape.intermediate_steps
-    context = _context(state, parent.depth + 1)
+    context = _context(task, parent.depth + 1)
     context = msgspec.structs.replace(context, thought_granularity=granularity, intermediate_steps=steps)
-    return kinds.GeneratePayload(parent, state.config.generation_strategy, k, context)
+    return kinds.GeneratePayload(parent, task.config.generation_strategy, k, context)
 
 
-def evaluation(state: TreeState, nodes: list[kinds.ThoughtNode]) -> kinds.EvaluatePayload:
+def evaluation(task: Task, nodes: list[kinds.ThoughtNode]) -> kinds.EvaluatePayload:
     """Return the request to say what nodes are worth."""
-    context, criteria = _context(state, nodes[0].depth), criteria_of(state.task_type)
-    return kinds.EvaluatePayload(nodes, state.config.evaluation_strategy, context, criteria)
+    context, criteria = _context(task, nodes[0].depth), criteria_of(task.asked.task_type)
+    return kinds.EvaluatePayload(nodes, task.config.evaluation_strategy, context, criteria)
 
 
-def _context(state: TreeState, depth: int) -> kinds.ThoughtContext:
-    goal, constraints = state.decomposition.success_criteria, state.decomposition.constraints
-    return kinds.ThoughtContext(state.problem, depth, state.config.max_depth, goal, constraints)
+def _context(task: Task, depth: int) -> kinds.ThoughtContext:
+    goal, constraints = task.asked.decomposition_result.success_criteria, task.asked.decomposition_result.constraints
+    return kinds.ThoughtContext(task.asked.problem, depth, task.config.max_depth, goal, constraints)
 
 
-def search_complete(state: TreeState, failure: kinds.Failure | None) -> kinds.SearchComplete:
+def search_complete(task: Task, failure: kinds.Failure | None) -> kinds.SearchComplete:
     """Return the end of a search; with ``failure`` when it found nothing."""
     tree = kinds.ThoughtTree(
-        task_id=state.task_id, problem=state.problem, task_type=state.task_type, search_config=state.config,
-        nodes=with_children(state.nodes), root_id=root_of(state.nodes) or "root",
-        search_state=search_state(state.nodes, state.config),
+        task_id=task.id, problem=task.asked.problem, task_type=task.asked.task_type, search_config=task.config,
+        nodes=with_children(task.nodes), root_id=root_of(task.nodes) or "root",
+        search_state=search_state(task.nodes, task.config),
     )  # fmt: skip
-    digest, path = tree_digest(node_states(state.nodes.values())), best_path(state)
-    payload = kinds.SearchPayload(stats=stats(state), tree_digest=digest, best_path=path, tree=tree)
-    return message(kinds.SearchComplete, state.task_id, payload, failure)
+    digest, path = tree_digest(node_states(task.nodes.values())), best_path(task.nodes)
+    payload = kinds.SearchPayload(stats=stats(task), tree_digest=digest, best_path=path, tree=tree)
+    return message(kinds.SearchComplete, task.id, payload, failure)

@@ -2,17 +2,16 @@
 
 What an agent says is a function of this, its role and its thinker. An agent that was killed reads the stream again and
 says what it would have said: the key of what it says (``Step.key``) comes from the cause, so the ledger takes it once.
-A request keeps the tree of the moment it was made in, because an answer must not depend on when it is thought of.
+A request keeps the nodes of the moment it was made in, because an answer must not depend on when it is thought of.
 
-The tree is what the explorer goes by: ``advance`` takes the events in order, and of each only its ``id``, ``causes``
-and ``data``. It believes that the gate (``ledger.lifecycle.tot``) let the event in, and refuses nothing itself; each
-event gives another state.
+``apply`` takes the events in order, and of each only its ``id``, ``causes``, ``data`` and time. It believes that the
+gate (``ledger.lifecycle.tot``) let the event in, and refuses nothing itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias, TypeVar, assert_never, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, assert_never, get_args
 
 import msgspec
 
@@ -28,12 +27,31 @@ _STEPS: Final = (
     kinds.TotBacktracked,
 )  # fmt: skip
 
+attempts_max: Final = 3
+batch_size_max_bytes: Final = 24 * 1024
+"""What stands together in a message beside the problem, as JSON."""
+
+# What an endpoint or a bound agent did not answer passes: the task is paused, and it counts against no node.
+PAUSING: Final = frozenset({"LLM_UNAVAILABLE", "EVALUATION_TIMEOUT"})
+
+S = TypeVar("S")
+Nodes: TypeAlias = Mapping[str, kinds.ThoughtNode]
+Ask: TypeAlias = kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
+
 
 class Asked(NamedTuple):
-    """A request that waits, and the tree as it is from then on."""
+    """A request that waits, and the nodes as they are from then on."""
 
     event: Event
-    tree: TreeState | None
+    nodes: Nodes
+
+
+class Drawn(NamedTuple):
+    """Candidates of an answer that are no nodes yet, and the node they grow from."""
+
+    answer: str
+    parent: str
+    candidates: Sequence[kinds.Candidate]
 
 
 class Step(NamedTuple):
@@ -46,12 +64,21 @@ class Step(NamedTuple):
 
 
 class Task:
-    """Everything that the six agents of a task go by."""
+    """Everything that the six agents of a task go by.
+
+    ``attempts`` counts, for each node, the failed generations and the evaluations that gave it no score (0: what failed
+    counts not against it, and is asked again); a node in ``given_up`` failed in a way that does not pass. ``trouble``
+    is the answer that the search must pause for (its id and error), ``fault`` the last that went wrong in it,
+    ``turned_from`` the node that was turned back from last, ``costs`` what the whole task cost, ``paid`` without what
+    others' agents say they paid: a budget is of our own model.
+    """
 
     def __init__(self, task_id: str) -> None:
         self.id: Final = task_id
         self.started: kinds.TotStarted | None = None
         self.started_id = ""
+        self.search: kinds.InitializePayload | None = None
+        self.search_id = ""
         self.waiting: dict[str, Asked] = {}
         self.answers: dict[tuple[kinds.Role, str], Event] = {}
         self.costs = self.paid = view.Costs()
@@ -62,10 +89,18 @@ class Task:
         self.paused: Event | None = None
         self.paused_for: set[str] = set()
         self.decompositions: list[Event] = []
+        self.nodes: dict[str, kinds.ThoughtNode] = {}  # each change makes another: requests keep the one they saw
+        self.drawn: list[Drawn] = []
+        self.attempts: dict[str, int] = {}
+        self.given_up: set[str] = set()
+        self.suggested: set[str] = set()
+        self.last_expanded: str | None = None
+        self.turned_from: str | None = None
+        self.backtracks = self.rounds = self.steps = 0
+        self.trouble: tuple[str, kinds.Failure] | None = None
+        self.fault: kinds.Failure | None = None
         self.added: dict[str, str] = {}
         self.judged: dict[str, str] = {}
-        self.tree: TreeState | None = None
-        self.steps = 0
         self.solution: Event | None = None
         self.complete: Event | None = None
         self.failure: kinds.Failure | None = None
@@ -81,6 +116,22 @@ class Task:
         """The language that is spoken."""
         return "en" if self.started is None else self.started.language
 
+    @property
+    def asked(self) -> kinds.InitializePayload:
+        """What is searched, once that was asked for."""
+        assert self.search is not None  # noqa: S101 - whoever searches was asked to
+        return self.search
+
+    @property
+    def config(self) -> kinds.SearchConfig:
+        """How it is searched, once that was asked for."""
+        return self.asked.search_config
+
+    @property
+    def requests(self) -> dict[str, Ask]:
+        """The requests of the search that wait for an answer."""
+        return {id_: one.event.data for id_, one in self.waiting.items() if isinstance(one.event.data, Ask)}
+
     def apply(self, event: Event) -> None:
         """Take in the next event of the task's stream."""
         data = event.data
@@ -88,21 +139,36 @@ class Task:
         self.costs = view.costs_after(self.costs, event)
         if getattr(data, "sender", None) not in self.others:
             self.paid = view.costs_after(self.paid, event)
-        if (tree := advance(self.tree, event)) is not None:
-            self.tree = _replace(tree, costs=self.costs, paid=self.paid, language=self.language)
+        self.steps += isinstance(data, _STEPS)
         if isinstance(data, kinds.Question):
-            self.waiting[event.id] = Asked(event, self.tree)
+            self._requested(event, data)
         elif isinstance(data, kinds.Answer):
             self._answered(event, data)
+        elif isinstance(data, kinds.Aside):
+            self._noted(event, data)
         elif isinstance(data, kinds.TotStarted):
             self.started, self.started_id, self.thinker = data, event.id, data.thinker
             self.others = {one.role for one in data.roles if one.agent != AGENTS[one.role]}
         elif isinstance(data, kinds.TotNodesAdded):
             self.added |= {node.id: event.id for node in data.nodes}
-        elif isinstance(data, kinds.Aside):
-            self._noted(event, data)
-        if isinstance(data, _STEPS):
-            self.steps += 1
+            self.nodes = self.nodes | {node.id: node for node in data.nodes}
+            self.drawn = [waiting for waiting in self.drawn if waiting.answer not in event.causes]
+        elif isinstance(data, kinds.TotNodesMarked):
+            self._change(data.node_ids, status=data.status)
+        elif isinstance(data, kinds.TotBacktracked):
+            self.backtracks, self.turned_from = self.backtracks + 1, data.node_id
+
+    def _change(self, ids: Iterable[str], **fields: Any) -> None:
+        self.nodes = self.nodes | {id_: msgspec.structs.replace(self.nodes[id_], **fields) for id_ in ids}
+
+    def _requested(self, event: Event, data: kinds.Question) -> None:
+        if isinstance(data, kinds.InitializeSearch):
+            self.search, self.search_id = data.payload, event.id
+        elif isinstance(data, kinds.GenerateThoughts):
+            self.last_expanded = data.payload.parent_node.id
+            self.rounds += 1
+            self._change([self.last_expanded], status="expanded")
+        self.waiting[event.id] = Asked(event, self.nodes)
 
     def _noted(self, event: Event, data: kinds.Aside) -> None:
         match data:
@@ -111,31 +177,67 @@ class Task:
             case kinds.TotModelAnswered():
                 self.answers[data.sender, data.prompt_sha256] = event
             case kinds.TotPaused():
-                self.paused = event
+                self.paused, self.trouble, self.fault = event, None, None
                 self.paused_for |= set(event.causes)
             case kinds.TotResumed():
-                self.paused, self.thinker = None, data.thinker
+                self.paused, self.trouble, self.fault, self.thinker = None, None, None, data.thinker
             case kinds.TotError():
                 self.failure = data.error if data.sender == "orchestrator" else self.failure
             case _:
                 assert_never(data)
 
     def _answered(self, event: Event, data: kinds.Message) -> None:
-        for cause in event.causes:
-            if cause in self.waiting and self.waiting[cause].event.data.to == data.sender:
-                del self.waiting[cause]
-                break
+        causes = (id_ for id_ in event.causes if id_ in self.waiting)
+        id_ = next((id_ for id_ in causes if self.waiting[id_].event.data.to == data.sender), "")
+        request: Any = self.waiting.pop(id_).event.data if id_ else None
         match data:
             case kinds.DecompositionResult():
                 self.decompositions.append(event)
-            case kinds.EvaluationResults() if data.payload is not None:
-                self.judged |= {evaluation.node_id: event.id for evaluation in data.payload.evaluations}
+            case kinds.GeneratedThoughts() if isinstance(request, kinds.GenerateThoughts):
+                self._generated(event, data, request.payload)
+            case kinds.EvaluationResults() if isinstance(request, kinds.EvaluateThoughts):
+                self._evaluated(event, data, request.payload)
             case kinds.FinalSolution() if data.payload is not None:
                 self.solution = event
+            case kinds.FinalSolution() if isinstance(request, kinds.SynthesizeSolution):
+                self._failed(event, [request.payload.best_path[-1].id], data.error)
             case kinds.SearchComplete():
                 self.complete = event
-            case _:  # any other answer: the tree knows it
+            case _:  # an answer to nothing that is asked here
                 pass
+
+    def _generated(self, event: Event, data: kinds.GeneratedThoughts, asked: kinds.GeneratePayload) -> None:
+        parent = asked.parent_node.id
+        if data.payload is None:
+            self._failed(event, [parent], data.error)
+            return
+        if candidates := data.payload.candidates[: asked.num_candidates]:
+            self.drawn.append(Drawn(event.id, parent, candidates))
+        self.attempts.pop(parent, None)
+
+    def _evaluated(self, event: Event, data: kinds.EvaluationResults, asked: kinds.EvaluatePayload) -> None:
+        for judged in data.payload.evaluations if data.payload is not None else ():
+            self._change([judged.node_id], evaluation=judged.evaluation)
+            self.judged[judged.node_id] = event.id
+        if data.payload is not None:
+            self.suggested.update(data.payload.pruning_suggestions)
+        missed = [node.id for node in asked.candidates if self.nodes[node.id].evaluation is None]
+        for node in asked.candidates:
+            if node.id not in missed:
+                self.attempts.pop(node.id, None)
+        self._failed(event, missed, data.error)
+
+    def _failed(self, event: Event, ids: list[str], failure: kinds.Failure | None) -> None:
+        """Take in that nodes got no answer; while the task is paused, no further answer pauses it again."""
+        is_passing = failure is not None and failure.code in PAUSING
+        self.attempts |= {id_: self.attempts.get(id_, 0) + (not is_passing) for id_ in ids}
+        if failure is None:
+            return
+        self.fault = failure
+        if is_passing and self.paused is None:
+            self.trouble = (event.id, failure)
+        if not failure.recoverable and not is_passing:
+            self.given_up.update(ids)
 
 
 def drafts(task_id: str, steps: Sequence[Step]) -> list[Draft]:
@@ -149,92 +251,11 @@ def drafts(task_id: str, steps: Sequence[Step]) -> list[Draft]:
     ]  # fmt: skip
 
 
-attempts_max: Final = 3
-batch_size_max_bytes: Final = 24 * 1024
-"""What stands together in a message beside the problem, as JSON."""
-
-# What an endpoint or a bound agent did not answer passes: the task is paused, and it counts against no node.
-PAUSING: Final = frozenset({"LLM_UNAVAILABLE", "EVALUATION_TIMEOUT"})
-
-
-class Drawn(msgspec.Struct, frozen=True):
-    """Candidates of an answer that are no nodes yet, and the node they grow from."""
-
-    answer: str
-    parent: str
-    candidates: tuple[kinds.Candidate, ...]
-
-
-S = TypeVar("S")
-Ask: TypeAlias = kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
-
-
-class TreeState(msgspec.Struct, frozen=True):
-    """Everything that the next action depends on.
-
-    ``requests`` are those that wait for an answer (id → message); ``attempts`` counts, for each node, the failed
-    generations and the evaluations that gave it no score (0: what failed counts not against it, and is asked again); a
-    node in ``given_up`` failed in a way that does not pass. ``trouble`` is the answer that the search must pause for
-    (its id and error), ``turned_from`` the node that was turned back from last, ``costs`` what the whole task cost,
-    ``paid`` without what others' agents say they paid: a budget is of our own model.
-    """
-
-    config: kinds.SearchConfig
-    problem: str
-    task_type: str
-    task_id: str
-    request: str
-    decomposition: kinds.Decomposition
-    nodes: dict[str, kinds.ThoughtNode] = {}
-    requests: dict[str, Ask] = {}
-    drawn: tuple[Drawn, ...] = ()
-    attempts: dict[str, int] = {}
-    given_up: frozenset[str] = frozenset()
-    suggested: frozenset[str] = frozenset()
-    last_expanded: str | None = None
-    turned_from: str | None = None
-    backtracks: int = 0
-    costs: view.Costs = view.Costs()
-    paid: view.Costs = view.Costs()
-    trouble: tuple[str, kinds.Failure] | None = None
-    is_paused: bool = False
-    rounds: int = 0
-    failure: kinds.Failure | None = None
-    solution: kinds.Solution | None = None
-    is_complete: bool = False
-    language: kinds.Language = "en"
-
-
-def advance(state: TreeState | None, event: Event) -> TreeState | None:
-    """Return the tree after ``event``; None before a search was asked for."""
-    data = event.data
-    if isinstance(data, kinds.InitializeSearch):
-        asked, shape = data.payload, data.payload.decomposition_result
-        return TreeState(asked.search_config, asked.problem, asked.task_type, data.task_id, event.id, shape)
-    if state is None:
-        return None
-    if isinstance(data, kinds.Message):
-        return _message(state, event, data)
-    match data:
-        case kinds.TotNodesAdded():
-            drawn = tuple(waiting for waiting in state.drawn if waiting.answer not in event.causes)
-            return _replace(state, nodes=state.nodes | {node.id: node for node in data.nodes}, drawn=drawn)
-        case kinds.TotNodesMarked():
-            changed = {id_: _replace(state.nodes[id_], status=data.status) for id_ in data.node_ids}
-            return _replace(state, nodes=state.nodes | changed)
-        case kinds.TotBacktracked():
-            return _replace(state, backtracks=state.backtracks + 1, turned_from=data.node_id)
-        case kinds.TotPaused() | kinds.TotResumed():
-            return _replace(state, is_paused=isinstance(data, kinds.TotPaused), trouble=None, failure=None)
-        case _:  # the data of any other kind
-            return state
-
-
-def path_to(state: TreeState, node_id: str) -> list[kinds.ThoughtNode]:
+def path_to(nodes: Nodes, node_id: str) -> list[kinds.ThoughtNode]:
     """Return the nodes from the root to a node."""
-    path = [state.nodes[node_id]]
+    path = [nodes[node_id]]
     while (parent := path[-1].parent_id) is not None:
-        path.append(state.nodes[parent])
+        path.append(nodes[parent])
     return path[::-1]
 
 
@@ -247,103 +268,21 @@ def fitting(things: Iterable[S]) -> list[S]:
     return kept
 
 
-def in_order(state: TreeState, ids: Iterable[str]) -> list[str]:
+def in_order(nodes: Nodes, ids: Iterable[str]) -> list[str]:
     """Return nodes best first: by score, then confidence, then as they came into the tree."""
 
     def worth(id_: str) -> tuple[float, float]:
-        evaluation = state.nodes[id_].evaluation
+        evaluation = nodes[id_].evaluation
         return (0.0, 0.0) if evaluation is None else (-evaluation.score, -evaluation.confidence)
 
     return sorted(ids, key=worth)
 
 
-def best_path(state: TreeState) -> list[kinds.ThoughtNode]:
+def best_path(nodes: Nodes) -> list[kinds.ThoughtNode]:
     """Return the path to the best node, by the rule of every view (``projections.thoughts.tree``)."""
-    return [state.nodes[id_] for id_ in view.best_path(state.nodes)]
+    return [nodes[id_] for id_ in view.best_path(nodes)]
 
 
-def stats(state: TreeState) -> kinds.SearchStats:
+def stats(task: Task) -> kinds.SearchStats:
     """Return the counts of the search so far."""
-    return view.stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds)
-
-
-def _message(state: TreeState, event: Event, data: kinds.Message) -> TreeState:
-    match data:
-        case kinds.GenerateThoughts() | kinds.EvaluateThoughts() | kinds.SynthesizeSolution():
-            return _asked(state, event.id, data)
-        case kinds.GeneratedThoughts():
-            return _generated(state, event, data)
-        case kinds.EvaluationResults():
-            return _evaluated(state, event, data)
-        case kinds.FinalSolution():
-            return _synthesized(state, event, data)
-        case kinds.SearchComplete():
-            return _replace(state, is_complete=True)
-        case _:  # any other message: it changes no tree
-            return state
-
-
-def _asked(state: TreeState, id_: str, data: Ask) -> TreeState:
-    state = _replace(state, requests=state.requests | {id_: data})
-    if not isinstance(data, kinds.GenerateThoughts):
-        return state
-    parent = data.payload.parent_node.id
-    expanded = {parent: _replace(state.nodes[parent], status="expanded")}
-    return _replace(state, nodes=state.nodes | expanded, last_expanded=parent, rounds=state.rounds + 1)
-
-
-def _generated(state: TreeState, event: Event, data: kinds.GeneratedThoughts) -> TreeState:
-    state, request = _without_request(state, event)
-    if not isinstance(request, kinds.GenerateThoughts):
-        return state
-    parent = request.payload.parent_node.id
-    if data.payload is None:
-        return _failed(state, event, [parent], data.error)
-    candidates = tuple(data.payload.candidates[: request.payload.num_candidates])
-    drawn = (*state.drawn, Drawn(event.id, parent, candidates)) if candidates else state.drawn
-    attempts = {id_: count for id_, count in state.attempts.items() if id_ != parent}
-    return _replace(state, drawn=drawn, attempts=attempts)
-
-
-def _evaluated(state: TreeState, event: Event, data: kinds.EvaluationResults) -> TreeState:
-    state, request = _without_request(state, event)
-    if not isinstance(request, kinds.EvaluateThoughts):
-        return state
-    asked = [node.id for node in request.payload.candidates]
-    nodes = dict(state.nodes)
-    if data.payload is not None:
-        for judged in data.payload.evaluations:
-            nodes[judged.node_id] = _replace(nodes[judged.node_id], evaluation=judged.evaluation)
-        state = _replace(state, nodes=nodes, suggested=state.suggested.union(data.payload.pruning_suggestions))
-    missed = [id_ for id_ in asked if nodes[id_].evaluation is None]
-    attempts = {id_: count for id_, count in state.attempts.items() if id_ not in asked or id_ in missed}
-    return _failed(_replace(state, attempts=attempts), event, missed, data.error)
-
-
-def _synthesized(state: TreeState, event: Event, data: kinds.FinalSolution) -> TreeState:
-    state, request = _without_request(state, event)
-    if data.payload is None and isinstance(request, kinds.SynthesizeSolution):
-        return _failed(state, event, [request.payload.best_path[-1].id], data.error)
-    return _replace(state, solution=data.payload)
-
-
-def _failed(state: TreeState, event: Event, ids: list[str], failure: kinds.Failure | None) -> TreeState:
-    """Return the state after nodes got no answer; while the task is paused, no further answer pauses it again."""
-    is_passing = failure is not None and failure.code in PAUSING
-    is_over = failure is not None and not failure.recoverable and not is_passing
-    return _replace(
-        state,
-        attempts=state.attempts | {id_: state.attempts.get(id_, 0) + (not is_passing) for id_ in ids},
-        given_up=state.given_up.union(ids) if is_over else state.given_up,
-        failure=failure or state.failure,
-        trouble=(event.id, failure) if failure and is_passing and not state.is_paused else state.trouble,
-    )
-
-
-def _without_request(state: TreeState, event: Event) -> tuple[TreeState, Ask | None]:
-    answered = next((cause for cause in event.causes if cause in state.requests), None)
-    left = {id_: message for id_, message in state.requests.items() if id_ != answered}
-    return _replace(state, requests=left), state.requests.get(answered or "")
-
-
-_replace = msgspec.structs.replace
+    return view.stats_of(task.nodes, backtracks=task.backtracks, costs=task.costs, rounds=task.rounds)

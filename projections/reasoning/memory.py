@@ -103,7 +103,7 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
         if name not in fields:
             raise _invalid(name, "is missing")
     kept_aside = {str(name): fields[name] for name in fields if name not in ReasoningMemory.__struct_fields__}
-    known = {"reasoning_id": "", "ai_id": ""}
+    known: dict[str, Any] = {"reasoning_id": "", "ai_id": ""}
     known |= {name: value for name, value in fields.items() if name not in kept_aside}
     known["steps"] = _read_steps(fields["steps"], kept_aside)
     known["dependencies"] = _read_dependencies(fields.get("dependencies", {}))

@@ -152,7 +152,7 @@ def _text_of(reply: _Reply, key: str | None) -> str:
     if choice.finish_reason in _CUT_OFF:
         raise Refused("TOO_LARGE", "it was cut off at its token limit: write less, or raise answer_tokens_max in [llm]")
     if choice.message.refusal or choice.finish_reason in _REFUSED:
-        reason = told_by_server(choice.message.refusal or choice.finish_reason or "", key)
+        reason = server_reason(choice.message.refusal or choice.finish_reason or "", key)
         raise Refused("INVALID_FORMAT", f"the model refused to answer: {reason}")
     content = choice.message.content
     if not content:
@@ -166,16 +166,16 @@ def reason_in(body: bytes, key: str | None) -> str:
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return told_by_server(_MARKUP.sub(" ", body[:_page_max_bytes].decode("utf-8", "replace")), key)
+        return server_reason(_MARKUP.sub(" ", body[:_page_max_bytes].decode("utf-8", "replace")), key)
     value = value[0] if isinstance(value, list) and value else value
     while isinstance(value, dict) and (inner := value.get("message") or value.get("error") or value.get("detail")):
         # OpenAI names the field beside its sentence, which may not repeat it.
         is_named = isinstance(inner, str) and isinstance(value.get("param"), str)
         value = f"{inner} ({value['param']})" if is_named else inner
-    return told_by_server(value if isinstance(value, str) else msgspec.json.encode(value).decode(), key)
+    return server_reason(value if isinstance(value, str) else msgspec.json.encode(value).decode(), key)
 
 
-def told_by_server(text: str, key: str | None) -> str:
+def server_reason(text: str, key: str | None) -> str:
     """Return what a server says on one line: without words that repeat part of the key, and no secret at all."""
     size = min(len(key or ""), _shared_with_key_chars)
     parts = ["***", *(key[start : start + size] for start in range(len(key) - size + 1))] if key else []

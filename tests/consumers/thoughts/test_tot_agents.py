@@ -180,7 +180,7 @@ def test_options_survive_the_opening_of_a_task(ledger: Ledger) -> None:
     asked = Overrides(strategy="depth first", depth=3, threshold=2.5, branching=4, evaluation="voting")
     assert read_overrides(TaskOptions("math", asked).to_strings()) == asked
     found = play(ledger, Game24(), options=TaskOptions("math", asked))
-    tree = read(ledger, found["task_id"]).tree
+    tree = read(ledger, found["task_id"])
     assert tree is not None
     assert (tree.config.strategy, tree.config.branching_factor, tree.config.pruning_threshold) == ("DFS", 4, 2.5)
     assert tree.config.evaluation_strategy == "comparative_voting"

@@ -36,7 +36,7 @@ FEW = TaskOptions(overrides=Overrides(depth=1, branching=2))
 
 def judged(task: Any, event: Event) -> list[kinds.Message]:
     """Return what an honest evaluator answers."""
-    return [answers.respond(task.waiting[event.id].tree, event.data, Game24())]
+    return [answers.respond(task.waiting[event.id].nodes, event.data, Game24())]
 
 
 @contextmanager

@@ -178,9 +178,9 @@ def resumed(thinker: Any, **asked: Any) -> Solved:
     """Return a search that is resumed whenever it was paused."""
     found = write(thinker, **asked)
     for _ in range(200):
-        if found.state.is_complete:
+        if found.state.complete:
             return found
-        assert found.state.is_paused
+        assert found.state.paused
         going = kinds.TotResumed(sender="orchestrator", task_id=TASK_ID, thinker="llm")
         entry = Spoken(f"e{len(found.entries) + 1}", KIND_OF[kinds.TotResumed], going, [])
         found = write(thinker, entries=[*found.entries, entry], **asked)
@@ -221,14 +221,14 @@ def test_partial_answer_with_an_error_keeps_what_was_got() -> None:
     payload = msgspec.structs.replace(entry.data.payload, evaluations=entry.data.payload.evaluations[:1])
     partial = entry._replace(data=msgspec.structs.replace(entry.data, payload=payload, error=BUSY))
     paused = write(entries=[*whole.entries[:at], partial])
-    assert (paused.state.is_paused, paused.failure) == (True, BUSY)
+    assert (paused.state.paused is not None, paused.failure) == (True, BUSY)
     assert [node.evaluation is None for node in paused.state.nodes.values() if node.depth] == [False, True, True, True]
 
 
 @pytest.mark.parametrize("strategy", ["BFS", "DFS"])
 def test_open_search_restarted_after_any_entry_says_the_same(strategy: str) -> None:
     whole = write(strategy=strategy, task_type="planning")
-    begun = (whole.state.problem, whole.state.config, Modest())
+    begun = (whole.state.asked.problem, whole.state.config, Modest())
     for beginning in prefixes(whole.entries):
         said = solve(*begun, task_type="planning", entries=beginning, steps=1).entries
         assert said == whole.entries[: len(beginning) + 1]

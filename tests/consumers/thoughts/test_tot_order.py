@@ -109,7 +109,9 @@ def test_what_is_below_the_threshold_is_pruned_and_what_is_at_it_is_not(strategy
 def test_search_restarted_after_any_entry_says_the_same_on_a_written_tree(strategy: str) -> None:
     whole = run(strategy)
     for beginning in prefixes(whole.entries):
-        assert run(strategy, list(beginning)) == whole
+        again = run(strategy, list(beginning))
+        assert again.entries == whole.entries
+        assert vars(again.state) == vars(whole.state)
 
 
 def test_generator_that_answers_more_than_asked_gives_no_more_nodes() -> None:
@@ -122,6 +124,6 @@ def test_generator_that_answers_more_than_asked_gives_no_more_nodes() -> None:
             task.apply(entry._replace(data=msgspec.structs.replace(entry.data, payload=payload)))
             break
         task.apply(entry)
-    step = next_step(task.tree, Written())
+    step = next_step(task, Written())
     assert isinstance(step.data, kinds.TotNodesAdded)
     assert step.data.temp_ids == ["t0", "t1"]

@@ -187,8 +187,8 @@ def test_explorer_waits_for_what_it_asked() -> None:
     task = Task(TASK_ID)
     for entry in found.entries[: asked + 1]:
         task.apply(entry)
-    assert task.tree.requests
-    assert next_step(task.tree, Game24()) is None
+    assert task.requests
+    assert next_step(task, Game24()) is None
 
 
 # Bad thinkers

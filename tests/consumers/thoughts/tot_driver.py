@@ -19,7 +19,6 @@ from ledger.events.fields import EventData
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from consumers.thoughts.task import TreeState
     from consumers.thoughts.thinkers import Thinker
 
 TASK_ID: Final = "tot-20000101-000000-000000"
@@ -39,7 +38,7 @@ class Solved(NamedTuple):
     """How a search went; ``state`` is None when the problem could not be decomposed."""
 
     entries: list[Spoken]
-    state: TreeState | None
+    state: task.Task | None
     solution: kinds.Solution | None
     failure: kinds.Failure | None
 
@@ -81,7 +80,8 @@ def solve(
         told.apply(entry)
     last = log[-1].data
     failure = getattr(last, "error", None)
-    return Solved(log, told.tree, told.tree.solution if told.tree else None, failure)
+    solution = None if told.solution is None else told.solution.data.payload
+    return Solved(log, told if told.search else None, solution, failure)
 
 
 def prefixes(entries: Sequence[Spoken]) -> Iterator[Sequence[Spoken]]:
@@ -92,13 +92,12 @@ def prefixes(entries: Sequence[Spoken]) -> Iterator[Sequence[Spoken]]:
 def _next(
     log: list[Spoken], told: Any, wanted: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker, order: int
 ) -> task.Step | None:
-    state = told.tree
-    if state is None:
+    if told.search is None:
         return _open(log, wanted, thinker)
-    step = next_step(state, thinker, told.now_ms)
-    if step is None and state.requests and not state.is_paused:
-        request_id, request = list(state.requests.items())[order]
-        return task.Step(answers.respond(state, request, thinker), [request_id])
+    step = next_step(told, thinker)
+    if step is None and told.requests and told.paused is None:
+        request_id, request = list(told.requests.items())[order]
+        return task.Step(answers.respond(told.nodes, request, thinker), [request_id])
     return step
 
 
@@ -110,7 +109,7 @@ def _open(log: list[Spoken], wanted: tuple[str, str, kinds.SearchConfig | None],
         return task.Step(answers.message(kinds.DecomposeTask, TASK_ID, asked))
     last = log[-1].data
     if isinstance(last, kinds.DecomposeTask):
-        return task.Step(answers.respond(None, last, thinker), [log[-1].id])
+        return task.Step(answers.respond({}, last, thinker), [log[-1].id])
     if not isinstance(last, kinds.DecompositionResult) or last.payload is None:
         return None
     payload = kinds.InitializePayload(
