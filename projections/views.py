@@ -61,6 +61,7 @@ _QUERIES: Final = {
     "catalog.show": "catalog.queries.show_event",
     "catalog.streams": "catalog.queries.list_streams",
     "catalog.why": "catalog.walk.why_event",
+    "handoffs.around": "handoffs.graph.around_handoff",
     "handoffs.board": "handoffs.queries.board",
     "handoffs.existing": "handoffs.queries.existing_handoffs",
     "handoffs.facts": "handoffs.queries.facts_of_handoff",

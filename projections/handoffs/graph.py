@@ -61,6 +61,18 @@ class HandoffGraph(Arguments, frozen=True, rename={"is_all": "all"}):
     limit: Limit = 200
 
 
+class Surroundings(Arguments, frozen=True, rename={"is_all": "all"}):
+    """What to draw around a handoff (default: the end of the longest chain that is not done).
+
+    That is what it waits for, and what waits for it up to ``depth`` steps on; ``all`` adds every other one.
+    """
+
+    id: str | None = None
+    depth: Annotated[int, msgspec.Meta(ge=0, le=32)] = 2
+    is_all: bool = False
+    limit: Limit = 100
+
+
 class Link(NamedTuple):
     """Of the facts of a handoff those that the graph needs, of up to 20,000 of them at once."""
 
@@ -194,6 +206,78 @@ def graph_handoffs(moment: Moment, asked: HandoffGraph) -> Answer:
         "totals": {"nodes": count, "edges": sum(map(len, drawn.values())), "left_out": count - len(parents)},
         "next": asked.after + len(page) if more else None,
     }
+
+
+def around_handoff(moment: Moment, asked: Surroundings) -> Answer:
+    """Return ``{"id", "nodes", "edges", "totals"}``: first what holds the handoff up, then what is nearest.
+
+    A node has ``hops``: below 0 so many steps before it, above 0 behind it, None elsewhere; one that nobody created has
+    ``status`` None. An edge (``from`` waits for ``to``) that ``holds`` is on the way to what holds the handoff up.
+    Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
+    """
+    root = _end(moment) if asked.id is None else find_handoff(moment, asked.id)
+    links: Links = {}
+    hops: dict[str, int] = {}
+    if root is not None:
+        links = _links(moment, _DOWN, "h.id IN (SELECT id FROM wanted)", root)
+        hops = _hops(moment, links, root, asked.depth)
+    links |= _links(moment, "", "h.id IN (SELECT value FROM json_each(?))", json_list(hops.keys() - links.keys()))
+    if asked.is_all:
+        links = _links(moment, "", "1") | links
+    held = {} if root is None else _held(links, root)
+    names = dict.fromkeys([*hops, *links, *(on for link in links.values() for on in link.depends_on if asked.is_all)])
+    kept = sorted(names, key=lambda name: (name not in held, name not in hops, abs(hops.get(name, 0))))[: asked.limit]
+    shown = set(kept)
+    edges = [
+        {"from": name, "to": on, "holds": on in held.get(name, ())}
+        for name in kept if name in links for on in dict.fromkeys(links[name].depends_on) if on in shown
+    ]  # fmt: skip
+    total = len(names) + (_beyond(moment, HandoffGraph(is_all=True)) if asked.is_all else 0)
+    return {
+        "id": root, "nodes": [node | {"hops": hops.get(node["id"])} for node in _nodes(moment, kept)], "edges": edges,
+        "totals": {"nodes": total, "left_out": total - len(kept)},
+    }  # fmt: skip
+
+
+def _end(moment: Moment) -> str | None:
+    links = _links(moment, "", _OPEN_SQL)
+    return next(iter(critical_path(still_waits_for(links))[::-1] or links), None)
+
+
+def _hops(moment: Moment, links: Links, root: str, depth: int) -> dict[str, int]:
+    """Return how far before or behind a handoff is what hangs together with it, the nearest first."""
+    hops = {root: 0}
+    for name in (before := [root]):  # which grows meanwhile
+        further = [on for on in links[name].depends_on if on not in hops] if name in links else []
+        hops |= dict.fromkeys(further, hops[name] - 1)
+        before.extend(further)
+    level = [root]
+    sql = (
+        "SELECT DISTINCT handoff_id AS id FROM handoff_dependencies "
+        "WHERE depends_on IN (SELECT value FROM json_each(?)) LIMIT ?"
+    )
+    for hop in range(1, depth + 1):
+        rows = moment.rows(sql, (json_list(level), graph_handoffs_max))
+        level = sorted(row["id"] for row in rows if row["id"] not in hops)
+        hops |= dict.fromkeys(level, hop)
+    return hops
+
+
+def _held(links: Links, root: str) -> dict[str, list[str]]:
+    """Return what a handoff waits for, and what that waits for in its turn, as far as something still has to move."""
+    held: dict[str, list[str]] = {}
+    waiting = [root]
+    for name in waiting:  # which grows meanwhile
+        link = links.get(name)
+        if name in held:
+            continue
+        held[name] = []
+        if link is not None and stage_of(link.status) == "waiting":
+            held[name] = [
+                on for on in link.depends_on if not link.is_unlocked_by(links[on].status if on in links else None)
+            ]
+            waiting.extend(held[name])
+    return held
 
 
 def _drawn(moment: Moment, asked: HandoffGraph, root: str | None) -> tuple[Links, dict[str, list[str]]]:

@@ -219,3 +219,48 @@ def test_board_has_a_column_for_each_state_with_true_totals(ledger, reader):
     shown = {one["status"]: one for one in reader.answer("handoffs.board", {"all": True})["columns"]}
     assert [one["id"] for one in shown["verified"]["handoffs"]] == ["a"]
     assert all(one["total"] == 0 for one in reader.answer("handoffs.board", {"to": "alice"})["columns"])
+
+
+def around(reader, **arguments):
+    """Return what stands around a handoff: each with its hops, and the edges that hold it up."""
+    answer = reader.answer("handoffs.around", arguments)
+    assert all(edge.keys() == {"from", "to", "holds"} for edge in answer["edges"])
+    return answer, {node["id"]: node["hops"] for node in answer["nodes"]}, [
+        (edge["from"], edge["to"]) for edge in answer["edges"] if edge["holds"]
+    ]  # fmt: skip
+
+
+def test_around_a_handoff_stand_all_that_it_waits_for_and_two_steps_of_what_waits_for_it(ledger, reader):
+    phases(ledger)
+    ledger.hand_over("apart", depends_on=["2a"])
+    answer, hops, holding = around(reader, id="2c")
+    assert hops == {"2c": 0, "2a": -1, "2b": 1, "3a": 2}
+    assert holding == [("2c", "2a")]
+    assert answer["totals"] == {"nodes": 4, "left_out": 0}
+    assert around(reader, id="2c", depth=0)[1] == {"2c": 0, "2a": -1}
+    assert around(reader, id="2c", all=True)[1] == hops | {"3b": None, "4": None, "apart": None}
+    # Without a name: the end of the longest chain, and the chain itself is what holds it.
+    answer, hops, holding = around(reader)
+    assert (answer["id"], set(hops.values())) == ("4", {0, -1, -2, -3, -4, -5})
+    assert len(holding) == 5
+    ledger.claim("2a")
+    ledger.emit("bob", "handoff/2a", kinds.HandoffCompleted())
+    assert ("2c", "2a") not in around(reader)[2]
+
+
+def test_what_holds_a_handoff_up_stands_first_where_not_all_is_shown(ledger, reader):
+    ledger.hand_over("far")
+    ledger.hand_over("between", depends_on=["far", "ghost"])
+    for number in range(5):
+        ledger.finish(f"done{number}", verify=True)
+    ledger.hand_over("asked", depends_on=[*(f"done{number}" for number in range(5)), "between"])
+    answer, hops, holding = around(reader, id="asked", limit=4)
+    assert hops == {"asked": 0, "between": -1, "far": -2, "ghost": -2}
+    assert holding == [("asked", "between"), ("between", "far"), ("between", "ghost")]
+    assert answer["totals"] == {"nodes": 9, "left_out": 5}
+    assert [node["status"] for node in answer["nodes"] if node["id"] == "ghost"] == [None]
+
+
+def test_around_nothing_there_is_nothing(reader):
+    answer = reader.answer("handoffs.around", {})
+    assert answer == {"id": None, "nodes": [], "edges": [], "totals": {"nodes": 0, "left_out": 0}}

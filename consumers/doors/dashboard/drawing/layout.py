@@ -23,7 +23,7 @@ _edges_mended_max: Final = 60
 _waypoints_max: Final = 1_000
 _margin: Final = 16
 _gap: Final = 16
-_SPACING: Final = {"node_gap": 24, "dummy_gap": 16, "layer_gap": 44, "port_gap": 14, "stub": 14}
+_SPACING: Final = {"node_gap": 24, "dummy_gap": 16, "layer_gap": 40, "port_gap": 14, "stub": 14}
 _UNMENDED: Final = {"port_relax_rounds": 0, "overlap_repair_rounds": 0}
 
 Direction: TypeAlias = Literal["leftright", "topbottom"]
@@ -39,7 +39,7 @@ class Box(NamedTuple):
     height: int
 
 
-TWO_LINES: Final = Box(168, 40)
+TWO_LINES: Final = Box(160, 40)
 ONE_LINE: Final = Box(168, 24)
 
 
@@ -138,7 +138,7 @@ def _layered(count: int, pairs: Pairs, direction: Direction, box: Box) -> _Place
     right = max((x for x, _ in corners), default=0) + box.width
     bottoms = [y + box.height for _, y in corners] + [y for line in lines for _, y in line]
     bottom = max(bottoms, default=0) + _gap
-    columns = max(5, right // (box.width + _gap))
+    columns = max(4, right // (box.width + _gap))
     places = {number: corners[rows[number]] for number in linked}
     for position, number in enumerate(alone):
         row, column = divmod(position, columns)

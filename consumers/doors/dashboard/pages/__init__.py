@@ -6,6 +6,7 @@ from typing import Final
 
 from consumers.doors.dashboard.page import ActRoute, Route
 from consumers.doors.dashboard.pages.events import event, events, search
+from consumers.doors.dashboard.pages.graph import graph
 from consumers.doors.dashboard.pages.home import home
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -13,6 +14,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/events", "events", events, "Events"),
     Route("/e/{ref:path}", "event", event),
     Route("/search", "search", search, searches=True),
+    Route("/graph", "graph", graph, "Graph"),
 )
 
 ACTS: Final[tuple[ActRoute, ...]] = ()

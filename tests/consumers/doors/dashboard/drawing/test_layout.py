@@ -105,7 +105,7 @@ def test_a_chain_runs_from_left_to_right_or_from_top_to_bottom() -> None:
 
 
 def test_boxes_without_lines_stand_in_rows_below() -> None:
-    drawing = layered(*of(14, (0, 1)), box=Box(100, 20))
+    drawing = layered(*of(12, (0, 1)), box=Box(100, 20))
     rows = {node["y"] for node in drawing["nodes"][2:]}
     assert len(rows) == 3
     assert min(rows) > max(node["y"] for node in drawing["nodes"][:2])

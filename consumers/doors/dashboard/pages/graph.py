@@ -1,0 +1,45 @@
+"""`/graph`: what a handoff waits for and what waits for it; the red lines lead to what holds it up."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from consumers.doors.dashboard.drawing.layout import Drawing, Edge, Node, layered
+from consumers.doors.dashboard.page import Page, Seen, path_to
+
+events_shown_max: Final = 25
+
+
+def graph(seen: Seen) -> Page:
+    """Return ``{"id", "why", "drawing", "totals", "depth", "all", "events"}``, of ``sel``, ``depth`` and ``all``.
+
+    Without ``sel`` it is the end of the longest chain that is not done; with ``all`` what hangs together with it is
+    shown among all others, which are faded. ``events`` are the newest of the log.
+    """
+    depth, is_all = seen.number("depth", 2), seen.query.get("all") == "1"
+    around = seen.ask("handoffs.around", id=seen.query.get("sel") or None, depth=depth, all=is_all)
+    data = {
+        "id": around["id"], "why": seen.ask("handoffs.why", id=around["id"]) if around["id"] else None,
+        "drawing": _drawing(around), "totals": around["totals"], "depth": depth, "all": is_all,
+        "events": seen.ask("catalog.find", newest=True, limit=events_shown_max)["events"],
+    }  # fmt: skip
+    return Page("graph.html", f"Dependencies of {around['id']}" if around["id"] else "Dependencies", data)
+
+
+def _drawing(around: dict[str, Any]) -> Drawing:
+    apart = {node["id"] for node in around["nodes"] if node["hops"] is None and around["id"]}
+    nodes = [
+        Node(
+            node["id"], node["title"] or node["id"], f"{status.replace('_', ' ')} · {node.get('to') or 'nobody'}",
+            f"{node['tasks_done']}/{node['tasks_total']}" if node.get("tasks_total") else "", status,
+            path_to("handoff", node["id"]) if node["id"] == around["id"] else "/graph",
+            {} if node["id"] == around["id"] else {"sel": node["id"]},
+            is_faded=node["id"] in apart, is_selected=node["id"] == around["id"],
+        )
+        for node in around["nodes"] for status in (node["status"] or "missing",)
+    ]  # fmt: skip
+    edges = [
+        Edge(edge["to"], edge["from"], "stop" if edge["holds"] else "", edge["from"] in apart)
+        for edge in around["edges"]
+    ]
+    return layered(nodes, edges)
