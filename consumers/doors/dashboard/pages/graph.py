@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from consumers.doors.dashboard.address import path_to
 from consumers.doors.dashboard.drawing.layout import Drawing, Edge, Node, layered
-from consumers.doors.dashboard.page import Page, Seen, path_to
+from consumers.doors.dashboard.page import Page, Seen
 
 events_shown_max: Final = 25
 
