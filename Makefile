@@ -9,7 +9,7 @@ PACKAGES := ledger projections consumers consumers/doors/python/baton
 # Tests start thousands of processes: what Python compiled is kept, whatever the shell says of that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader mutants house faults contract clean lock
+.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader screenshots mutants house faults contract clean lock
 
 install: $(STAMP)
 
@@ -36,11 +36,11 @@ test: install tools
 TOOLS := strace:strace tmux:tmux chromium:chromium chromedriver:chromium-driver
 tools:
 	@for one in $(TOOLS); do \
-	  command -v $${one%:*} >/dev/null || $(INSTALL) $${one#*:} >/dev/null 2>&1 || \
+	  command -v $${one%:*} >/dev/null || { $(INSTALL) $${one#*:} >/dev/null 2>&1; } || \
 	    echo "$${one%:*} is missing (apt install $${one#*:}): its tests are not run (failing disks by strace, a real terminal" \
 	      "by tmux, pages in a real browser by chromium)"; \
 	done
-	@! command -v fc-list >/dev/null || fc-list :lang=zh | grep -q . || $(INSTALL) fonts-noto-cjk >/dev/null 2>&1 || \
+	@! command -v fc-list >/dev/null || fc-list :lang=zh | grep -q . || { $(INSTALL) fonts-noto-cjk >/dev/null 2>&1; } || \
 	  echo "no font has Chinese (apt install fonts-noto-cjk): pages are tested without it"
 INSTALL := test "$$(id -u)" = 0 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
 
@@ -79,6 +79,10 @@ bench-human: install
 READER ?= write
 bench-reader: install
 	$(BIN)/python -m tests.bench.brief_quality.reader $(READER)
+
+# Writes build/screenshots: every page of the dashboard over the demo's past, in two widths, light and dark.
+screenshots: install tools
+	$(BIN)/python tests/screenshots.py
 
 # How large the house is, which rooms it has and who knows whom.
 house: install

@@ -11,6 +11,7 @@ Where a text of a line's data begins with ``@``, it is looked up when its turn c
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -21,8 +22,11 @@ import msgspec
 from consumers.reasoning.workers import CompressorWorker, ValidatorWorker
 from consumers.sdk.service import register_agent
 from consumers.sessions.report import publish_report
-from consumers.thoughts.run import run_task
+from consumers.thoughts.agents import Agent
+from consumers.thoughts.run import prepare
 from consumers.thoughts.settings import Overrides, TaskOptions
+from consumers.thoughts.task import AGENTS
+from consumers.thoughts.thinkers import thinker_named
 from ledger.admission.gate import Gate
 from ledger.author import Author, Draft, draft_and_sign
 from ledger.config import Settings
@@ -107,9 +111,13 @@ class Life:
             ValidatorWorker(self._author("validator"), reader, path / "validator.db", self._tree).run(stop, until=size)
 
     def _search(self, line: dict[str, Any]) -> None:
-        """Let six agents, each a process of its own, search a tree of thoughts: now, so it is the story's last line."""
+        """Let six agents search a tree of thoughts: threads here, since their clock runs behind, too."""
         options = TaskOptions(line["task_type"], Overrides(**line["search"]))
-        run_task(self._settings, line["problem"], options, client=self._client)
+        task = prepare(self._settings, self._client, line["problem"], options, line["task"])
+        thinker, stop = thinker_named(task.thinker, task.actions), threading.Event()
+        with ThreadPoolExecutor(len(AGENTS)) as pool:
+            agents = [Agent(role, self._author(name), thinker, task.opening) for role, name in AGENTS.items()]
+            list(pool.map(lambda agent: agent.run(stop, task.start), agents))
 
     def _looked_up(self, value: Any, line: dict[str, Any]) -> Any:
         if isinstance(value, dict):

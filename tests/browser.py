@@ -1,0 +1,227 @@
+"""A real browser: Debian's Chromium by its own driver, with nothing fetched from anywhere but 127.0.0.1.
+
+Pages are asked by the debugging protocol, which their content security policy does not bind; what looks for faults of
+accessibility runs in a world of its own beside each page, so the page's own rules are never loosened for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+
+import pytest
+from node_packages import install
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DARK", "LIGHT", "NARROW", "WIDE", "Browser", "Keys", "Look", "Shown", "missing_program"]
+
+AXE: Final = Path(__file__).with_name("axe")
+WIDE: Final = 1400
+NARROW: Final = 800
+LIGHT: Final = "light"
+DARK: Final = "dark"
+Scheme = Literal["light", "dark"]
+height: Final = 900
+wait_max_s: Final = 30.0
+poll_s: Final = 0.02
+PACKAGES: Final = {"chromium": "chromium", "chromedriver": "chromium-driver"}
+_OPTIONS: Final = (
+    "--headless=new", "--hide-scrollbars", "--no-first-run", "--disable-sync", "--disable-extensions",
+    "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)  # fmt: skip
+_RULES: Final = """
+axe.run(document, {resultTypes: ["violations"]}).then((found) => JSON.stringify(found.violations.map((one) => {
+  const where = (node) => node.html.slice(0, 160) + " (" + node.failureSummary.replace(/\\s+/g, " ") + ")";
+  return one.id + ": " + one.nodes.slice(0, 4).map(where).join(" | ");
+})))
+"""
+
+
+class Look(NamedTuple):
+    """How wide a window is (CSS pixels) and which colours its user likes."""
+
+    width: int
+    scheme: Scheme
+
+
+LOOKS: Final = (Look(WIDE, LIGHT), Look(NARROW, DARK), Look(WIDE, DARK), Look(NARROW, LIGHT))
+
+
+def missing_program() -> str:
+    """Return a sentence about what is missing here for a browser, else nothing."""
+    for name, package in PACKAGES.items():
+        if shutil.which(name) is None:
+            return f"the command `{name}` is missing: `apt-get install {package}`"
+    return ""
+
+
+class Browser:
+    """One Chromium with a profile of its own in ``folder``; ends with its block."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start it. Without it the tests are not run, and say so."""
+        if why := missing_program():
+            pytest.skip(f"not run: {why}")
+        options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium") or ""
+        # The sandbox needs another user than root.
+        for one in (*_OPTIONS, f"--user-data-dir={folder}", *(["--no-sandbox"] if os.geteuid() == 0 else [])):
+            options.add_argument(one)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        # With the place of its driver named, selenium asks nobody for one; should that change, this stops it.
+        os.environ["SE_OFFLINE"] = "true"
+        self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.driver.quit()
+
+    def command(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """Send a command of the debugging protocol to the tab of now."""
+        answer: dict[str, Any] = self.driver.execute_cdp_cmd(name, arguments)
+        return answer
+
+    def look(self, look: Look) -> None:
+        """Be so wide, and like these colours."""
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=look.width, height=height, deviceScaleFactor=1, mobile=False
+        )
+        liked = {"prefers-color-scheme": look.scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in liked.items()]
+        self.command("Emulation.setEmulatedMedia", features=features)
+
+    def allow_scripts(self, *, are_allowed: bool) -> None:
+        """Let pages run scripts from now on, or not."""
+        self.command("Emulation.setScriptExecutionDisabled", value=not are_allowed)
+
+    def open(self, address: str) -> None:
+        """Go to an address and wait until it is there."""
+        self.driver.get(address)
+
+    def evaluate(self, expression: str, *, context: int | None = None) -> Any:
+        """Return what an expression of JavaScript comes to in the page; a promise is waited for."""
+        where = {} if context is None else {"contextId": context}
+        answer = self.command("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, **where)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def text(self, selector: str = "main") -> str:
+        """Return the text of the first element that a selector finds."""
+        return str(self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other, wherever the focus is."""
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def until(self, is_true: Callable[[], object]) -> None:
+        """Wait until something is true of the page; a page that is just leaving counts as not yet."""
+        deadline = time.monotonic() + wait_max_s
+        while True:
+            try:
+                if is_true():
+                    return
+            except WebDriverException:
+                pass
+            assert time.monotonic() < deadline, f"{self.driver.current_url}: {self.text('body')[:2000]}"
+            time.sleep(poll_s)
+
+    def until_shown(self, text: str, selector: str = "body") -> None:
+        """Wait until an element holds a text."""
+        self.until(lambda: text in self.text(selector))
+
+    def tab(self, address: str) -> str:
+        """Open an address in a new tab, which is the tab of now; return its handle."""
+        self.driver.switch_to.new_window("tab")
+        self.open(address)
+        return str(self.driver.current_window_handle)
+
+    def problems(self) -> list[str]:
+        """Return what the console said since this was last asked: errors of scripts, of the policy, of loading."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "DEBUG"]
+
+    @cached_property
+    def _axe(self) -> str:
+        return (install(AXE, "axe") / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+    def accessibility_faults(self) -> list[str]:
+        """Return what hinders people in the page of now, by axe-core."""
+        frame = self.command("Page.getFrameTree")["frameTree"]["frame"]["id"]
+        world = self.command("Page.createIsolatedWorld", frameId=frame, worldName="axe")["executionContextId"]
+        if not self.evaluate("typeof axe === 'object'", context=world):
+            self.evaluate(self._axe + "; true", context=world)
+        found: list[str] = json.loads(self.evaluate(_RULES, context=world))
+        return found
+
+    def overflow(self) -> list[str]:
+        """Return the elements that stick out of the window to the right without a scroll area of their own."""
+        return list(self.evaluate(_WIDER))
+
+    def picture(self, *, is_whole: bool = False) -> bytes:
+        """Return a PNG of the window, or of the whole page."""
+        answer = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=is_whole)
+        return base64.b64decode(answer["data"])
+
+    def printed(self) -> bytes:
+        """Return the page as it would be printed, a PDF."""
+        return base64.b64decode(self.command("Page.printToPDF", printBackground=False)["data"])
+
+
+_WIDER: Final = """
+(() => {
+  const width = document.documentElement.clientWidth, found = [];
+  if (document.documentElement.scrollWidth <= width) return found;
+  for (const one of document.body.querySelectorAll("*")) {
+    const words = one.tagName + "." + one.className + " " + one.textContent.slice(0, 60);
+    if (one.getBoundingClientRect().right > width + 1) found.push(words);
+  }
+  return ["the page is " + document.documentElement.scrollWidth + " px wide", ...found.slice(0, 6)];
+})()
+"""
+
+
+class Shown:
+    """`baton dashboard` as a process of its own over a ledger's folder; ends with its block."""
+
+    def __init__(self, home: Path, *, agent: str | None = None) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+        self._command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(home), "--json"]
+        self._command += [*(["--as", agent] if agent else []), "dashboard", "--port", "0"]
+        self._environment = environment
+        self._child = subprocess.Popen(self._command, stdout=subprocess.PIPE, env=environment, text=True)
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        data = json.loads(line)["data"]
+        self.url: str = data["url"]
+        self.link: str = data["link"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._child.stdout is not None
+        self._child.terminate()
+        self._child.wait(60)
+        self._child.stdout.close()
+
+    def fresh_link(self) -> str:
+        """Return one more link, which lets one more browser in."""
+        done = subprocess.run(self._command, capture_output=True, env=self._environment, text=True, check=True)
+        return str(json.loads(done.stdout)["data"]["link"])

@@ -1,0 +1,57 @@
+"""The demo's past as a ledger to look at, and an address of every page that shows something of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from starlette.routing import compile_path
+
+from consumers.doors.dashboard.pages import ROUTES
+from consumers.doors.demo import life
+from consumers.sdk.ledger import Ledger
+from ledger.config import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HUMAN: Final = "alex"
+PASSPHRASE: Final = "correct horse battery staple"
+SAMPLE: Final = Path(life.__file__).with_name("sample_project")
+
+
+def live(home: Path) -> Settings:
+    """Play the demo's past in a new ledger; return the settings with which its human opens it."""
+    settings = Settings(home=home, agent=HUMAN)
+    life.Life(Settings(home=home), SAMPLE, {HUMAN: PASSPHRASE}).play("demo.test/story")
+    return settings
+
+
+def addresses(settings: Settings) -> list[str]:
+    """Return addresses that show the story: each page at least once, and its variants."""
+    with Ledger(settings=settings) as ledger:
+        task = ledger.ask("tot.list")["tasks"][0]["id"]
+        head = ledger.client.head().size - 1
+    return [
+        "/", "/?open=auth-rotate", "/?open=store-subscriptions", f"/?as_of={head // 2}",
+        "/h/auth-rotate", "/h/bench-fold", "/h/tiles-http", "/h/redact-blob", "/h/store-snapshots", "/h/rel-0-4",
+        "/h/auth-rotate/v/1", "/h/auth-rotate/diff?from=1",
+        "/graph", "/graph?sel=rel-0-4&depth=2",
+        "/events", "/events?actor=codex", f"/e/{head}", "/e/0", "/e/291",
+        "/r/reader-cursors", "/r/auth-rotation", "/r/auth-rotation?full=1", "/r/bigrams",
+        "/s/store-1", "/s/snapshots-1", "/s/colours-1",
+        f"/t/{task}", f"/t/{task}?at={head - 20}",
+        "/agents", "/a/minimax", "/a/codex", "/a/alex",
+        "/audit", "/timeline", "/k", "/k?agent=minimax",
+        "/search?q=cursor", "/search?q=快照", "/reviews", "/reviews/tape-backups",
+    ]  # fmt: skip
+
+
+def shown(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the name of a route and an address of it, for each address that a route matches."""
+    routes = [(route.name, compile_path(route.path)[0]) for route in ROUTES]
+    for address in addresses(settings):
+        path = address.partition("?")[0]
+        name = next((name for name, pattern in routes if pattern.match(path)), None)
+        if name is not None:
+            yield name, address
