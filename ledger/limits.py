@@ -142,3 +142,11 @@ witness_answer_max_s: Final = 5.0
 witness_retry_max_s: Final = 60.0
 receipt_wait_max_s: Final = 30.0
 """So long does a receipt wait for witnesses, where it must have them."""
+
+# Deciding in a browser.
+decision_form_max_s: Final = 12 * 3600
+"""So long may a person look at a page before what it displayed must be read again."""
+
+key_unlocked_max_s: Final = 300
+passphrase_wait_max_s: Final = 60
+"""After each wrong passphrase the next is waited for twice as long, up to this."""

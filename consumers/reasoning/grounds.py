@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from consumers.reasoning.compressor.transfer import fetch, published
 from consumers.reasoning.snapshots.act import Action, act_on, describe
 from consumers.sdk.text import cut
@@ -37,9 +39,15 @@ _MAY: Final[dict[Action, str]] = {
 
 
 # Of a decision, as ``describe`` tells it; and what is told of a ref where there is none.
-_TOLD: Final = ("level", "tokens", "fidelity", "action", "may_act", "verdict", "prompt", "expanded")
+_TOLD: Final = ("level", "tokens", "fidelity", "dropped", "action", "may_act", "verdict", "prompt", "expanded")
 _NO_BRIEF: Final[dict[str, Any]] = {"tokens": 0, "prompt": "", "expanded": ""}
-_NOTHING: Final[dict[str, Any]] = {"author": "", "at_ms": 0, "conclusion": "", "newer": 0} | dict.fromkeys(_TOLD)
+_NOTHING: Final[dict[str, Any]] = {
+    "author": "",
+    "at_ms": 0,
+    "conclusion": "",
+    "newer": 0,
+    "measured": None,
+} | dict.fromkeys(_TOLD)
 
 
 class Grounds:
@@ -53,7 +61,8 @@ class Grounds:
     def of(self, refs: Iterable[str]) -> list[dict[str, Any]]:
         """Return what stands behind something by these refs; ``said`` tells all of one in a line of our words.
 
-        ``prompt`` (its brief; ``expanded`` for people) and ``conclusion`` are its author's; ``newer`` counts versions.
+        ``prompt`` (its brief; ``expanded`` for people) and ``conclusion`` are its author's; ``newer`` counts versions,
+        ``measured`` is the fidelity with its parts.
         """
         found: list[dict[str, Any]] = []
         for ref in refs:
@@ -100,6 +109,7 @@ def _ground(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
     if asker is not None and decision.action == "human_review_required":
         said += _answers_for_tasks(view, decision.snapshot.reasoning_ref, asker)
     own = {"author": author, "at_ms": reasoning["updated_ms"], "conclusion": memory.conclusion, "newer": newer}
+    own["measured"] = msgspec.to_builtins(decision.snapshot.brief_at(TransferLevel(decision.level)).fidelity)
     return {"reasoning_ref": ref, "said": "; ".join(said), **own, **{name: told[name] for name in _TOLD}}
 
 

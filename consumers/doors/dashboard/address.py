@@ -24,6 +24,7 @@ from ledger.files import as_unavailable, open_regular
 # Which page shows a thing of what sort, by its id.
 PATHS: Final = {
     "handoff": "/h/", "reasoning": "/r/", "session": "/s/", "event": "/e/", "agent": "/a/", "tot": "/t/",
+    "review": "/review/",
 }  # fmt: skip
 FILE: Final = "dashboard.json"
 _size_max_bytes: Final = 4096
@@ -51,6 +52,15 @@ def path_to(sort: str, id_: object) -> str:
     text = f"{sort}/{text}" if text in (".", "..") else text
     quoted = quote(text, safe=":@")
     return PATHS[sort] + (quoted.removesuffix(".json") + "%2Ejson" if quoted.endswith(".json") else quoted)
+
+
+def own_path(text: str) -> str:
+    """Return a path of this dashboard that was sent to lead to it; of another origin it is the first page's.
+
+    >>> own_path("/h/x?done=3"), own_path("//evil.example"), own_path("https://evil.example")
+    ('/h/x?done=3', '/', '/')
+    """
+    return text if text.startswith("/") and not text.startswith(("//", "/\\")) else "/"
 
 
 def running(home: Path) -> Address | None:

@@ -23,6 +23,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route as WebRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from consumers.doors.dashboard.address import own_path
 from consumers.doors.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
 from consumers.doors.dashboard.live import Tail
 from consumers.doors.dashboard.page import ActRoute, Go, Page, Route, Seen, templates
@@ -103,9 +104,7 @@ class Dashboard:
         cookie = self.guard.launch(request.query_params.get("token", ""), self.clock_ms())
         if cookie is None and self._session(request) is None:
             return self._closed(request, "This link was used already, or is too old.")
-        following = request.query_params.get("next", "/")
-        is_path = following.startswith("/") and not following.startswith(("//", "/\\"))
-        response = RedirectResponse(following if is_path else "/", 303)
+        response = RedirectResponse(own_path(request.query_params.get("next", "/")), 303)
         if cookie is not None:
             response.set_cookie(self.guard.cookie, cookie, httponly=True, samesite="strict")
         return response
@@ -185,7 +184,7 @@ class Dashboard:
     def _frame(self, request: Request, name: str, seen: Seen | None, page: Page) -> dict[str, Any]:
         """Return what every page shows around its own: where it is in the log, who looks, and where one can go."""
         frame: dict[str, Any] = {
-            "title": page.title, "name": name, "path": request.url.path, "version": self._version,
+            "title": page.title, "name": name, "path": page.path or request.url.path, "version": self._version,
             "human": self.human, "why_not": self._why_not, "waits": 0, "language": "en", "query": {},
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
             "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
+from consumers.doors.dashboard.signer import Signer, Trials
 from ledger.errors import Refused
 
 link_max_s: Final = 15 * 60
@@ -40,11 +41,11 @@ HEADERS: Final = {
 
 
 class Session:
-    """One browser that came by a launch link; until when its human's key is unlocked, if at all."""
+    """One browser that came by a launch link, and the key with which its human may sign there."""
 
-    def __init__(self) -> None:
+    def __init__(self, trials: Trials | None = None) -> None:
         self.secret = secrets.token_bytes(32)
-        self.unlocked_until_ms = 0
+        self.signer = Signer(trials or Trials())
 
     def token(self, *words: str) -> str:
         """Return what a form proves with that this session showed exactly these words: route, thing, ref and act."""
@@ -67,6 +68,7 @@ class Guard:
         """Take the secret of launch links, and the port that the cookie is named by."""
         self.cookie = f"baton_{port}"
         self._secret = secret.encode()
+        self._trials = Trials()
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._used: dict[str, int] = {}
@@ -84,8 +86,8 @@ class Guard:
                 return None
             self._used[match[2]] = until
             while len(self._sessions) >= sessions_max:
-                del self._sessions[next(iter(self._sessions))]
-            self._sessions[_digest(cookie)] = Session()
+                self._sessions.pop(next(iter(self._sessions))).signer.lock()
+            self._sessions[_digest(cookie)] = Session(self._trials)
         return cookie
 
     def session(self, cookie: str | None) -> Session | None:

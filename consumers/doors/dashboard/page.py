@@ -32,12 +32,16 @@ _KANA: Final = re.compile("[\u3040-\u30ff]")
 
 
 class Page(NamedTuple):
-    """What a page shows: a template's name, a title for the window, and plain JSON values."""
+    """What a page shows: a template's name, a title for the window, and plain JSON values.
+
+    ``path`` is its own where it is shown in answer to a form, which was sent to another.
+    """
 
     template: str
     title: str
     data: dict[str, Any]
     status: int = 200
+    path: str = ""
 
 
 class Go(NamedTuple):
@@ -80,6 +84,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a query at the moment asked for; None is not sent. Raises: as ``Ledger.ask``."""
         return self.ledger.ask(query, as_of=self.moment, **arguments)
+
+    def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return what ``ask`` does, as code that serves every door asks (``ledger.client.Ask``)."""
+        return self.ask(query, **arguments)
 
     def number(self, name: str, default: int | None = None) -> int | None:
         """Return a number out of the address. Raises Refused: ``USAGE`` when it is none."""

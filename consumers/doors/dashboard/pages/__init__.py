@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from consumers.doors.dashboard.page import ActRoute, Route
+from consumers.doors.dashboard.pages.decisions import answer, decide, lock, review, unlock
 from consumers.doors.dashboard.pages.events import event, events, search
 from consumers.doors.dashboard.pages.graph import graph
+from consumers.doors.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version
 from consumers.doors.dashboard.pages.home import home
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -15,6 +17,15 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/e/{ref:path}", "event", event),
     Route("/search", "search", search, searches=True),
     Route("/graph", "graph", graph, "Graph"),
+    Route("/h/{id}", "handoff", handoff),
+    Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
+    Route("/h/{id}/diff", "handoff_diff", handoff_diff),
+    Route("/review/{id}", "review", review),
 )
 
-ACTS: Final[tuple[ActRoute, ...]] = ()
+ACTS: Final[tuple[ActRoute, ...]] = (
+    ActRoute("/h/{id}/decide", "handoff", decide),
+    ActRoute("/review/{id}/decide", "review", answer),
+    ActRoute("/unlock", "unlock", unlock),
+    ActRoute("/lock", "lock", lock),
+)

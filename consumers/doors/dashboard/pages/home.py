@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from consumers.doors.dashboard.page import Page, Seen
+from consumers.doors.dashboard.pages.decisions import form_of
 
 items_max: Final = 50
 cards_max: Final = 20
 
 
 def home(seen: Seen) -> Page:
-    """Return ``{"items", "total", "opened", "board", "since"}``.
+    """Return ``{"items", "total", "opened", "form", "board", "since"}``.
 
     ``items`` are those of `handoffs.next` for the human, the one that waits longest first, each with the ``version``
     and ``reviewer`` of its handoff; ``since`` says what came after this browser was left.
@@ -23,9 +24,11 @@ def home(seen: Seen) -> Page:
     known = seen.ask("handoffs.existing", ids=ids)["handoffs"] if ids else {}
     items = [item | _version_of(known.get(item["id"])) for item in queue["items"]]
     items.sort(key=lambda item: (item["since_index"], item["id"]))
+    opened = next((item for item in items if item["id"] == seen.query.get("open")), None)
     columns = seen.ask("handoffs.board", all=True, limit=cards_max)["columns"]
     data = {
-        "items": items, "total": queue["total"], "human": seen.human, "opened": seen.query.get("open"),
+        "items": items, "total": queue["total"], "human": seen.human, "opened": opened and opened["id"],
+        "form": None if opened is None else form_of(seen, opened["kind"], opened["id"]),
         "columns": [column for column in columns if column["total"]], "since": _since(seen, items),
     }  # fmt: skip
     return Page("home.html", "Needs you", data)

@@ -99,3 +99,15 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
+
+// How long the key is still open: counted by what the server said, from when it said so.
+const left = document.getElementById("left");
+if (left) {
+  const end = performance.now() + 1000 * left.dataset.left;
+  const count = () => {
+    const seconds = Math.max(0, Math.ceil((end - performance.now()) / 1000));
+    left.textContent = seconds ? Math.floor(seconds / 60) + ":" + String(seconds % 60).padStart(2, "0") : "no longer";
+    if (seconds) setTimeout(count, 1000);
+  };
+  count();
+}
