@@ -9,6 +9,7 @@ stderr, and only on a terminal, so that pipes see nothing.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import shutil
 import signal
@@ -287,6 +288,36 @@ def _since_ms(_context: click.Context, _option: click.Parameter, text: str | Non
     from consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser
 
     return parse_since(text, datetime.now(UTC))
+
+
+def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
+    """Return the option ``--web``: the address of the page that shows what ``argument`` names, instead of the thing."""
+
+    def decorate(verb: VerbT) -> VerbT:
+        @functools.wraps(verb)
+        def shown(app: App, *, web: bool, **given: Any) -> None:
+            if not web:
+                verb(app, **given)
+                return
+            from consumers.doors.dashboard.address import path_to, running  # noqa: PLC0415 - few ask for it
+
+            if (here := running(app.settings().home)) is None:
+                raise Refused(
+                    "NOT_FOUND", f"no dashboard runs on this ledger: `{app.here('baton dashboard')}` starts one"
+                )
+            if given[argument] is None:
+                raise Refused("USAGE", "--web shows one thing: name it")
+            as_of = "" if given.get("as_of") is None else f"?as_of={given['as_of']}"
+            url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
+            app.show("page", {"url": url}, lambda: click.echo(url))
+
+        option: Callable[[Any], Any] = click.option(
+            "--web", is_flag=True, help="Print the address of its page instead."
+        )
+        decorated: VerbT = option(shown)
+        return decorated
+
+    return decorate
 
 
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:

@@ -1,16 +1,13 @@
 """Where pages are: their paths, and where a ledger's dashboard runs.
 
-That is a file in the ledger's folder, its owner's alone, locked as long as the dashboard runs.
-Other verbs print the addresses of pages from it (``--web``), and `baton dashboard` makes a fresh launch link of the one
-that runs. The lock ends with the process however that ends, so nobody takes an address for alive that is not.
+That stands in a file of the ledger's folder, its owner's alone: other verbs print addresses from it (``--web``), and
+`baton dashboard` makes a fresh launch link of the one that runs. A lock beside it ends with the process, however that
+ends, so nobody takes an address for alive that is not.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from ledger.errors import Unavailable
-from ledger.files import as_unavailable, open_regular
+from ledger.files import held, read_regular, write_whole
 
 # Which page shows a thing of what sort, by its id.
 PATHS: Final = {
@@ -28,8 +25,6 @@ PATHS: Final = {
 }  # fmt: skip
 FILE: Final = "dashboard.json"
 _size_max_bytes: Final = 4096
-_tries_max: Final = 25
-_try_wait_s: Final = 0.02
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +44,7 @@ def path_to(sort: str, id_: object) -> str:
     """
     text = str(id_)
     # What a browser would take for a step between folders, and what asks for the JSON of another page.
-    text = f"{sort}/{text}" if text in (".", "..") else text
-    quoted = quote(text, safe=":@")
+    quoted = quote(f"{sort}/{text}" if text in (".", "..") else text, safe=":@")
     return PATHS[sort] + (quoted.removesuffix(".json") + "%2Ejson" if quoted.endswith(".json") else quoted)
 
 
@@ -64,12 +58,15 @@ def own_path(text: str) -> str:
 
 
 def running(home: Path) -> Address | None:
-    """Return the address of the dashboard that runs on a ledger's folder, if one does."""
-    with contextlib.suppress(OSError, msgspec.DecodeError), open_regular(home / FILE) as descriptor:
-        if os.fstat(descriptor).st_uid != os.geteuid() or _lock(descriptor, fcntl.LOCK_SH):
+    """Return the address of the dashboard that runs on a ledger's folder, if one does. Raises: as ``read_regular``."""
+    content = read_regular(home / FILE, size_max_bytes=_size_max_bytes, is_own=True)
+    if content is None:
+        return None
+    try:
+        with held(home / f"{FILE}.lock", _taken()):
             return None
-        return msgspec.json.decode(os.read(descriptor, _size_max_bytes), type=Address)
-    return None
+    except Unavailable as error:
+        return msgspec.json.decode(content, type=Address) if error.code == "STORE_IN_USE" else None
 
 
 @contextlib.contextmanager
@@ -78,28 +75,13 @@ def announced(home: Path, address: Address) -> Iterator[None]:
 
     Raises Unavailable: ``STORE_IN_USE`` when another does; ``STORE_UNAVAILABLE`` when the folder cannot be written.
     """
-    path = home / FILE
-    with as_unavailable(path), contextlib.ExitStack() as stack:
-        for _ in range(_tries_max):
-            with contextlib.ExitStack() as attempt:
-                descriptor = attempt.enter_context(open_regular(path, flags=os.O_RDWR | os.O_CREAT))
-                # Whoever looks whether one runs holds a lock, too, for a moment; and who ends takes the file away.
-                if _lock(descriptor, fcntl.LOCK_EX) and os.fstat(descriptor).st_nlink:
-                    stack.push(attempt.pop_all())
-                    break
-            time.sleep(_try_wait_s)
-        else:
-            raise Unavailable("STORE_IN_USE", "a dashboard runs on this ledger's folder already: end that one first")
-        os.fchmod(descriptor, 0o600)
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, msgspec.json.encode(address))
-        stack.callback(path.unlink, missing_ok=True)  # before the lock ends
-        yield
+    with held(home / f"{FILE}.lock", _taken()):
+        write_whole(home / FILE, msgspec.json.encode(address))
+        try:
+            yield
+        finally:
+            (home / FILE).unlink(missing_ok=True)
 
 
-def _lock(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _taken() -> Unavailable:
+    return Unavailable("STORE_IN_USE", "a dashboard runs on this ledger's folder already: end that one first")

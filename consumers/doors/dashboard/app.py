@@ -25,11 +25,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consumers.doors.dashboard.address import own_path
 from consumers.doors.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
-from consumers.doors.dashboard.live import Tail
+from consumers.doors.dashboard.live import heads
 from consumers.doors.dashboard.page import ActRoute, Go, Page, Route, Seen, templates
 from consumers.doors.dashboard.pages import ACTS, ROUTES
 from consumers.doors.dashboard.rebuild import Rebuild
 from consumers.doors.web.server import status_of
+from consumers.doors.web.stream import EVENT_STREAM, Followers, Stream
 from consumers.sdk.text import json_text
 from ledger.errors import BatonError, Refused
 
@@ -42,7 +43,7 @@ fields_max: Final = 100
 away_min_ms: Final = 10 * 60_000
 """After so long without a look at the queue somebody was away, and is told what came since."""
 
-_away_cookie_max_s: Final = 400 * 86_400
+away_max_s: Final = 400 * 86_400
 _AWAY: Final = re.compile(r"([0-9]{0,15})\.([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
 AnyRoute: TypeAlias = Route | ActRoute
 _log: Final = logging.getLogger("baton.dashboard")
@@ -63,42 +64,40 @@ class Dashboard:
         self.clock_ms = clock_ms
         self._why_not = why_not
         self._templates = templates()
-        self._static = {
-            file.name: file.read_bytes() for file in resources.files(__package__).joinpath("static").iterdir()
-        }
+        self._static = {file.name: file.read_bytes() for file in (resources.files(__package__) / "static").iterdir()}
         self._version = sha256(b"".join(self._static[name] for name in sorted(self._static))).hexdigest()[:12]
-        self._tail = Tail(ledger.client)
-        self._rebuild = Rebuild(ledger)
+        self._followers = Followers()
+        self._rebuild = Rebuild(ledger) if ledger.settings.server is None else None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End the live tails, so that a server need not wait for them, and close the views."""
+        self._is_closed = True
+        if self._rebuild is not None:
+            self._rebuild.reader.close()
 
     def application(self) -> ASGIApp:
-        """Return what a server runs."""
+        """Return what a server runs; what is no coroutine, it runs in a worker thread."""
         routes = [
             WebRoute("/launch", self._launch),
             WebRoute("/static/{name}", self._send_static),
             WebRoute("/live", self._live),
-            *(WebRoute(one.path, partial(self._get, one)) for one in ROUTES),
+            *(WebRoute(one.path, partial(self._answer, one, one.show)) for one in ROUTES),
             *(WebRoute(one.path, partial(self._post, one), methods=["POST"]) for one in ACTS),
-            WebRoute("/{rest:path}", partial(self._get, Route("", "error", _nothing))),
+            WebRoute("/{rest:path}", partial(self._answer, Route("", "error", _nothing), _nothing)),
         ]
         app = Starlette(routes=routes)
         app.router.redirect_slashes = False
         return _Door(app)
 
-    def stop(self) -> None:
-        """End the live tails, so that the server need not wait for them."""
-        self._tail.stop()
-        self._rebuild.close()
-
     def _send_static(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in self._static:
+        content = self._static.get(name := request.path_params["name"])
+        if content is None:
             return PlainTextResponse("there is no such file\n", 404)
         # The address bears the version, so that a browser asks once; what is fetched without it is asked for anew.
         is_versioned = request.query_params.get("v") == self._version
-        cache = "private, max-age=31536000, immutable" if is_versioned else "no-cache"
-        return Response(
-            self._static[name], headers={"cache-control": cache}, media_type=_TYPES[name.rpartition(".")[2]]
-        )
+        headers = {"cache-control": "private, max-age=31536000, immutable" if is_versioned else "no-cache"}
+        return Response(content, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])
 
     def _launch(self, request: Request) -> Response:
         cookie = self.guard.launch(request.query_params.get("token", ""), self.clock_ms())
@@ -112,44 +111,34 @@ class Dashboard:
     def _session(self, request: Request) -> Session | None:
         return self.guard.session(request.cookies.get(self.guard.cookie))
 
-    async def _get(self, route: Route, request: Request) -> Response:
-        return await run_in_threadpool(self._answer, request, route, route.show)
-
-    async def _post(self, route: ActRoute, request: Request) -> Response:
-        try:
-            check_origin(request.headers)
-            form = await _form(request)
-        except BatonError as error:
-            refusal = error
-
-            def refuse(_: Seen) -> Page:
-                raise refusal
-
-            return await run_in_threadpool(self._answer, request, route, refuse)
-        return await run_in_threadpool(self._answer, request, route, lambda seen: route.act(seen, form))
-
     async def _live(self, request: Request) -> Response:
         if self._session(request) is None:
             return PlainTextResponse("open the link that `baton dashboard` prints\n", 401)
-        return await self._tail.stream()
+        if self._followers.present >= self._followers.places:
+            return PlainTextResponse("too many look at this already: close a tab\n", 503)
+        return Stream(heads(self.ledger.client, self._followers, lambda: self._is_closed), EVENT_STREAM)
 
-    def _answer(self, request: Request, route: AnyRoute, show: Callable[[Seen], Page | Go]) -> Response:
+    async def _post(self, route: ActRoute, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            if len(body := body + part) > form_size_max_bytes:
+                break
+        return await run_in_threadpool(self._answer, route, lambda seen: route.act(seen, _form(request, body)), request)
+
+    def _answer(self, route: AnyRoute, show: Callable[[Seen], Page | Go], request: Request) -> Response:
         session = self._session(request)
         if session is None:
             return self._closed(request, "")
         seen = None
         try:
             seen = self._seen(request, session, route)
-            page = show(seen)
-            return self._shown(request, route, seen, page)
-        except BatonError as error:
-            return self._failed(request, route, seen, error)
-        except Exception as error:  # noqa: BLE001 - whatever a page runs into is a page, too, and is logged
+            return self._shown(request, route, seen, show(seen))
+        except BatonError as refusal:
+            error = refusal
+        except Exception as fault:  # noqa: BLE001 - whatever a page runs into is a page, too, and is logged
             _log.exception("%s failed", request.url.path)
-            message = f"{type(error).__name__}: the terminal that the dashboard runs in says more; please report it"
-            return self._failed(request, route, seen, BatonError("UNEXPECTED", message))
-
-    def _failed(self, request: Request, route: AnyRoute, seen: Seen | None, error: BatonError) -> Response:
+            message = f"{type(fault).__name__}: the terminal that the dashboard runs in says more; please report it"
+            error = BatonError("UNEXPECTED", message)
         if request.scope.get("is_json"):
             return _json({"kind": "error", "error": error.to_dict()}, status_of(error))
         done = {name: error.details.get(name) for name in ("position", "size")}
@@ -161,64 +150,59 @@ class Dashboard:
             return RedirectResponse(page.path, 303)
         if request.scope.get("is_json"):
             return _json({"kind": route.name, "data": page.data}, page.status)
-        frame = self._frame(request, route.name, seen, page)
-        text = self._templates.get_template(page.template).render(**page.data, frame=frame)
-        response = Response(text, page.status, media_type="text/html; charset=utf-8")
+        response = self._drawn(request, route.name, seen, page)
         if page.status == 503:  # also without scripts it comes back by itself
             response.headers["refresh"] = "2"
-        self._remember(response, route.name, seen)
+        if route.name == "home" and seen is not None and seen.as_of is None:
+            value = f"{'' if seen.left is None else seen.left}.{seen.head}.{self.clock_ms()}"
+            response.set_cookie(self._away_cookie, value, max_age=away_max_s, httponly=True, samesite="strict")
         return response
 
-    def _seen(self, request: Request, session: Session, route: AnyRoute) -> Seen:
-        head, now_ms = self.ledger.client.head().size - 1, self.clock_ms()
-        self._rebuild.demand(head, searches=isinstance(route, Route) and route.searches)
-        query, as_of = dict(request.query_params), None
-        if moment := query.pop("as_of", None) or None:
-            there = self.ledger.ask("catalog.moment", at=moment)
-            as_of, now_ms = there["event_index"], there["now_ms"]
-        return Seen(
-            ledger=self.ledger, session=session, head=head, now_ms=now_ms, params=request.path_params, query=query,
-            as_of=as_of, moment=moment, human=self.human, left=self._away(request),
-        )  # fmt: skip
-
-    def _frame(self, request: Request, name: str, seen: Seen | None, page: Page) -> dict[str, Any]:
-        """Return what every page shows around its own: where it is in the log, who looks, and where one can go."""
+    def _drawn(self, request: Request, name: str, seen: Seen | None, page: Page) -> Response:
+        """Return a page in its frame: where it is in the log, who looks, and where one can go."""
         frame: dict[str, Any] = {
             "title": page.title, "name": name, "path": page.path or request.url.path, "version": self._version,
             "human": self.human, "why_not": self._why_not, "waits": 0, "language": "en", "query": {},
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
             "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,
         }  # fmt: skip
-        if seen is None:
-            return frame
-        if self.human is not None and page.status == 200:
-            frame["waits"] = seen.ask("handoffs.next", agent=self.human, limit=1)["total"]
-        return frame | {of: getattr(seen, of) for of in ("query", "now_ms", "head", "as_of", "moment", "session")}
+        if seen is not None:
+            frame |= {of: getattr(seen, of) for of in ("query", "now_ms", "head", "as_of", "moment", "session")}
+            if self.human is not None and page.status == 200:
+                frame["waits"] = seen.ask("handoffs.next", agent=self.human, limit=1)["total"]
+        text = self._templates.get_template(page.template).render(**page.data, frame=frame)
+        return Response(text, page.status, media_type="text/html; charset=utf-8")
 
     def _closed(self, request: Request, why: str) -> Response:
         if request.scope.get("is_json"):
             error = Refused("NOT_AUTHORIZED", "open the link that `baton dashboard` prints, and ask again")
             return _json({"kind": "error", "error": error.to_dict()}, 401)
-        frame = self._frame(request, "closed", None, Page("closed.html", "Closed", {}, 401))
-        text = self._templates.get_template("closed.html").render(why=why, frame=frame)
-        return Response(text, 401, media_type="text/html; charset=utf-8")
+        return self._drawn(request, "closed", None, Page("closed.html", "Closed", {"why": why}, 401))
+
+    def _seen(self, request: Request, session: Session, route: AnyRoute) -> Seen:
+        size, now_ms = self.ledger.client.head().size, self.clock_ms()
+        if self._rebuild is not None:
+            self._rebuild.demand(size, searches=isinstance(route, Route) and route.searches)
+        query, as_of = dict(request.query_params), None
+        if moment := query.pop("as_of", None) or None:
+            there = self.ledger.ask("catalog.moment", at=moment)
+            as_of, now_ms = there["event_index"], there["now_ms"]
+        return Seen(
+            ledger=self.ledger, session=session, head=size - 1, now_ms=now_ms, params=request.path_params, query=query,
+            as_of=as_of, moment=moment, human=self.human, left=self._left(request),
+        )  # fmt: skip
 
     @property
     def _away_cookie(self) -> str:
         return f"baton_left_{self.ledger.client.ledger[:12]}"
 
-    def _away(self, request: Request) -> int | None:
+    def _left(self, request: Request) -> int | None:
         """Return where the log ended when whoever looks had gone away; None for who was here all the time."""
         match = _AWAY.fullmatch(request.cookies.get(self._away_cookie, ""))
         if match is None:
             return None
         left, last, at_ms = match.groups()
         return int(last) if self.clock_ms() - int(at_ms) > away_min_ms else int(left) if left else None
-
-    def _remember(self, response: Response, name: str, seen: Seen | None) -> None:
-        if name == "home" and seen is not None and seen.as_of is None:
-            value = f"{'' if seen.left is None else seen.left}.{seen.head}.{self.clock_ms()}"
-            response.set_cookie(self._away_cookie, value, max_age=_away_cookie_max_s, httponly=True, samesite="strict")
 
 
 class _Door:
@@ -250,18 +234,16 @@ def _nothing(_: Seen) -> Page:
     raise Refused("NOT_FOUND", "there is no such page: the head of this one leads to those there are")
 
 
-async def _form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form, each name once. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > form_size_max_bytes:
-            raise Refused("TOO_LARGE", f"a form has at most {form_size_max_bytes} bytes", limit=form_size_max_bytes)
+def _form(request: Request, body: bytes) -> Mapping[str, str]:
+    """Return the fields of a form, each name once. Raises Refused: another's, or ``TOO_LARGE``, ``INVALID_FORMAT``."""
+    check_origin(request.headers)
+    if len(body) > form_size_max_bytes:
+        raise Refused("TOO_LARGE", f"a form has at most {form_size_max_bytes} bytes", limit=form_size_max_bytes)
     try:
-        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=fields_max, errors="strict")
+        text = body.decode("ascii")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=fields_max, errors="strict"))
     except ValueError as error:  # also what is not text in UTF-8
         raise Refused("INVALID_FORMAT", "what was sent is no form of this dashboard") from error
-    return dict(fields)
 
 
 def _json(document: dict[str, Any], status: int) -> Response:

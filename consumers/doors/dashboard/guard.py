@@ -67,7 +67,7 @@ class Guard:
     def __init__(self, secret: str, port: int) -> None:
         """Take the secret of launch links, and the port that the cookie is named by."""
         self.cookie = f"baton_{port}"
-        self._secret = secret.encode()
+        self.secret = secret
         self._trials = Trials()
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
@@ -76,7 +76,7 @@ class Guard:
     def launch(self, link: str, now_ms: int) -> str | None:
         """Return the cookie of a new session for a launch link; None for one that is forged, stale or used."""
         match = _LINK.fullmatch(link)
-        if match is None or not hmac.compare_digest(match[3], _mac(self._secret, f"{match[1]}.{match[2]}")):
+        if match is None or not hmac.compare_digest(match[3], _mac(self.secret.encode(), f"{match[1]}.{match[2]}")):
             return None
         until = int(match[1]) + link_max_s * 1000
         cookie = secrets.token_urlsafe(32)

@@ -172,6 +172,7 @@ def _marks(event: dict[str, Any]) -> str:
 @click.command(cls=Command, only_looks=True)
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
+@output.web_option("event", "ref")
 def show(app: App, ref: str, *, dsse: bool) -> None:
     """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
     index = app.ledger().index_of(ref)
@@ -199,6 +200,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
 @click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(1), help="Go on where an earlier page ended; with --back or --forward.")
 @click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")
+@output.web_option("event", "ref")
 def why(
     app: App, ref: str, *, back: bool, forward: bool, depth: int, limit: int, cursor: int | None, prov: Path | None
 ) -> None:

@@ -59,6 +59,7 @@ def list_(app: App, /, *, board: bool, **given: Any) -> None:
 @click.argument("id_", metavar="ID")
 @click.option("--history", is_flag=True, help="Every event, who signed it with which key, and whether that holds.")
 @click.option("--version", "is_brief", is_flag=True, help="Its version alone, as `approve --version` takes it.")
+@output.web_option("handoff", "id_")
 def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
     """Show one handoff: its state and why, tasks, criteria, history."""
     if is_brief:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App, read_text, with_contents
-from consumers.doors.cli.output import fields_of, print_command, warn
+from consumers.doors.cli.output import fields_of, print_command, warn, web_option
 from consumers.doors.cli.program import Command, Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs import acts, content
@@ -86,6 +86,7 @@ def present(given: dict[str, Any]) -> dict[str, Any]:
 
 @handoff.command()
 @click.argument("id_", metavar="ID")
+@web_option("handoff", "id_")
 def why(app: App, id_: str) -> None:
     """Say in one sentence why a handoff is not ready, or that it is."""
     found = app.query("handoffs.why", id=id_)

@@ -14,7 +14,16 @@ import msgspec
 from msgspec.structs import replace
 
 from consumers.doors.cli.app import App, read_argument
-from consumers.doors.cli.output import fields_of, page_options, print_fields, print_table, progress, show_page, warn
+from consumers.doors.cli.output import (
+    fields_of,
+    page_options,
+    print_fields,
+    print_table,
+    progress,
+    show_page,
+    warn,
+    web_option,
+)
 from consumers.doors.cli.program import Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree, print_verdict
 from consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
@@ -149,6 +158,7 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
 @click.argument("ref", metavar="ID|REF")
 @click.option("--tree", is_flag=True, help="Print the steps under what they support, from the conclusion down.")
 @click.option("--provenance", is_flag=True, help="Print who signed the version that REF names, and with which event.")
+@web_option("reasoning", "ref")
 def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
     """Show a reasoning: its steps, what they rest on, its versions."""
     if provenance:

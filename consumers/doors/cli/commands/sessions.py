@@ -176,6 +176,7 @@ def end(app: App, id_: str | None, summary: str | None) -> None:
 
 @session.command()
 @click.argument("id_", metavar="[ID]", required=False)
+@output.web_option("session", "id_")
 def show(app: App, id_: str | None) -> None:
     """Show a session: its vectors from phase to phase, findings, unknowns, dead ends, tools."""
     session = find_session(app, chosen_session(app, id_))

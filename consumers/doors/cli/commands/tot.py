@@ -13,7 +13,7 @@ import click
 from consumers.doors.cli import tot_text
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.keys import parse_ttl
-from consumers.doors.cli.output import page_options, print_lines, print_table, show_page, when
+from consumers.doors.cli.output import page_options, print_lines, print_table, show_page, web_option, when
 from consumers.doors.cli.program import Group
 from consumers.sdk.text import one_line
 from consumers.thoughts.logs import write_logs
@@ -113,6 +113,7 @@ def stop(app: App, task: str, reason: str) -> None:
 @click.option(
     "--as-of", type=click.IntRange(0), metavar="INDEX", help="The tree as it was after this entry of the log."
 )
+@web_option("tot", "task")
 def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int | None) -> None:
     """Show the tree of a task: scores, statuses, the best path (*), and what it came to."""
     if is_following and as_of is not None:

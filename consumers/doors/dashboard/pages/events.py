@@ -39,8 +39,8 @@ def event(seen: Seen) -> Page:
     ``counts`` tells whether its signature fits and the rules admit it, read the checked way (``problem``: why not);
     ``proof`` is the inclusion in the log under a signed checkpoint, checked here (``problem``: why there is none).
     """
-    row = seen.ask("catalog.show", ref=seen.params["ref"])
-    index = row["event_index"]
+    index = seen.ask("resolve", ref=seen.params["ref"])["event_index"]
+    row = seen.ask("catalog.show", ref=str(index))
     content = seen.client.entry(index)
     walk = seen.ask("catalog.why", ref=row["id"], depth=1, limit=neighbours_max)
     entry = read_event(index, content)

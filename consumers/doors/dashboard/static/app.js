@@ -57,8 +57,7 @@ function follow(channel) {
     source?.close();
     source = new EventSource("/live");
     const alive = () => { clearTimeout(watch); watch = setTimeout(open, 25000); };
-    source.addEventListener("head", (event) => { alive(); channel.postMessage(event.data); news(Number(event.data)); });
-    source.addEventListener("beat", () => { alive(); channel.postMessage(String(head)); });
+    source.onmessage = (event) => { alive(); channel.postMessage(event.data); news(Number(event.data)); };
     source.onerror = () => { say("lost", "reconnecting"); channel.postMessage("lost"); if (source.readyState === 2) { clearTimeout(watch); watch = setTimeout(open, 3000); } };
     alive();
   };

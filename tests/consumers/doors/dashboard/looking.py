@@ -31,7 +31,12 @@ class Viewer:
     def __init__(self, ledger: Ledger, dashboard: Dashboard) -> None:
         self.ledger = ledger
         self.dashboard = dashboard
-        self.client = TestClient(dashboard.application(), ORIGIN, follow_redirects=False)
+        self.open()
+
+    def open(self) -> None:
+        """Come to the dashboard as it is now, with a new browser."""
+        self.client = TestClient(self.dashboard.application(), ORIGIN, follow_redirects=False)
+        self.enter()
 
     def enter(self) -> httpx.Response:
         """Come in by a fresh launch link."""
@@ -72,5 +77,5 @@ def look(folder: Path, *, human: str | None = "rita") -> Iterator[Viewer]:
         with Open(settings=Settings(home=folder, agent=human)) as opened:
             dashboard = Dashboard(opened, Guard(SECRET, 4280), human=human, clock_ms=ledger.clock)
             viewer = Viewer(ledger, dashboard)
-            viewer.enter()
             yield viewer
+            dashboard.close()

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from calling import Baton, Place, Running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class Shown(Running):
+    """`baton dashboard` on a free port, ready to be looked at."""
+
+    def __init__(self, home: Path, *arguments: object) -> None:
+        super().__init__("--home", home, "dashboard", "--port", 0, "--json", *arguments)
+        self.home = home
+        self.document = json.loads(self.line())
+        self.data = self.document["data"]
+
+
+@pytest.fixture(scope="module")
+def shown(populated: Callable[[str], Path]) -> Iterator[Shown]:
+    with Shown(populated("shown")) as running:
+        yield running
+
+
+def test_it_prints_one_document_whose_link_lets_a_browser_in_once(shown: Shown) -> None:
+    assert shown.document.keys() == {"schema_version", "kind", "data"}
+    assert (shown.data["human"], shown.data["pid"], shown.data["reads_only_because"]) == ("rita", shown.pid, None)
+    with httpx.Client(base_url=shown.data["url"]) as browser:
+        assert browser.get("/").status_code == 401
+        assert browser.get(shown.data["link"]).status_code == 303
+        assert "Needs you" in browser.get("/").text
+    assert httpx.get(shown.data["link"]).status_code == 401
+
+
+def test_called_again_it_prints_a_fresh_link_of_the_one_that_runs(
+    shown: Shown, capsys: pytest.CaptureFixture[str]
+) -> None:
+    baton = Baton(capsys, Place(shown.home))
+    again = baton.data("dashboard")
+    assert (again["url"], again["pid"]) == (shown.data["url"], shown.pid)
+    assert httpx.get(again["link"]).status_code == 303
+    assert baton.refuses("STORE_IN_USE", "--as", "a", "dashboard")["details"]["pid"] == shown.pid
+
+
+def test_show_prints_the_address_of_its_page(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
+    baton, url = Baton(capsys, Place(shown.home)), shown.data["url"]
+    for verb, path in (
+        (("handoff", "show", "a b"), "/h/a%20b"), (("handoff", "why", "x"), "/h/x"), (("session", "show", "s"), "/s/s"),
+        (("reasoning", "show", "r/1"), "/r/r%2F1"), (("tot", "show", "t"), "/t/t"), (("show", "3"), "/e/3"),
+        (("why", "handoff/x"), "/e/handoff%2Fx"), (("tot", "show", "t", "--as-of", 4), "/t/t?as_of=4"),
+    ):  # fmt: skip
+        assert baton(*verb, "--web").strip() == url + path
+    assert baton.data("show", 3, "--web") == {"url": f"{url}/e/3"}
+    baton.refuses("USAGE", "session", "show", "--web")
+
+
+def test_who_is_no_human_only_reads_and_is_told_why(populated: Callable[[str], Path]) -> None:
+    with Shown(populated("reading"), "--as", "a") as running:
+        assert running.data["human"] is None
+        assert "no human" in running.data["reads_only_because"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_while_somebody_looks_and_its_address_is_gone(
+    populated: Callable[[str], Path], number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Shown(populated("ended")) as running, httpx.Client(base_url=running.data["url"]) as browser:
+        browser.get(running.data["link"])
+        with browser.stream("GET", "/live") as tail:
+            assert next(tail.iter_lines()).startswith("id: ")
+            assert running.signal(number) == (0, "", "")
+    baton = Baton(capsys, Place(running.home))
+    assert "baton dashboard" in baton.refuses("NOT_FOUND", "show", 3, "--web")["message"]
+
+
+def test_a_killed_one_is_not_taken_for_alive(
+    populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = Shown(populated("killed"))
+    running.signal(signal.SIGKILL)
+    assert (running.home / "dashboard.json").stat().st_mode & 0o777 == 0o600
+    Baton(capsys, Place(running.home)).refuses("NOT_FOUND", "show", 3, "--web")
+
+
+def test_who_decides_is_the_human_whose_key_is_here(alone: Baton) -> None:
+    alone.refuses("AGENT_UNKNOWN", "--as", "nobody", "dashboard")

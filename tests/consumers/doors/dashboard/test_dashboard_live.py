@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from consumers.doors.dashboard.live import heads
+from consumers.doors.web.stream import Followers
+
+if TYPE_CHECKING:
+    import pytest
+    from looking import Viewer
+
+
+def test_a_viewer_is_told_where_the_log_ends_and_each_time_it_grows(viewer: Viewer) -> None:
+    over: list[bool] = []
+
+    async def follow() -> list[bytes]:
+        told = []
+        tail = heads(viewer.ledger.client(), Followers(), lambda: bool(over))
+        async for line in tail:
+            told.append(line)
+            if len(told) == 1:
+                for name in ("a", "b", "c"):
+                    viewer.ledger.hand_over(name)
+            else:
+                over.append(True)
+        return told
+
+    assert asyncio.run(follow()) == [b"id: 3\ndata: 3\n\n", b"id: 6\ndata: 6\n\n"]  # one line for all three
+
+
+def test_whoever_hears_nothing_hears_that_it_still_goes_on(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consumers.doors.dashboard.live.beat_s", 0.0)
+    monkeypatch.setattr("consumers.doors.dashboard.live.poll_wait_s", 0.01)
+
+    async def three() -> list[bytes]:
+        tail = heads(viewer.ledger.client(), Followers(), lambda: False)
+        told = [await anext(tail) for _ in range(3)]
+        await tail.aclose()
+        return told
+
+    assert asyncio.run(three()) == [b"id: 3\ndata: 3\n\n"] * 3
+
+
+def test_there_are_only_so_many_places_to_look_from(viewer: Viewer) -> None:
+    viewer.dashboard._followers.present = viewer.dashboard._followers.places
+    assert viewer.get("/live").status_code == 503
+    viewer.dashboard._followers.present = 0
+
+
+def test_a_closed_dashboard_ends_its_tails(viewer: Viewer) -> None:
+    viewer.dashboard._is_closed = True
+    answer = viewer.get("/live")
+    assert (answer.status_code, answer.text) == (200, "")
+    assert viewer.dashboard._followers.present == 0
