@@ -7,7 +7,7 @@ key that signs checkpoints. So one file answers what was said, by whom, in whose
 What is checked: the entry's own signature; the path to the checkpoint; the checkpoint's signature, by a key that
 somebody named (``Anchors``) or, *self-asserted*, that the receipt itself leads to; and the witnesses of a policy.
 What a receipt cannot say: that the author's key was valid (the log's rules decide that), that the log's key was not
-replaced since, or that the log still begins with this tree. ``hold`` asks the last of a ledger at hand, or of tiles.
+replaced since, or that the log still begins with this tree. ``hold`` asks the last of a ledger at hand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import Event
-from ledger.history import Growth, GrowthSince, Trusted, changed, is_continued
+from ledger.history import Growth, Trusted, changed, is_continued
 from ledger.identity import ledger_id
 from ledger.merkle import leaf_hash
 from ledger.policy import Policy, Witnessed
@@ -136,7 +136,9 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
     """
     remembered = client.memory.load()
     if remembered is None:
-        hold_in(checkpoint, client.consistency)
+        held, growth = Trusted(checkpoint.size, checkpoint.root.hex()), client.consistency(checkpoint.size)
+        if not is_continued(held, growth):
+            raise changed(held, growth, "the checkpoint that it is held against is of")
         return
     receipt, trusted = Trusted(checkpoint.size, checkpoint.root.hex()), remembered.trusted
     # Between these two, and no third head: a node could show one branch to the receipt and another to the memory.
@@ -144,18 +146,6 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
     growth = Growth(large.size, large.root, client.consistency(small.size, large.size).path)
     if not is_continued(small, growth):
         raise changed(trusted, Growth(receipt.size, receipt.root), client.memory.where)
-
-
-def hold_in(checkpoint: Checkpoint, growth_since: GrowthSince) -> Trusted:
-    """Return the head of a log that was proven to begin with a checkpoint's tree.
-
-    Raises Corrupted: ``HISTORY_CHANGED``.
-    """
-    growth = growth_since(checkpoint.size)
-    held = Trusted(checkpoint.size, checkpoint.root.hex())
-    if not is_continued(held, growth):
-        raise changed(held, growth, "the checkpoint that it is held against is of")
-    return growth.head
 
 
 def evidence_in(receipt: Receipt) -> Evidence | None:

@@ -140,7 +140,7 @@ def export(app: App, file: str, stream: str | None) -> None:
     """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Baton.
 
     With a slash at its end, or when it is an empty folder, it becomes a folder that any web server can publish: the
-    log as C2SP tlog-tiles, which `baton receipt verify F --against URL` reads.
+    log as C2SP tlog-tiles.
     """
     from ledger.bundle import export_bundle  # noqa: PLC0415 - loads what only bundles need
 

@@ -12,10 +12,8 @@ import msgspec
 from consumers.doors.cli.app import App, read_up_to
 from consumers.doors.cli.output import print_fields, when
 from consumers.doors.cli.program import Command, Group
-from consumers.sdk.receipts import Anchors, Checked, check, evidence_in, hold, hold_in, take
+from consumers.sdk.receipts import Anchors, Checked, check, evidence_in, hold, take
 from consumers.sdk.text import clean
-from consumers.sdk.tiles import PublishedLog
-from ledger.checkpoint import CheckpointVerifier
 from ledger.errors import Refused, Unavailable
 from ledger.files import read_regular, write_whole
 from ledger.limits import policy_size_max_bytes, request_size_max_bytes
@@ -69,8 +67,7 @@ def take_(app: App, ref: str, output: Path | None, policy_file: Path | None) -> 
 @click.option("--policy", "policy_file", type=_FILE, help="The logs and witnesses that count (C2SP tlog-policy).")
 @click.option("--fail-open", is_flag=True, help="Let it pass without the policy's quorum, and say so.")
 @click.option("--event", type=_FILE, help="The event it must be of: an entry's bytes, or a DSSE envelope.")
-@click.option("--against", metavar="URL|DIR", help="A published log, which must still begin with the receipt's tree.")
-def verify(app: App, /, file: Path, *, against: str | None, fail_open: bool, **given: Any) -> None:
+def verify(app: App, /, file: Path, *, fail_open: bool, **given: Any) -> None:
     """Check a receipt, offline, and say what it proves.
 
     Without --root, --vkey or a policy that names the log, the verdict is 'self-asserted': the receipt itself says which
@@ -81,10 +78,6 @@ def verify(app: App, /, file: Path, *, against: str | None, fail_open: bool, **g
     receipt = Receipt.parse(_read(file, receipt_size_max_bytes).decode("utf-8", "replace"))
     checked = check(receipt, _anchors(**given), fail_open=fail_open)
     held = []
-    if against is not None:
-        log = PublishedLog(against)
-        verifier = CheckpointVerifier.from_vkey(checked.vkey)
-        held.append(f"{against} ({hold_in(checked.checkpoint, log.growth_since(verifier)).size} entries)")
     if evidence_in(receipt) is not None and _hold_here(app, checked):
         held.append("the ledger here")
         if checked.trust == "self-asserted":  # this ledger's id is the digest of the root key that it leads to

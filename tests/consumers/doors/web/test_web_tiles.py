@@ -14,18 +14,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import outside
 import pytest
 from building import Ledger
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from consumers.doors.web.app import publishing
 from consumers.doors.web.server import bind, connections_max
-from consumers.sdk.tiles import PublishedLog
 from ledger.author import Draft
 from ledger.bundle import export_bundle
-from ledger.checkpoint import Checkpoint, CheckpointKey, parse_checkpoint, sign_checkpoint
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import Refused, Unavailable
 from ledger.events.session import FindingLogged, SessionStarted
-from ledger.history import Trusted, is_continued
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -213,67 +208,3 @@ def test_a_place_that_is_none_is_refused(where: str) -> None:
 def test_a_port_that_is_taken_is_named(published: Published) -> None:
     with pytest.raises(Unavailable, match="STORE_IN_USE"):
         bind(published.web.removeprefix("http://"))
-
-
-@pytest.mark.parametrize("where", ["web", "static", "folder"])
-def test_our_own_reader_demands_consistency_of_what_is_published(published: Published, where: str) -> None:
-    verifier = published_key(published).verifier
-    log = PublishedLog(str(getattr(published, where)))
-    growth = log.growth_since(verifier)
-    old = parse_checkpoint(published.earlier.decode())
-    assert is_continued(Trusted(old.size, old.root.hex()), growth(old.size))
-    assert not is_continued(Trusted(old.size, "00" * 32), growth(old.size))
-    with pytest.raises(Corrupted, match="HISTORY_CHANGED"):  # shorter than what was trusted: there is no proof to make
-        growth(10**6)
-
-
-def published_key(published: Published) -> CheckpointKey:
-    with published.client.log.snapshot() as snapshot:
-        return published.client._checkpoint_key(snapshot)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_tiles_that_were_changed_prove_nothing(published: Published, data: st.DataObject) -> None:
-    """Every file of the folder is read through a hostile hand: cut, lengthened, with a bit flipped, or another's."""
-    log = PublishedLog(str(published.folder))
-    read = log._read
-    fault = data.draw(st.sampled_from(["flip", "cut", "more", "nothing", "zeros"]))
-
-    def hostile(name: str, size_max_bytes: int) -> bytes:
-        content = read(name, size_max_bytes)
-        if name == "checkpoint":
-            return content
-        place = data.draw(st.integers(0, len(content) - 1))
-        changes = {
-            "flip": content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :],
-            "cut": content[:place],
-            "more": content + content,
-            "nothing": b"",
-            "zeros": bytes(len(content)),
-        }
-        return changes[fault]
-
-    log._read = hostile  # type: ignore[method-assign]
-    old = parse_checkpoint(published.earlier.decode())
-    held = Trusted(old.size, old.root.hex())
-    try:
-        growth = log.growth_since(published_key(published).verifier)(old.size)
-    except BatonError:
-        return
-    if is_continued(held, growth):  # the change fell on a hash that the proof does not need
-        assert fault in {"flip", "cut", "more"}
-    assert not is_continued(Trusted(old.size, "11" * 32), growth)
-
-
-def test_a_published_checkpoint_of_another_key_or_tree_is_refused(published: Published, tmp_path: Path) -> None:
-    key = published_key(published)
-    other = CheckpointKey(key.origin, bytes(32))
-    checkpoint = Checkpoint(key.origin, 5, bytes(32))
-    for note in (sign_checkpoint(checkpoint, other), "nonsense", ""):
-        (tmp_path / "checkpoint").write_text(note)
-        with pytest.raises(BatonError):
-            PublishedLog(str(tmp_path)).growth_since(key.verifier)
-    (tmp_path / "checkpoint").write_text(sign_checkpoint(checkpoint, key))
-    with pytest.raises((Refused, Corrupted)):  # its tiles are not there
-        PublishedLog(str(tmp_path)).growth_since(key.verifier)(3)
