@@ -123,7 +123,7 @@ class EvidenceCheck(Part, frozen=True):
 
 
 class AssumptionCheck(Part, frozen=True):
-    """One assumption; ``check`` is the named check that was run, or the one offered where none was."""
+    """One assumption; ``check`` is the named check that was run, if one was."""
 
     step: StepNumber | None
     text: Excerpt

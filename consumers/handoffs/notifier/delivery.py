@@ -26,9 +26,8 @@ from consumers.sdk.http import NoAnswer, request
 retry_wait_first_s: Final = 5.0
 retry_wait_factor: Final = 4
 
-Result: TypeAlias = Literal["delivered", "passing", "refused", "gone"]
+Result: TypeAlias = Literal["delivered", "passing", "refused"]
 
-_GONE: Final = 410
 _PASSING: Final = frozenset({408, 429})
 _SERVER_ERRORS: Final = 500
 
@@ -48,8 +47,6 @@ def outcome_of_status(status: int, wait_s: float | None = None) -> Outcome:
         return Outcome("delivered", text)
     if status in _PASSING or status >= _SERVER_ERRORS:
         return Outcome("passing", text, wait_s)
-    if status == _GONE:
-        return Outcome("gone", f"{text}: it wants no more")
     return Outcome("refused", f"{text}: redirects are not followed" if 300 <= status < 400 else text)
 
 
@@ -130,9 +127,7 @@ class Sender:
         """Send everything that is due now, once, in the order in which it came to be due."""
         name = self._channel.name
         while not stop.is_set() and (delivery := store.due(name, self._clock_ms())) is not None:
-            if (error := store.stopped().get(name)) is not None:
-                store.stop_channel(name, error, self._clock_ms())
-            elif delivery.attempts >= self._channel.settings.attempts_max:
+            if delivery.attempts >= self._channel.settings.attempts_max:
                 store.failed(delivery, _ENDED.text, None)
             else:
                 now_ms = self._clock_ms()
@@ -148,10 +143,6 @@ class Sender:
         count, now_ms = delivery.attempts + 1, self._clock_ms()
         next_ms = next_try_ms(outcome, count, self._channel.settings, now_ms)
         told = log.bind(channel=self._channel.name, id=delivery.notification.id, attempt=count, error=outcome.text)
-        if outcome.result == "gone":
-            store.stop_channel(self._channel.name, outcome.text, now_ms)
-            told.error("channel stopped")
-            return
         store.failed(delivery, outcome.text, next_ms)
         if next_ms is None:
             told.error("notification given up")

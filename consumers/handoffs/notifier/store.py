@@ -33,8 +33,6 @@ CREATE TABLE IF NOT EXISTS deliveries (
     attempts INTEGER NOT NULL, next_ms INTEGER, error TEXT NOT NULL, created_ms INTEGER NOT NULL,
     UNIQUE (episode_id, channel));
 CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (channel, next_ms);
-CREATE TABLE IF NOT EXISTS stopped_channels (
-    channel TEXT PRIMARY KEY, error TEXT NOT NULL, since_ms INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -97,18 +95,6 @@ class NotifierStore(Subscriptions):
             self.run("UPDATE deliveries SET error = ?, next_ms = ? WHERE number = ?", error, next_ms, delivery.number)
             self._limit_dead_letters()
 
-    def stop_channel(self, channel: str, error: str, now_ms: int) -> None:
-        """Give up all that waits for a channel whose receiver wants no more, and what will wait for it."""
-        with self.transaction():
-            self.run("INSERT OR REPLACE INTO stopped_channels VALUES (?, ?, ?)", channel, error, now_ms)
-            sql = "UPDATE deliveries SET error = ?, next_ms = NULL WHERE channel = ? AND next_ms IS NOT NULL"
-            self.run(sql, error, channel)
-            self._limit_dead_letters()
-
-    def stopped(self) -> dict[str, str]:
-        """Return the channels that nothing is sent to, and why."""
-        return dict(self.run("SELECT channel, error FROM stopped_channels"))
-
     def bury_strangers(self, channels: Sequence[str]) -> None:
         """Give up what waits for channels that are configured no longer."""
         marks = ", ".join("?" * len(channels))
@@ -118,23 +104,15 @@ class NotifierStore(Subscriptions):
     def retry(self, episode_id: str | None, now_ms: int) -> int:
         """Make dead letters due again, of one episode or all, with all of their attempts; return how many.
 
-        A channel that was stopped is tried again too. Raises Refused: ``NOT_FOUND`` when an episode is named that has
-        none.
+        Raises Refused: ``NOT_FOUND`` when an episode is named that has none.
         """
         where = "next_ms IS NULL" if episode_id is None else "next_ms IS NULL AND episode_id = ?"
         values = () if episode_id is None else (episode_id,)
-        with self.transaction():
-            restart = f"DELETE FROM stopped_channels WHERE channel IN (SELECT channel FROM deliveries WHERE {where})"  # noqa: S608 - fixed texts
-            self.run(restart, *values)
-            sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"  # noqa: S608 - fixed texts
-            count = len(self.run(sql, now_ms, *values))
+        sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"  # noqa: S608 - fixed texts
+        count = len(self.run(sql, now_ms, *values))
         if episode_id is not None and not count:
             raise Refused("NOT_FOUND", f"{episode_id} is no dead letter", id=episode_id)
         return count
-
-    def restart_channel(self, channel: str) -> None:
-        """Send to a channel again."""
-        self.run("DELETE FROM stopped_channels WHERE channel = ?", channel)
 
     def listed_episodes(self) -> tuple[list[dict[str, Any]], int]:
         """Return the open episodes, oldest first and at most ``listed_max``, and how many there are."""

@@ -5,11 +5,11 @@ the named checks below; each reads a bounded number of files of the tree and sea
 
     file_exists PATH             file_absent PATH
     file_contains PATH TEXT      any_match PATH|GLOB TEXT
-    no_match PATH|GLOB TEXT      json_value PATH POINTER VALUE   (RFC 6901)
+    no_match PATH|GLOB TEXT
 
 Arguments are quoted as a shell would want it; a glob knows ``*``, ``?``, ``[…]`` and ``**``, and a folder stands for
-all below it. Of "grep logs/ for 'encryption'" the named check is *offered*, not taken for a verdict: the words do not
-say which outcome would bear the assumption out. A search proves absence only if it was complete.
+all below it. "grep logs/ for 'encryption'" is none of them: the words do not say which outcome would bear the
+assumption out. A search proves absence only if it was complete.
 
 **What fails.** Only a check that was made and speaks against the assumption (``refuted``). What nobody could check is
 listed as ``not_checked`` and does not fail: to state what one takes for granted is what an honest graph does, and
@@ -18,19 +18,16 @@ failing it for that would teach agents to keep silent. ``settled`` is what the a
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from consumers.reasoning.validator.evidence import cut
 from consumers.reasoning.validator.reads import Reads
 from consumers.reasoning.validator.trees import Parts, parts_of
-from ledger.codec import check_strict
-from ledger.errors import Refused
 from ledger.events.reasoning import AssumptionCheck, AssumptionStatus
 from projections.briefs.critical import is_open_assumption
 from projections.reasoning.memory import ReasoningStep
@@ -39,13 +36,6 @@ method_max_chars: Final = 2_000
 globstars_max: Final = 2
 
 _GLOB: Final = re.compile(r"[*?\[]")
-_QUOTED: Final = r"""(?:'(?P<a>[^'"]+)'|"(?P<b>[^'"]+)"|‘(?P<c>[^’]+)’|“(?P<d>[^”]+)”)"""
-_PATH: Final = r"(?P<path>[^\s'\"|;&<>$`()*?\[\]\\]+)"
-_GREPS: Final = (
-    re.compile(rf"(?:grep|rg|search)\s+(?:-[rniF]+\s+)*{_PATH}\s+for\s+{_QUOTED}(?:\s+or\s.*)?", re.IGNORECASE),
-    re.compile(rf"(?:grep|rg)\s+(?:-[rniF]+\s+)*{_QUOTED}\s+{_PATH}", re.IGNORECASE),
-)
-_NEGATED: Final = re.compile(r"\b(?:not?|never|without|none|nothing)\b|n't\b|没|不|无|未", re.IGNORECASE)
 
 
 class Check(NamedTuple):
@@ -78,18 +68,6 @@ def parse_check(method: str) -> Check | None:
     return Check(name, tuple(arguments)) if known is not None and known[0] == len(arguments) else None
 
 
-def offered_check(method: str, assumption: str) -> Check | None:
-    """Return the named check that a "grep PATH for 'TEXT'" comes to, as far as the assumption's words tell."""
-    if len(method) > method_max_chars:
-        return None
-    for pattern in _GREPS:
-        found = pattern.fullmatch(method.strip())
-        if found is not None:
-            text = found["a"] or found["b"] or found["c"] or found["d"]
-            return Check("no_match" if _NEGATED.search(assumption) else "any_match", (found["path"], text))
-    return None
-
-
 def check_assumptions(step: ReasoningStep, number: int | None, reads: Reads) -> Iterator[AssumptionCheck]:
     """Yield a check for the step, if it is an assumption, and for each assumption that it states besides."""
     method = step.validation_method.strip() if isinstance(step.validation_method, str) else ""
@@ -110,10 +88,12 @@ def check_assumption(
         if reads.is_possible:
             result = CHECKS[check.name][1](reads, *check.arguments)
         status, note = (result.status if result.status != "not_checked" else status), result.note
-    elif is_open and (check := offered_check(method, text)) is not None:
-        note = "Not run: write the check as it stands here to have it run"
     elif is_open:
-        note = "The method is none of the named checks" if method else "No method says how to check it"
+        note = (
+            f"The method is none of the named checks: {', '.join(CHECKS)}"
+            if method
+            else "No method says how to check it"
+        )
     spelled = "" if check is None else cut(check.spelled())
     return AssumptionCheck(step, cut(text), status, cut(method), spelled, cut(note))
 
@@ -135,25 +115,6 @@ def _file_contains(reads: Reads, path: str, text: str) -> Result:
     if text not in content:
         return Result("refuted", "The text is not in the file")
     return Result("held", _place(content, text))
-
-
-def _json_value(reads: Reads, path: str, pointer: str, value: str) -> Result:
-    outcome, content = _text_of(reads, path)
-    if content is None:
-        return _without_file(outcome)
-    try:
-        there = _at(check_strict(content.encode()), pointer)
-    except (Refused, RecursionError):
-        return Result("not_checked", "The file is not strict JSON")
-    except LookupError:
-        return Result("refuted", "The pointer leads to nothing")
-    try:
-        wanted = check_strict(value.encode())
-    except (Refused, RecursionError):
-        wanted = value  # a word without quotes stands for itself
-    if json.dumps(there, sort_keys=True) == json.dumps(wanted, sort_keys=True):
-        return Result("held", "The value is there")
-    return Result("refuted", "There is another value")
 
 
 def _text_of(reads: Reads, path: str) -> tuple[str, str | None]:
@@ -196,7 +157,6 @@ CHECKS: Final[dict[str, tuple[int, Callable[..., Result]]]] = {
     "file_contains": (2, _file_contains),
     "any_match": (2, partial(_searched, where_found="held", where_not="refuted")),
     "no_match": (2, partial(_searched, where_found="refuted", where_not="held")),
-    "json_value": (3, _json_value),
 }
 
 
@@ -228,18 +188,3 @@ def _fits(path: Parts, pattern: Parts) -> bool:
 
 def _place(content: str, text: str) -> str:
     return f"The text is on line {content.count(chr(10), 0, content.index(text)) + 1}"
-
-
-def _at(value: Any, pointer: str) -> Any:
-    """Return what a JSON pointer (RFC 6901) leads to; raises ``LookupError`` where that is nothing."""
-    if pointer and not pointer.startswith("/"):
-        raise LookupError(pointer)
-    for token in pointer.split("/")[1:]:
-        name = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, list) and re.fullmatch(r"0|[1-9][0-9]{0,8}", name):
-            value = value[int(name)]
-        elif isinstance(value, dict):
-            value = value[name]
-        else:
-            raise LookupError(pointer)
-    return value

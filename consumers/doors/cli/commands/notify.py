@@ -35,12 +35,11 @@ def list_(app: App) -> None:
     """List channels (without secrets), open waits, and what is pending or could not be delivered."""
     channels = read_channels(app.settings())
     with open_store(_store_path(app)) as store:
-        stopped = store.stopped() if store else {}
         episodes, open_total = store.listed_episodes() if store else ([], 0)
         pending, pending_total = store.listed_deliveries(dead=False) if store else ([], 0)
         dead, dead_total = store.listed_deliveries(dead=True) if store else ([], 0)
     data = {
-        "channels": [_describe_channel(number, one, stopped.get(one.name)) for number, one in enumerate(channels, 1)],
+        "channels": [_describe_channel(number, one) for number, one in enumerate(channels, 1)],
         "open": episodes, "open_total": open_total, "pending": [describe_delivery(one) for one in pending],
         "pending_total": pending_total, "dead": [describe_delivery(one) for one in dead], "dead_total": dead_total,
     }  # fmt: skip
@@ -50,18 +49,12 @@ def list_(app: App) -> None:
 @notify.command()
 @click.option("--channel", metavar="N|NAME", help="Only this channel, by its number or name (default: every channel).")
 def test(app: App, channel: str | None) -> None:
-    """Send one test notification now and say what came back; exit code 7 when it was not delivered.
-
-    A channel that was stopped because its receiver wanted no more is used again once a test is delivered.
-    """
+    """Send one test notification now and say what came back; exit code 7 when it was not delivered."""
     results = []
     for number, one in chosen_channels(configured_channels(app.settings()), channel):
         outcome = attempt(one, trial(secrets.token_hex(20), unix_ms()), unix_ms())
         is_delivered = outcome.result == "delivered"
         results.append({"number": number, "name": one.name, "is_delivered": is_delivered, "said": outcome.text})
-        with open_store(_store_path(app)) as store:
-            if is_delivered and store:
-                store.restart_channel(one.name)
 
     def text() -> None:
         for one in results:
@@ -138,12 +131,11 @@ def chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tup
     return found
 
 
-def _describe_channel(number: int, channel: Channel, stopped: str | None) -> dict[str, Any]:
+def _describe_channel(number: int, channel: Channel) -> dict[str, Any]:
     chosen = channel.settings
     return {
         "number": number, "name": channel.name, "target": channel.target, "agents": chosen.agents,
         "actions": chosen.actions, "secret_variable": chosen.secret_variable, "is_ready": channel.is_ready,
-        "stopped": stopped,
     }  # fmt: skip
 
 
@@ -159,7 +151,7 @@ def describe_delivery(one: Delivery) -> dict[str, Any]:
 def _print_all(data: dict[str, Any]) -> None:
     rows: list[tuple[object, ...]] = [
         (one["number"], one["name"], one["target"], ", ".join(one["agents"]), ", ".join(one["actions"]) or "all",
-         one["stopped"] or ("ready" if one["is_ready"] else f"no {one['secret_variable']} in the environment"))
+         "ready" if one["is_ready"] else f"no {one['secret_variable']} in the environment")
         for one in data["channels"]
     ]  # fmt: skip
     click.secho("Channels", bold=True)

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from notifying import Notifying, told, wait_until
+from notifying import Notifying, wait_until
 from waits import wait_for
 from webhook_receiver import Receiver, Reply
 
@@ -75,20 +75,6 @@ def test_refused_delivery_is_a_dead_letter_at_once(scripted: Notifying, receiver
     scripted.answer.items = [wait_for("bob", "claim")]
     scripted.catch_up()
     assert (scripted.pending(), scripted.dead()) == ([], [(1, "the receiver answered 404")])
-
-
-def test_receiver_that_is_gone_is_sent_nothing_more_until_a_retry(scripted: Notifying, receiver: Receiver) -> None:
-    receiver.script = [Reply(410)]
-    scripted.answer.items = [wait_for("bob", "claim", "a"), wait_for("bob", "claim", "b")]
-    scripted.catch_up()
-    scripted.answer.items.append(wait_for("bob", "claim", "c"))
-    scripted.catch_up()
-    assert len(receiver.received) == 1
-    assert [error for _, error in scripted.dead()] == ["the receiver answered 410: it wants no more"] * 3
-    with scripted.store() as store:
-        assert store.retry(None, scripted.clock()) == 3
-    scripted.catch_up()
-    assert sorted(name for _, _, name in told(receiver)[1:]) == ["a", "b", "c"]
 
 
 def test_retry_of_what_is_no_dead_letter_is_refused(scripted: Notifying) -> None:

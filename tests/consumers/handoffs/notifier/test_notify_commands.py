@@ -164,16 +164,6 @@ def test_dead_letters_are_listed_and_sent_again(call: Call, ledger: Ledger, rece
     assert call("list")["dead"] == []
 
 
-def test_delivered_test_ends_the_stop_of_a_channel(call: Call, ledger: Ledger, receiver: Receiver) -> None:
-    call("run", "--once")
-    ledger.hand_over("h1")
-    receiver.script = [Reply(410)]
-    call("run", "--once")
-    assert "410" in call("list")["channels"][0]["stopped"]
-    call("test", "--channel", "hook")
-    assert call("list")["channels"][0]["stopped"] is None
-
-
 @pytest.mark.parametrize("words", [[], ["abc", "--all"]])
 def test_retry_takes_an_id_or_all(call: Call, words: list[str]) -> None:
     assert call("retry", *words)["code"] == "USAGE"

@@ -8,7 +8,7 @@ import pytest
 from trees_for_tests import citing, commit, write
 
 from consumers.reasoning.validator import trees as trees_module
-from consumers.reasoning.validator.assumptions import check_assumption, offered_check, parse_check
+from consumers.reasoning.validator.assumptions import check_assumption, parse_check
 from consumers.reasoning.validator.reads import Reads
 from consumers.reasoning.validator.trees import open_tree
 from consumers.reasoning.validator.validator import ReasoningValidator
@@ -57,15 +57,6 @@ def result(folder: Path, method: str, revision: str | None = None) -> str:
         ("any_match config/** 'bucket: shared'", "held"),
         ("any_match config/** 'bucket: own'", "refuted"),
         ("any_match binary/** x", "not_checked"),
-        ("json_value config/limits.json /a~1b/0/n 1", "held"),
-        ("json_value config/limits.json /a~1b/1 1", "refuted"),
-        ("json_value config/limits.json /a~1b/1 true", "held"),
-        ("json_value config/limits.json /text 日志", "held"),
-        ("json_value config/limits.json /text/deeper x", "refuted"),
-        ("json_value config/limits.json /a~1b/7 1", "refuted"),
-        ("json_value config/limits.json no-pointer 1", "refuted"),
-        ("json_value config/broken.json /a 2", "not_checked"),
-        ("json_value config/logging.yaml /encrypt false", "not_checked"),
         ("file_exists ../outside", "not_checked"),
         ("file_absent /etc/passwd", "not_checked"),
         ("file_contains .env SECRET", "not_checked"),
@@ -99,27 +90,6 @@ def test_anything_else_is_not_run_and_shown(tmp_path: Path, method: str) -> None
     found = check_assumption("It holds", method, Reads(open_tree(tmp_path)), step=3)
     assert (found.status, found.method[:20], found.step) == ("not_checked", method[:20], 3)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("method", "assumption", "offered"),
-    [
-        ("grep logs/ for 'encryption' or check log config", "Logs are not encrypted", "no_match logs/ encryption"),
-        ("grep logs/ for “加密”", "日志没有加密", "no_match logs/ '加密'"),
-        ("grep -rn 'app logs' config/a.yaml", "Logs are kept", "any_match config/a.yaml 'app logs'"),
-        ("grep logs/ config/ for 'encryption'", "Logs are not encrypted", None),
-        ("grep -v 'encryption' logs/", "Logs are not encrypted", None),
-        ("grep 'x' $(rm -rf .)", "It holds", None),
-        ("grep 'x' a | sh", "It holds", None),
-        ("read app_logs_days in config/retention.yaml", "It holds", None),
-    ],
-)
-def test_grep_in_words_is_offered_as_a_named_check_where_it_is_unambiguous(
-    method: str, assumption: str, offered: str | None
-) -> None:
-    found = offered_check(method, assumption)
-    assert (None if found is None else found.spelled()) == offered
-    assert found is None or parse_check(found.spelled()) == found
 
 
 def test_glob_with_three_globstars_is_not_searched(tmp_path: Path) -> None:
