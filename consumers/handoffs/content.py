@@ -46,7 +46,7 @@ def creation(
     Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file could
     hold; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
     """
-    from consumers.handoffs.files.mapping import new_file  # noqa: PLC0415 - a markdown parser that ticks need not
+    from consumers.handoffs.files.syntax.writer import write  # noqa: PLC0415 - a markdown parser that ticks need not
 
     name = id_.removesuffix(".md") if id_ else default_id(given["title"])
     reviewer = given.get("reviewer") or default_reviewer(settings, sender, given["to"])
@@ -55,7 +55,7 @@ def creation(
     data = kinds.HandoffCreated(
         **changes | {"reviewer": reviewer}, notes=notes, created=datetime.now(UTC).strftime("%Y-%m-%d")
     )
-    new_file(data, sender)
+    write(data, sender)
     return name, data
 
 
@@ -209,9 +209,9 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     known = set(kinds.HandoffContent.__struct_fields__) - {"created", "skeleton"}
     if unknown := changes.keys() - known:
         raise Refused("UNKNOWN_FIELD", f"an amendment cannot set {min(unknown)!r}", field=min(unknown))
-    from consumers.handoffs.files.mapping import file_now, new_file  # noqa: PLC0415 - a markdown parser
-    from consumers.handoffs.files.syntax.comparison import Revision, revise  # noqa: PLC0415
+    from consumers.handoffs.files.mapping import fitting  # noqa: PLC0415 - a markdown parser
     from consumers.handoffs.files.syntax.parser import parse  # noqa: PLC0415
+    from consumers.handoffs.files.syntax.writer import write  # noqa: PLC0415
 
     content = content_from(handoff)
     if "notes" in changes:
@@ -221,13 +221,12 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
         # He hands it over, and the file stays as it is: whoever renders it puts the other name into it.
         return replace(amended(content, changes, reason), hands_over=True)
     data = amended(content, changes, reason)
+    # What its file cannot hold is refused now; the file is written by whoever renders it.
     if content.skeleton is None:
-        new_file(data, handoff["from"])
-        return data
-    file = parse(file_now(handoff, author.client.get_blob(content.skeleton)))
-    # The rest of the content is the ledger's alone, and stands in no file.
-    in_files = {name: value for name, value in changes.items() if name in Revision.__struct_fields__}
-    return replace(data, skeleton=author.put_blob(revise(file, Revision(**in_files))))
+        write(data, handoff["from"])
+    else:
+        fitting(data, parse(author.client.get_blob(content.skeleton)))
+    return data
 
 
 def _more_notes(notes: kinds.ReceiverNotes, added: dict[str, list[str]]) -> kinds.ReceiverNotes:

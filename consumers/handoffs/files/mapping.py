@@ -21,10 +21,10 @@ from msgspec.structs import asdict
 
 from consumers.handoffs.content import content_from
 from consumers.handoffs.files.syntax.active_table import TableRow
-from consumers.handoffs.files.syntax.comparison import Revision, revise
+from consumers.handoffs.files.syntax.comparison import revise
 from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
 from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.writer import NewFile, Progress, log_text, render, write
+from consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from consumers.sdk.text import on_a_line, shorten
 from ledger.client import read_event
 from ledger.codec import encode_canonical, schema_error
@@ -130,17 +130,19 @@ def file_now(handoff: dict[str, Any], skeleton: bytes | None) -> bytes:
 
     Raises Refused: ``INVALID_FIELD`` or ``INVALID_FORMAT`` when the content cannot stand in a markdown file.
     """
-    return rendered(handoff, None if skeleton is None else fitting(handoff, parse(skeleton)))
+    return rendered(handoff, None if skeleton is None else fitting(content_from(handoff), parse(skeleton)))
 
 
-def fitting(handoff: dict[str, Any], skeleton: HandoffFile) -> HandoffFile:
-    """Return a skeleton that says what the ledger does: whoever amends a handoff may leave an old one."""
-    wanted, written = content_from(handoff), content_of_file(skeleton, skeleton=None, reviewer=None)
-    names = [name for name in Revision.__struct_fields__ if getattr(wanted, name) != getattr(written, name)]
-    changes = {name: getattr(wanted, name) for name in names}
+def fitting(wanted: HandoffContent, skeleton: HandoffFile) -> HandoffFile:
+    """Return a skeleton that says what the ledger does: an amendment leaves the one of before.
+
+    Raises Refused: as ``revise``.
+    """
+    written = content_of_file(skeleton, skeleton=None, reviewer=None)
+    changes = {name: getattr(wanted, name) for name in FIELDS if getattr(wanted, name) != getattr(written, name)}
     if skeleton.entry("Reviewer") is None:
         changes.pop("reviewer", None)  # the default, which no file has to name
-    return parse(revise(skeleton, Revision(**changes))) if changes else skeleton
+    return parse(revise(skeleton, changes)) if changes else skeleton
 
 
 def rendered(handoff: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
@@ -148,7 +150,7 @@ def rendered(handoff: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
     file = skeleton
     if file is None:
         log = [line["line"] for line in handoff["log"] if line["kind"] not in NOT_IN_FILES]
-        file = parse(new_file(content_from(handoff), handoff["from"], status=handoff["status"], log=log))
+        file = parse(write(content_from(handoff), handoff["from"], status=handoff["status"], log=log))
     is_claim = handoff["claimed_status"] is not None
     progress = Progress(
         status=None if is_claim else handoff["status"],
@@ -157,12 +159,6 @@ def rendered(handoff: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
         log=[] if skeleton is None else list(_later_lines(handoff, skeleton)),
     )
     return render(file, progress)
-
-
-def new_file(content: HandoffContent, sender: str, *, status: str = "pending", log: Sequence[str] = ()) -> bytes:
-    """Return the file that content gets when it is handed over without one."""
-    fields = {name: getattr(content, name) for name in NewFile.__struct_fields__ if hasattr(content, name)}
-    return write(NewFile(**fields | {"sender": sender, "to": content.to or "", "status": status, "log": log}))
 
 
 def _later_lines(handoff: dict[str, Any], skeleton: HandoffFile) -> Iterator[str]:
@@ -198,7 +194,7 @@ def last_rendered(
         at = then["skeleton_index"]
         try:
             if then["skeleton"] is not None and at not in skeletons:
-                skeletons[at] = fitting(then, parse(read_blob(then["skeleton"])))
+                skeletons[at] = fitting(content_from(then), parse(read_blob(then["skeleton"])))
             is_same = rendered(then, skeletons.get(at)) == content
         except Refused:
             is_same = False  # what could not be written as a file never was one

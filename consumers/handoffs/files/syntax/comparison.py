@@ -20,23 +20,16 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from consumers.handoffs.files.syntax import writer
 from consumers.handoffs.files.syntax.document import META_KEYS, SECTIONS, Checkbox, HandoffFile, LogLine, title_column
 from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, text_of, trim_blank
 from consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
-from ledger.events.handoff import ReceiverNotes
 
 Line = TypeVar("Line")
 
 _key: Final = attrgetter("day", "author", "text")
 _said: Final = attrgetter("author", "text")
-
-_FIELDS: Final = (
-    "title", "sender", "to", "reviewer", "created", "proposal", "depends_on", "reasoning_refs", "task",
-    "notes", "context",
-)  # fmt: skip
 
 
 class Edits(msgspec.Struct, frozen=True):
@@ -77,8 +70,8 @@ def with_progress_of(edited: HandoffFile, base: HandoffFile) -> bytes:
 
 
 def _changed_fields(base: HandoffFile, edited: HandoffFile) -> Iterator[str]:
-    for name in _FIELDS:
-        if getattr(base, name) != getattr(edited, name):
+    for name in ("sender", "created", *writer.FIELDS):
+        if name not in ("tasks", "criteria") and getattr(base, name) != getattr(edited, name):
             yield name
     for name, before, after in (("tasks", base.tasks, edited.tasks), ("criteria", base.criteria, edited.criteria)):
         if [box.text for box in before] != [box.text for box in after]:
@@ -228,45 +221,29 @@ _HEADINGS: Final = {
 }  # fmt: skip
 
 
-class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """The elements to replace; what is ``UNSET`` stays. None says that there is no reviewer or proposal."""
-
-    title: str | UnsetType = UNSET
-    to: str | UnsetType = UNSET
-    reviewer: str | UnsetType | None = UNSET
-    proposal: str | UnsetType | None = UNSET
-    depends_on: Sequence[str] | UnsetType = UNSET
-    reasoning_refs: Sequence[str] | UnsetType = UNSET
-    task: str | UnsetType = UNSET
-    tasks: Sequence[str] | UnsetType = UNSET
-    criteria: Sequence[str] | UnsetType = UNSET
-    notes: ReceiverNotes | UnsetType = UNSET
-    context: str | UnsetType = UNSET
-
-
-def revise(file: HandoffFile, changes: Revision) -> bytes:
-    """Return the file with these elements replaced.
+def revise(file: HandoffFile, changes: Mapping[str, Any]) -> bytes:
+    """Return the file with these of ``writer.FIELDS`` replaced; None says that there is no reviewer or proposal.
 
     Raises Refused: ``INVALID_FIELD`` naming the ``field`` that the file cannot hold; ``INVALID_FORMAT`` when a section
     would have to be added behind a block that the file leaves open.
     """
-    given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     edits: list[Edit] = []
-    if not isinstance(changes.title, UnsetType) and changes.title.strip() != file.title:
-        edits.append(_title_edit(file, changes.title))
+    if "title" in changes and changes["title"].strip() != file.title:
+        edits.append(_title_edit(file, changes["title"]))
     edits += _meta_edits(file, changes)
     for name, heading in _HEADINGS.items():
-        if name not in given:
+        if name not in changes:
             continue
         if name in ("tasks", "criteria"):
-            texts = [writer.one_line(text, name).strip() for text in given[name]]
+            texts = [writer.one_line(text, name).strip() for text in changes[name]]
             edits += _list_edits(file, heading, texts, getattr(file, name))
         elif name == "notes":
-            edits += _text_edits(file, heading, notes_text(given[name]), notes_text(file.notes))
+            edits += _text_edits(file, heading, notes_text(changes[name]), notes_text(file.notes))
         else:
-            edits += _text_edits(file, heading, given[name], getattr(file, name))
+            edits += _text_edits(file, heading, changes[name], getattr(file, name))
     written = join_lines(apply_edits(file.lines, edits), has_mark=file.has_mark)
-    writer.read_back(written, {name: value for name, value in writer.fields_of(file).items() if name != "log"} | given)
+    before = {name: value for name, value in writer.fields_of(file).items() if name != "log"}
+    writer.read_back(written, before | dict(changes))
     return written
 
 
@@ -280,12 +257,11 @@ def _title_edit(file: HandoffFile, title: str) -> Edit:
     return Edit(start, start + 1, (line[:column] + writer.title_text(title),))
 
 
-def _meta_edits(file: HandoffFile, changes: Revision) -> Iterator[Edit]:
+def _meta_edits(file: HandoffFile, changes: Mapping[str, Any]) -> Iterator[Edit]:
     """Yield the edits of the Meta block; where there is none, all of a new one in one edit."""
     added: list[str] = []
     for name, key in _KEYS.items():
-        value = getattr(changes, name)
-        if _is_said(file, name, value):
+        if name not in changes or _is_said(file, name, value := changes[name]):
             continue
         write = _LISTS.get(name)
         text = writer.one_line(write(value) if write else writer.NO_VALUE if value is None else value.strip(), name)
@@ -307,9 +283,7 @@ def _meta_edits(file: HandoffFile, changes: Revision) -> Iterator[Edit]:
 
 
 def _is_said(file: HandoffFile, name: str, value: Any) -> bool:
-    """Tell whether a key needs no edit: nothing is asked, or the file says it."""
-    if value is UNSET:
-        return True
+    """Tell whether the file says the value of a key."""
     if name == "reviewer" and value is None:
         # That there is none has to be written: a file without the key means the default reviewer.
         return file.reviewer is None and file.entry("Reviewer") is not None

@@ -22,7 +22,7 @@ from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, j
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
 from ledger.errors import Refused
-from ledger.events.handoff import ReceiverNotes
+from ledger.events.handoff import HandoffContent, ReceiverNotes
 from ledger.forms import DAY_PATTERN
 
 _STATUS_WORD: Final = re.compile(r"[a-z]+(?:_[a-z]+)*")
@@ -144,33 +144,20 @@ _LINE_BREAK: Final = re.compile(r"[\r\n\x00]")
 _HASHES_AT_END: Final = re.compile(r"(?:^|[ \t])#+$")
 
 
-class NewFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a file that does not exist yet; ``log`` are lines of the form ``- DATE [author] text``."""
-
-    title: str
-    sender: str
-    to: str
-    status: str = "pending"
-    reviewer: str | None = None
-    created: str | None = None
-    proposal: str | None = None
-    depends_on: Sequence[str] = ()
-    reasoning_refs: Sequence[str] = ()
-    task: str = ""
-    tasks: Sequence[str] = ()
-    criteria: Sequence[str] = ()
-    notes: ReceiverNotes = ReceiverNotes()
-    context: str = ""
-    log: Sequence[str] = ()
+FIELDS: Final = (
+    "title", "to", "reviewer", "proposal", "depends_on", "reasoning_refs", "task", "tasks", "criteria",
+    "notes", "context",
+)  # fmt: skip
+"""What of a handoff's content stands in its file, and may be amended."""
 
 
-def write(content: NewFile) -> bytes:
+def write(content: HandoffContent, sender: str, *, status: str = "pending", log: Sequence[str] = ()) -> bytes:
     r"""Return the bytes of a v2 file: UTF-8, ``\n``, in the form's order; texts are read back as ``trimmed``.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` naming the ``field`` that a file cannot hold, ``TOO_LARGE`` for more than a file may.
+    ``log`` are lines of the form ``- DATE [author] text``. Raises Refused: ``INVALID_FIELD`` naming the ``field`` that
+    a file cannot hold, ``TOO_LARGE`` for more than a file may.
     """
-    lines = [f"# Handoff: {title_text(content.title)}", "", "## Meta", *_meta_lines(content)]
+    lines = [f"# Handoff: {title_text(content.title)}", "", "## Meta", *_meta_lines(content, sender, status)]
     lines += ["", "## Task", *lines_for(content.task)]
     for heading, texts in (("Tasks", content.tasks), ("Acceptance Criteria", content.criteria)):
         if texts:
@@ -179,14 +166,15 @@ def write(content: NewFile) -> bytes:
         lines += ["", "## Receiver Notes", *lines_for(notes)]
     if trimmed(content.context):
         lines += ["", "## Context", *lines_for(content.context)]
-    lines += ["", "## Log", *map(log_text, content.log)]
+    lines += ["", "## Log", *map(log_text, log)]
     written = join_lines([line + "\n" for line in lines], has_mark=False)
-    read_back(written, msgspec.structs.asdict(content) | {"log": tuple(map(log_text, content.log))})
+    said = {"sender": sender, "to": content.to or "", "status": status, "log": tuple(map(log_text, log))}
+    read_back(written, {name: getattr(content, name) for name in (*FIELDS, "created")} | said)
     return written
 
 
-def _meta_lines(content: NewFile) -> list[str]:
-    lines = [f"- Status: {content.status}", f"- From: {content.sender}", f"- To: {content.to}"]
+def _meta_lines(content: HandoffContent, sender: str, status: str) -> list[str]:
+    lines = [f"- Status: {status}", f"- From: {sender}", f"- To: {content.to or ''}"]
     lines.append(f"- Reviewer: {NO_VALUE if content.reviewer is None else content.reviewer}")
     if content.created is not None:
         lines.append(f"- Created: {content.created}")
@@ -238,8 +226,8 @@ def read_back(written: bytes, expected: Mapping[str, Any]) -> None:
 
 
 def fields_of(file: HandoffFile) -> dict[str, Any]:
-    """Return the fields of a file as ``NewFile`` has them."""
-    return {name: getattr(file, name) for name in NewFile.__struct_fields__} | {
+    """Return the fields of a file as ``write`` takes them."""
+    return {name: getattr(file, name) for name in (*FIELDS, "sender", "created")} | {
         "status": file.status.word if file.status else None,
         "tasks": tuple(box.text for box in file.tasks),
         "criteria": tuple(box.text for box in file.criteria),

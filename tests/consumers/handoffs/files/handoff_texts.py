@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hypothesis import strategies as st
+
+from consumers.handoffs.files.syntax.writer import write
+from ledger.events.handoff import HandoffContent
+
+
+def new(
+    title: str = "x", sender: str = "a", to: str = "b", *, status: str = "pending", log: Any = (), **fields: Any
+) -> bytes:
+    """Return the file of new content."""
+    return write(HandoffContent(title=title, to=to, **fields), sender, status=status, log=log)
+
 
 PROPOSAL: Final = (Path(__file__).parent / "handoff-protocol-v2.md").read_bytes()
 FIRST, SECOND = (

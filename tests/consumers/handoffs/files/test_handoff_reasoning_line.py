@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from handoff_texts import new
 from syncing import NEW
 
 from consumers.handoffs.files.mapping import content_of_file
-from consumers.handoffs.files.syntax.comparison import Revision, revise
+from consumers.handoffs.files.syntax.comparison import revise
 from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.writer import NewFile, Progress, render, write
+from consumers.handoffs.files.syntax.writer import Progress, render
 from ledger.events.handoff import reasoning_refs_max
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 ONE, OTHER = (f"sha256:{digit * 64}" for digit in "12")
 LINE = f"- Reasoning: {ONE}, {OTHER}"
-FILE = write(NewFile(title="x", sender="a", to="b", reasoning_refs=[ONE, OTHER]))
+FILE = new(reasoning_refs=[ONE, OTHER])
 
 
 def with_line(line: str) -> bytes:
@@ -28,7 +29,7 @@ def with_line(line: str) -> bytes:
 def test_a_new_file_has_it_last_in_its_meta_block() -> None:
     assert f"- Depends-on: (none)\n{LINE}\n\n## Task" in FILE.decode()
     assert parse(FILE).reasoning_refs == (ONE, OTHER)
-    assert b"Reasoning" not in write(NewFile(title="x", sender="a", to="b"))
+    assert b"Reasoning" not in new()
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -48,7 +49,7 @@ def test_it_comes_back_byte_for_byte(line: str, ending: bytes, mark: bytes) -> N
     file = parse(content)
     assert file.reasoning_refs == (ONE, OTHER)
     assert not [problem for problem in file.problems if "Reasoning" in problem.text]
-    assert render(file, Progress()) == content == revise(file, Revision(reasoning_refs=[ONE, OTHER]))
+    assert render(file, Progress()) == content == revise(file, {"reasoning_refs": [ONE, OTHER]})
     assert render(file, Progress(status="approved")) == content.replace(b"Status: pending", b"Status: approved")
 
 
@@ -82,9 +83,9 @@ def test_of_ten_thousand_refs_the_first_count() -> None:
 
 def test_an_amendment_writes_and_takes_away_the_line_alone() -> None:
     bare = with_line("").replace(b"(none)\n\n\n", b"(none)\n\n")
-    added = revise(parse(bare), Revision(reasoning_refs=[ONE]))
+    added = revise(parse(bare), {"reasoning_refs": [ONE]})
     assert added.decode() == bare.decode().replace("(none)\n", f"(none)\n- Reasoning: {ONE}\n")
-    assert revise(parse(added), Revision(reasoning_refs=[])) == added.replace(ONE.encode(), b"(none)")
+    assert revise(parse(added), {"reasoning_refs": []}) == added.replace(ONE.encode(), b"(none)")
 
 
 def test_who_hands_a_file_over_signs_its_reasoning_and_who_edits_it_amends(folder: SyncedFolder) -> None:
