@@ -10,6 +10,7 @@ from consumers.doors.dashboard.pages.events import event, events, search
 from consumers.doors.dashboard.pages.graph import graph
 from consumers.doors.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version
 from consumers.doors.dashboard.pages.home import home
+from consumers.doors.dashboard.pages.thoughts import tasks, thoughts
 
 ROUTES: Final[tuple[Route, ...]] = (
     Route("/", "home", home, "Needs you"),
@@ -21,6 +22,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
     Route("/h/{id}/diff", "handoff_diff", handoff_diff),
     Route("/review/{id}", "review", review),
+    Route("/t", "tasks", tasks, "Thinking"),
+    Route("/t/{id:path}", "thoughts", thoughts),
 )
 
 ACTS: Final[tuple[ActRoute, ...]] = (

@@ -33,10 +33,10 @@ function put(fresh) {
 function refresh() {
   if (isFetching || document.hidden || !(Number(body.dataset.head) < head)) return;
   isFetching = true;
-  const asked = head, request = new XMLHttpRequest();
-  request.open("GET", location.href);
+  const asked = head, address = location.href, request = new XMLHttpRequest();
+  request.open("GET", address);
   request.responseType = "document";
-  request.onload = () => { if (request.status === 200 && request.response) { put(request.response); body.dataset.head = asked; tell(); } };
+  request.onload = () => { if (request.status === 200 && request.response) { put(request.response); if (address === location.href) body.dataset.head = asked; tell(); } };
   request.onloadend = () => { isFetching = false; if (request.status === 200) refresh(); };
   request.send();
 }
@@ -82,7 +82,14 @@ function filter() {
   const text = document.getElementById("filter")?.value.toLowerCase() ?? "";
   for (const one of document.querySelectorAll("[data-filter]")) one.hidden = !one.textContent.toLowerCase().includes(text);
 }
-document.addEventListener("input", (event) => { if (event.target.id === "filter") filter(); });
+document.addEventListener("input", ({ target }) => {
+  if (target.id === "filter") filter();
+  if (!("scrub" in target.dataset)) return;
+  // A slider through the log: the page follows while it moves, and its address can be shared.
+  history.replaceState(null, "", "?" + new URLSearchParams(new FormData(target.form)));
+  body.dataset.head = -1;
+  refresh();
+});
 
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, textarea, select");
