@@ -21,7 +21,7 @@ from ledger.files import held, read_regular, write_whole
 # Which page shows a thing of what sort, by its id.
 PATHS: Final = {
     "handoff": "/h/", "reasoning": "/r/", "session": "/s/", "event": "/e/", "agent": "/a/", "tot": "/t/",
-    "review": "/review/",
+    "review": "/reviews/",
 }  # fmt: skip
 FILE: Final = "dashboard.json"
 _size_max_bytes: Final = 4096

@@ -56,9 +56,9 @@ class Trials:
                 raise Refused("KEY_LOCKED", message, name=name)
             if not passphrase:
                 raise Refused("KEY_LOCKED", f"to sign as {name}, type the passphrase of your key", name=name)
-            if (wait_s := self._next - self.clock()) > 0:
-                message = f"a wrong passphrase was given: wait {int(wait_s) + 1} s, then try again"
-                raise Refused("KEY_LOCKED", message, name=name, wait_s=int(wait_s) + 1)
+            if (wait_s := math.ceil(self._next - self.clock())) > 0:
+                message = f"a wrong passphrase was given: wait {wait_s} s, then try again"
+                raise Refused("KEY_LOCKED", message, name=name, wait_s=wait_s)
             try:
                 key = ledger.home.open(name, passphrase[:passphrase_max_chars])
             except Refused as refusal:

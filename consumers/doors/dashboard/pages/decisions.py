@@ -68,7 +68,8 @@ def review_form(
         return None
     as_of = shown["as_of"]
     displayed = decisions.Displayed(f"review/{shown['id']}", "", "", as_of["entries"], as_of["size"], seen.now_ms)
-    return _form(seen, displayed, decisions.ANSWERS, note) | {"grounds": grounds}
+    asked = {of: shown[of] for of in ("rule", "task", "reasons")}
+    return _form(seen, displayed, decisions.ANSWERS, note) | asked | {"grounds": grounds}
 
 
 def _may_decide(seen: Seen, shown: Mapping[str, Any]) -> bool:

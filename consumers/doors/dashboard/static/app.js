@@ -10,9 +10,10 @@ function say(word, text) {
   if (live) { live.className = "live " + word; live.textContent = text; }
 }
 
-// A part of the page stays as it is while somebody points at it, or has a field of it open.
+// A part of the page stays as it is while somebody points at it, has a field of it open, or may decide in it: what he
+// read is what he signs.
 function isHeld(part) {
-  return part.matches(":hover") && part.id !== "head" || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
+  return part.querySelector("form.decide") || part.matches(":hover") && part.id !== "head" || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
 }
 
 function put(fresh) {

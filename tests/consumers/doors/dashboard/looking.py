@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from building import Ledger
@@ -12,6 +13,7 @@ from consumers.doors.dashboard.guard import Guard, launch_link
 from consumers.sdk.clients import clients
 from consumers.sdk.ledger import Ledger as Open
 from ledger.config import Settings
+from ledger.identity import Key, encode_key
 from ledger.local import LocalClient
 from projections.reader import Reader
 
@@ -22,7 +24,19 @@ if TYPE_CHECKING:
     import httpx
 
 SECRET = "s" * 40
+PASSPHRASE = "correct horse 電池"
 ORIGIN = "http://127.0.0.1:4280"
+
+
+@cache
+def sealed(seed: bytes, ledger: str, name: str) -> bytes:
+    """Return the file of a key that opens with ``PASSPHRASE``; made once, because that takes most of a second."""
+    return encode_key(Key(seed), ledger=ledger, name=name, passphrase=PASSPHRASE)
+
+
+def seal(ledger: Ledger, name: str = "rita") -> None:
+    """Seal the key of a human in its file."""
+    ledger.home.key_file(name).write_bytes(sealed(ledger.keys[name].seed, ledger.id, name))
 
 
 class Viewer:

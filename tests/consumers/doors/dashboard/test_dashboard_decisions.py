@@ -7,43 +7,22 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from looking import seal
 
 from ledger.events import handoff as kinds
 from ledger.events.authority import AgentRemoved, KeyRevoked
 from ledger.events.review import ReviewRequested
-from ledger.identity import write_key
 from ledger.limits import decision_form_max_s
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import httpx
     from looking import Viewer
 
-PASSPHRASE = "correct horse 電池"
-
-
-@pytest.fixture(scope="session")
-def sealed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Seal a key once: most of a second, whoever does it."""
-    made: dict[bytes, bytes] = {}
-
-    def seal(viewer: Viewer) -> Path:
-        key, path = viewer.ledger.keys["rita"], viewer.dashboard.ledger.home.key_file("rita")
-        if key.seed not in made:
-            file = tmp_path_factory.mktemp("keys") / "rita.key"
-            write_key(file, key, ledger=viewer.ledger.id, name="rita", passphrase=PASSPHRASE)
-            made[key.seed] = file.read_bytes()
-        path.write_bytes(made[key.seed])
-        return path
-
-    return seal
-
 
 @pytest.fixture
-def rita(viewer: Viewer, sealed: Any) -> Viewer:
+def rita(viewer: Viewer) -> Viewer:
     """Let rita look, whose key is sealed and open for this session."""
-    sealed(viewer)
+    seal(viewer.ledger)
     signer = session_of(viewer).signer
     signer._key, signer._until = viewer.ledger.keys["rita"], 1e12
     return viewer
@@ -244,14 +223,14 @@ def test_the_past_decides_nothing(rita: Viewer) -> None:
 
 def test_a_review_is_answered_once(rita: Viewer) -> None:
     rita.ledger.emit("bob", "review/r", ReviewRequested(question="May it run?", rule="low_fidelity"))
-    form = form_of(rita, "reject", "/review/r", note="not yet")
-    answer = rita.post("/review/r/decide", **form)
+    form = form_of(rita, "reject", "/reviews/r", note="not yet")
+    answer = rita.post("/reviews/r/decide", **form)
     index = rita.ledger.head()[0] - 1
-    assert answer.headers["location"] == f"/review/r?done={index}"
-    shown = rita.data("/review/r", done=index)
+    assert answer.headers["location"] == f"/reviews/r?done={index}"
+    shown = rita.data("/reviews/r", done=index)
     assert (shown["review"]["verdict"], shown["review"]["comment"], shown["form"]) == ("rejected", "not yet", None)
     assert shown["done"] == index
-    assert rita.post("/review/r/decide", **form).headers["location"] == answer.headers["location"]
+    assert rita.post("/reviews/r/decide", **form).headers["location"] == answer.headers["location"]
     assert rita.ledger.head()[0] - 1 == index
 
 
