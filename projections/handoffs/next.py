@@ -180,9 +180,9 @@ def next_items(moment: Moment, asked: NextFor) -> Answer:
     """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's after another's.
 
     An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "from", "author", "to",
-    "since_index", "since_ms", "why", "act", "arguments", "reasoning_refs"}``; ``author`` signed it, ``from`` may only
-    be claimed, by an imported file; ``since_*`` is the event since which it waits, ``act`` what moves it on. Raises
-    Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
+    "reviewer", "version", "since_index", "since_ms", "why", "act", "arguments", "reasoning_refs"}``; ``author`` signed
+    it, ``from`` may only be claimed, by an imported file; ``since_*`` is the event since which it waits, ``act`` what
+    moves it on. Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
     """
     if asked.agent is not None and not moment.rows("SELECT name FROM agents WHERE name = ?", (asked.agent,)):
         alike = near(asked.agent, names_in(moment, "agents", "name"))
@@ -251,6 +251,7 @@ def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
     return {
         "kind": "review", "id": review["id"], "title": review["question"], "action": "review", "agent": agent,
         "status": "open", "from": review["author"], "author": review["author"], "to": agent,
+        "reviewer": agent, "version": None,
         "why": f"{review['author']} asks a human, by the rule {review['rule']}", "act": "answer",
         "arguments": {"approve": True}, "reasoning_refs": [review["reasoning_ref"]] if review["reasoning_ref"] else [],
     }  # fmt: skip
@@ -263,6 +264,7 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
     return {
         "kind": "handoff", "id": facts.id, "title": texts["title"], "action": action, "agent": agent,
         "status": facts.status, "from": facts.sender, "author": texts["author"], "to": facts.receiver,
+        "reviewer": facts.reviewer, "version": facts.version,
         "why": _why(action, agent, facts, texts), "act": act, "arguments": arguments,
         # What is verified is the return: its reasoning first.
         "reasoning_refs": list(dict.fromkeys([*(results if action == "verify" else []), *own])),

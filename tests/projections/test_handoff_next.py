@@ -14,14 +14,14 @@ from ledger.events import handoff as kinds
 from ledger.events import review
 from ledger.events.authority import AgentRemoved, KeyCompromised
 from ledger.events.imported import RecordImported
-from ledger.lifecycle.handoff import is_lapsed, is_unlocked
+from ledger.lifecycle.handoff import compute_version, is_lapsed, is_unlocked
 from projections.handoffs.facts import HandoffFacts
 from projections.handoffs.next import WAITS, waits_for
 from projections.reader import AsOf
 
 ITEM = {
-    "kind", "id", "title", "action", "agent", "status", "from", "author", "to", "since_index", "since_ms", "why", "act",
-    "arguments", "reasoning_refs",
+    "kind", "id", "title", "action", "agent", "status", "from", "author", "to", "reviewer", "version", "since_index",
+    "since_ms", "why", "act", "arguments", "reasoning_refs",
 }  # fmt: skip
 
 
@@ -91,6 +91,8 @@ def test_a_handoff_waits_for_one_after_the_other(ledger, reader):
         "from": "alice",
         "author": "alice",
         "to": "bob",
+        "reviewer": "rita",
+        "version": compute_version("alice", data),
         "since_index": ledger.start,
         "since_ms": START_MS,
         "why": "alice hands it to bob, and it is not approved",

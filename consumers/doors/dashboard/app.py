@@ -57,7 +57,7 @@ class Dashboard:
         self, ledger: Ledger, guard: Guard, *, human: str | None = None, why_not: str = "",
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:  # fmt: skip
-        """``why_not`` says in a sentence why nobody can decide here, where there is no ``human``."""
+        """``why_not`` says in words why nobody can decide here, where there is no ``human``."""
         self.ledger = ledger
         self.guard = guard
         self.human = human
@@ -162,14 +162,15 @@ class Dashboard:
         """Return a page in its frame: where it is in the log, who looks, and where one can go."""
         frame: dict[str, Any] = {
             "title": page.title, "name": name, "path": page.path or request.url.path, "version": self._version,
-            "human": self.human, "why_not": self._why_not, "waits": 0, "language": "en", "query": {},
+            "human": self.human, "why_not": self._why_not, "waits": 0, "query": {},
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
             "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,
         }  # fmt: skip
         if seen is not None:
             frame |= {of: getattr(seen, of) for of in ("query", "now_ms", "head", "as_of", "moment", "session")}
             if self.human is not None and page.status == 200:
-                frame["waits"] = seen.ask("handoffs.next", agent=self.human, limit=1)["total"]
+                asked = {"agent": self.human, "limit": 1}  # a number alone, for which no entry is checked
+                frame["waits"] = seen.client.view("handoffs.next", asked, seen.moment)["total"]
         text = self._templates.get_template(page.template).render(**page.data, frame=frame)
         return Response(text, page.status, media_type="text/html; charset=utf-8")
 

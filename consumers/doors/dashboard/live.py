@@ -7,6 +7,7 @@ between the two, or by a browser that reconnects, and nothing is shown twice.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -16,6 +17,7 @@ from anyio import to_thread
 
 from consumers.doors.web.stream import Followers, as_server_sent
 from ledger.client import poll_wait_s
+from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from ledger.client import Client
@@ -25,7 +27,8 @@ beat_s: Final = 10.0
 
 async def heads(client: Client, followers: Followers, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
     """Yield where the log ends: now, each time that it has grown, and every ``beat_s`` seconds, until it is over."""
-    with followers.place():
+    # A server that is away ends the tail: the browser says so, and comes back by itself.
+    with followers.place(), contextlib.suppress(Unavailable):
         size, told_s = await to_thread.run_sync(lambda: client.head().size), -beat_s
         told = -1
         while not is_over():

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import jinja2
@@ -68,7 +68,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     as_of: int | None = None
     moment: str | None = None
     human: str | None = None
-    language: str = "en"
     left: int | None = None
 
     @property
@@ -97,10 +96,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return int(text) if text else default
 
 
-PageFunction: TypeAlias = Callable[[Seen], Page]
-ActFunction: TypeAlias = Callable[[Seen, Mapping[str, str]], "Page | Go"]
-
-
 class Route(NamedTuple):
     """A page's path, its name (the ``kind`` of its JSON) and function; one with a ``menu`` stands in the head.
 
@@ -109,7 +104,7 @@ class Route(NamedTuple):
 
     path: str
     name: str
-    show: PageFunction
+    show: Callable[[Seen], Page]
     menu: str = ""
     searches: bool = False
 
@@ -119,7 +114,7 @@ class ActRoute(NamedTuple):
 
     path: str
     name: str
-    act: ActFunction
+    act: Callable[[Seen, Mapping[str, str]], Page | Go]
 
 
 def templates() -> jinja2.Environment:
@@ -131,8 +126,7 @@ def templates() -> jinja2.Environment:
     environment.globals |= {"path_to": path_to, "address": address}
     environment.filters |= {
         "ago": ago, "cut": cut, "iso": iso, "json": pretty, "language": language_of, "line": one_line,
-        "number": "{:,}".format,
-        "visible": visible, "words": lambda text: text.replace("_", " "),
+        "number": "{:,}".format, "visible": visible, "words": lambda text: text.replace("_", " "),
     }  # fmt: skip
     return environment
 
@@ -149,7 +143,7 @@ def pretty(value: object) -> str:
 
 
 def iso(at_ms: int) -> str:
-    """Return a time of the ledger's clock as HTML and people read it, in UTC to the second."""
+    """Return a time of the ledger's clock as HTML and people read it."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -164,6 +158,4 @@ def ago(at_ms: int, now_ms: int) -> str:
 
 def language_of(text: str) -> str | None:
     """Return the language by which a text's signs are drawn and broken: ``zh``, ``ja``, or None for the page's own."""
-    if _IDEOGRAPHS.search(text) is None:
-        return None
-    return "ja" if _KANA.search(text) else "zh"
+    return None if _IDEOGRAPHS.search(text) is None else "ja" if _KANA.search(text) else "zh"

@@ -7,15 +7,16 @@ time. What is behind by less is folded by the question itself, as everywhere; be
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ledger.errors import BatonError, Unavailable
 from projections.reader import Reader
+from projections.runner import Progress
 from projections.views import ON_DEMAND, VIEW_VERSIONS
 
 if TYPE_CHECKING:
     from consumers.sdk.ledger import Ledger
-    from projections.runner import Progress
 
 behind_max: Final = 5_000
 """Entries that a question may fold while somebody waits for it."""
@@ -29,7 +30,7 @@ class Rebuild:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._error: BatonError | None = None
-        self._position = 0
+        self._reached = Progress(0, 0)
 
     def demand(self, size: int, *, searches: bool) -> None:
         """Let a question pass whose views are near the log's end, and else begin to fold them.
@@ -40,8 +41,7 @@ class Rebuild:
             ends = {
                 slot.view: slot.position for slot in reading.slots() if VIEW_VERSIONS.get(slot.view) == slot.version
             }
-        wanted = VIEW_VERSIONS if searches else VIEW_VERSIONS.keys() - ON_DEMAND
-        if size - min(ends.get(name, 0) for name in wanted) <= behind_max:
+        if size - min(ends.get(name, 0) for name in VIEW_VERSIONS if searches or name not in ON_DEMAND) <= behind_max:
             return
         with self._lock:
             error, self._error = self._error, None
@@ -51,13 +51,10 @@ class Rebuild:
                 self._thread = threading.Thread(target=self._fold, daemon=True)
                 self._thread.start()
         message = "the views are being made from the log: this page loads again by itself"
-        raise Unavailable("BUSY", message, position=self._position, size=size)
+        raise Unavailable("BUSY", message, position=self._reached.position, size=size)
 
     def _fold(self) -> None:
         try:
-            self.reader.catch_up(progress=self._note)
+            self.reader.catch_up(progress=partial(setattr, self, "_reached"))
         except BatonError as error:
             self._error = error
-
-    def _note(self, progress: Progress) -> None:
-        self._position = progress.position

@@ -14,16 +14,13 @@ cards_max: Final = 20
 def home(seen: Seen) -> Page:
     """Return ``{"items", "total", "opened", "form", "board", "since"}``.
 
-    ``items`` are those of `handoffs.next` for the human, the one that waits longest first, each with the ``version``
-    and ``reviewer`` of its handoff; ``since`` says what came after this browser was left.
+    ``items`` are those of `handoffs.next` for the human, the one that waits longest first; ``since`` says what came
+    after this browser was left.
     """
     queue: dict[str, Any] = {"items": [], "total": 0}
     if seen.human is not None:
         queue = seen.ask("handoffs.next", agent=seen.human, limit=items_max)
-    ids = [item["id"] for item in queue["items"] if item["kind"] == "handoff"]
-    known = seen.ask("handoffs.existing", ids=ids)["handoffs"] if ids else {}
-    items = [item | _version_of(known.get(item["id"])) for item in queue["items"]]
-    items.sort(key=lambda item: (item["since_index"], item["id"]))
+    items = sorted(queue["items"], key=lambda item: (item["since_index"], item["id"]))
     opened = next((item for item in items if item["id"] == seen.query.get("open")), None)
     columns = seen.ask("handoffs.board", all=True, limit=cards_max)["columns"]
     data = {
@@ -32,14 +29,6 @@ def home(seen: Seen) -> Page:
         "columns": [column for column in columns if column["total"]], "since": _since(seen, items),
     }  # fmt: skip
     return Page("home.html", "Needs you", data)
-
-
-def _version_of(facts: dict[str, Any] | None) -> dict[str, Any]:
-    return (
-        {"version": None, "reviewer": None}
-        if facts is None
-        else {name: facts[name] for name in ("version", "reviewer")}
-    )
 
 
 def _since(seen: Seen, items: list[dict[str, Any]]) -> dict[str, int] | None:
