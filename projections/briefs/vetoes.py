@@ -39,7 +39,8 @@ _scope_chars: Final = 4
 _scope_reach_words: Final = 12
 
 _PREFIXES: Final = ("un", "non")
-_PATH: Final = re.compile(r"[\w.~-]+(?:[/\\][\w.~-]+)+(?::\d+)?", re.ASCII)
+# Only from where a run of signs begins: tried from each of them, a word of 10 kB would take its length squared.
+_PATH: Final = re.compile(r"(?<![\w.~-])[\w.~-]+(?:[/\\][\w.~-]+)+(?::\d+)?", re.ASCII)
 _CJK_HARMLESS: Final = re.compile(
     "不仅|不但|不同|不过|不断|不管|不论|不久|不只|不止|非常|无论|无非|无数|无疑|未来|未必|莫名|莫非|别的|别人|分别|区别|级别|类别|特别"
     "|没收|没落|除非|是非|并非没有|不得不|不可不|对不起|差不多"
