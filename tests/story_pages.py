@@ -43,7 +43,7 @@ def addresses(settings: Settings) -> list[str]:
         f"/t/{task}", f"/t/{task}?at={head - 20}",
         "/agents", "/a/minimax", "/a/codex", "/a/alex",
         "/audit", "/timeline", "/k", "/k?agent=minimax",
-        "/search?q=cursor", "/search?q=快照", "/review/tape-backups", "/t",
+        "/search?q=cursor", "/search?q=快照", "/reviews/tape-backups", "/t",
     ]  # fmt: skip
 
 
