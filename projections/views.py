@@ -56,6 +56,7 @@ _QUERIES: Final = {
     "briefs.best": "briefs.queries.best_brief",
     "catalog.counts": "catalog.queries.count_events",
     "catalog.find": "catalog.queries.find_events",
+    "catalog.lanes": "catalog.lanes.lanes_of_agents",
     "catalog.moment": "instants.show_moment",
     "catalog.quarantined": "catalog.queries.list_quarantined",
     "catalog.show": "catalog.queries.show_event",

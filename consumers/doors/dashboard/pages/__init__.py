@@ -11,6 +11,7 @@ from consumers.doors.dashboard.pages.graph import graph
 from consumers.doors.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version
 from consumers.doors.dashboard.pages.home import home
 from consumers.doors.dashboard.pages.thoughts import tasks, thoughts
+from consumers.doors.dashboard.pages.timeline import timeline
 
 ROUTES: Final[tuple[Route, ...]] = (
     Route("/", "home", home, "Needs you"),
@@ -18,6 +19,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/e/{ref:path}", "event", event),
     Route("/search", "search", search, searches=True),
     Route("/graph", "graph", graph, "Graph"),
+    Route("/timeline", "timeline", timeline, "Timeline"),
     Route("/h/{id}", "handoff", handoff),
     Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
     Route("/h/{id}/diff", "handoff_diff", handoff_diff),

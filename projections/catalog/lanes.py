@@ -1,0 +1,62 @@
+"""Who did what when, and who handed what to whom: the acts of a stretch of the log, in one lane an agent."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from projections import query
+
+sessions_shown_max: Final = 200
+
+_ACTS: Final = (
+    *("handoff.created", "handoff.approved", "handoff.rejected", "handoff.claimed", "handoff.blocked"),
+    *("handoff.completed", "handoff.changes_requested", "handoff.verified", "handoff.cancelled", "handoff.superseded"),
+    *("reasoning.concluded", "reasoning.validated", "report.generated", "review.requested", "review.answered"),
+    *("tot.started", "tot.search_complete", "key.compromised"),
+)
+# To whom an act passes what is to be done next.
+_TO: Final = """CASE WHEN e.kind = 'handoff.created' THEN nullif(h.receiver, '')
+    WHEN e.kind = 'handoff.completed' THEN coalesce(h.reviewer, h.sender)
+    WHEN e.kind IN ('handoff.changes_requested', 'handoff.rejected') THEN nullif(h.receiver, '') END"""
+LISTING: Final = query.Listing(
+    f"SELECT e.event_index, e.accepted_ms, e.kind, e.stream, e.author, e.key, h.title, {_TO} AS passed_to "  # noqa: S608 - fixed texts
+    "FROM events e LEFT JOIN handoffs h ON e.stream LIKE 'handoff/%' AND h.id = substr(e.stream, 9)",
+    "events e", "e.event_index",
+)  # fmt: skip
+
+
+class Stretch(query.Page, frozen=True):
+    """The newest acts since an index, those behind the cursor ``after``; of one agent, also what it is given."""
+
+    since: int | None = None
+    agent: str | None = None
+
+
+def lanes_of_agents(moment: query.Moment, asked: Stretch) -> query.Answer:
+    """Return ``{"acts", "total", "next", "first_index", "last_index", "lanes", "sessions"}``, the newest acts first.
+
+    ``lanes`` say of each agent how many ``events`` of which ``kinds`` it signed in that stretch of the log, the busiest
+    first. ``sessions`` overlap it: each with its ``author``, ``from_index`` and ``to_index`` (None: open).
+    """
+    where = query.Where()
+    where.add(f"e.kind IN ({', '.join('?' * len(_ACTS))})", *_ACTS)
+    where.given("e.event_index >= ?", asked.since)
+    where.given("e.author = ?", asked.agent)
+    page = query.list_of(moment, LISTING, where, asked, of="acts")
+    last = page["acts"][0]["event_index"] if asked.after is not None and page["acts"] else 2**53
+    first = page["acts"][-1]["event_index"] if page["next"] is not None else asked.since or 0
+    span = query.Where()
+    span.add("event_index BETWEEN ? AND ?", first, last)
+    span.equal("author", asked.agent)
+    lanes: dict[str, query.Answer] = {}
+    for row in moment.rows(f"SELECT author, kind, count(*) AS number FROM events{span.sql} GROUP BY 1, 2", span.values):  # noqa: S608 - fixed texts
+        lane = lanes.setdefault(row["author"], {"agent": row["author"], "events": 0, "kinds": {}})
+        lane["events"] += row["number"]
+        lane["kinds"][row["kind"]] = row["number"]
+    sessions = moment.rows(
+        "SELECT id, author, task, status, started_index AS from_index, ended_index AS to_index FROM sessions "
+        "WHERE started_index <= ? AND coalesce(ended_index, updated_index) >= ? AND (? IS NULL OR author = ?) "
+        "ORDER BY started_index DESC LIMIT ?", (last, first, asked.agent, asked.agent, sessions_shown_max),
+    )  # fmt: skip
+    ordered = sorted(lanes.values(), key=lambda lane: (-lane["events"], lane["agent"]))
+    return page | {"first_index": first, "last_index": last, "lanes": ordered, "sessions": sessions}
