@@ -327,7 +327,7 @@ def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any])
         case "waive":
             one = next(one for one in texts["criteria"] if one["mark"] == "asked")
             asks = f"{facts.receiver} asks to do without criterion {one['position'] + 1}. {one['text']}"
-            return f"{asks}: {one['waiver_reason']} (--refuse refuses)"
+            return f"{asks}: {one['waiver_reason']}"
         case "verify":
             return f"{facts.receiver} has completed it" + (f": {texts['summary']}" if texts["summary"] else "")
         case _:

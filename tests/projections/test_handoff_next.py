@@ -328,7 +328,7 @@ def test_a_waiver_that_is_asked_for_waits_for_the_reviewer_and_then_for_the_rece
     ledger.emit("bob", "handoff/h", kinds.HandoffWaiverAsked(position=0, reason="there is no Mac"))
     item = only(reader, "rita")
     assert (item["action"], item["act"], item["arguments"]) == ("waive", "waive", {"criterion_numbers": [1]})
-    assert item["why"] == "bob asks to do without criterion 1. runs on macOS: there is no Mac (--refuse refuses)"
+    assert item["why"] == "bob asks to do without criterion 1. runs on macOS: there is no Mac"
     assert item["since_index"] == ledger.size - 1
     assert (only(reader, "bob")["act"], only(reader, "bob")["why"]) == (
         "show", "open criteria: 1. runs on macOS (its waiver is asked for)"

@@ -3,7 +3,7 @@
 "use strict";
 
 const body = document.body, held = new Set();
-let head = Number(body.dataset.head), isFetching = false, isLeader = false;
+let head = Number(body.dataset.head), shown = head, isFetching = false, isLeader = false;  // shown: all of it is seen
 
 function say(word, text) {
   const live = document.getElementById("live");
@@ -23,27 +23,25 @@ function put(fresh) {
     if (isHeld(part)) { held.add(part.id); continue; }
     held.delete(part.id);
     const known = new Set([...part.querySelectorAll("[id]")].map((one) => one.id)), focused = document.activeElement?.closest("[id]")?.id;
-    const copy = document.importNode(other, true);
+    const copy = document.importNode(other, true), folds = copy.querySelectorAll("details");
+    part.querySelectorAll("details").forEach((one, at) => { if (folds[at]) folds[at].open = one.open; });
     for (const one of copy.querySelectorAll("li[id], tr[id]")) if (!known.has(one.id)) one.classList.add("new");
     part.replaceWith(copy);
-    if (focused && known.has(focused)) document.getElementById(focused)?.querySelector("[data-row], a")?.focus();
+    if (focused && known.has(focused)) document.getElementById(focused)?.querySelector("[data-row], a")?.focus({ preventScroll: true });
   }
   filter();
 }
-
 function refresh() {
   if (isFetching || document.hidden || !(Number(body.dataset.head) < head)) return;
   isFetching = true;
   const asked = head, address = location.href, request = new XMLHttpRequest();
   request.open("GET", address);
   request.responseType = "document";
-  request.onload = () => { if (request.status === 200 && request.response) { put(request.response); if (address === location.href) body.dataset.head = asked; tell(); } };
+  request.onload = () => { if (request.status === 200 && request.response) { put(request.response); if (address === location.href) body.dataset.head = asked; if (!held.size) shown = asked; tell(); } };
   request.onloadend = () => { isFetching = false; if (request.status === 200) refresh(); };
   request.send();
 }
-
-function tell() { say("on", held.size ? "live, new entries wait" : "live"); }
-
+function tell() { say("on", held.size && head > shown ? "live, " + (head - shown) + " new" : "live"); }
 function news(index) {
   if (index > head) head = index;
   tell();

@@ -88,7 +88,7 @@ def test_row_that_somebody_points_at_holds_still_until_he_leaves(carol: Opened, 
     page.until_shown("Work called under-the-mouse", "#queue")
     page.command("Input.dispatchMouseEvent", type="mouseMoved", x=200, y=140)
     hand_over(carol, "comes-later")
-    page.until_shown("new entries wait", "#live")
+    page.until_shown("live, 1 new", "#live")
     assert "Work called comes-later" not in page.text("#queue")
     page.command("Input.dispatchMouseEvent", type="mouseMoved", x=10, y=5)
     page.until_shown("Work called comes-later", "#queue")
