@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from projections.projection import Logged as Logged
     from projections.projection import Projection as Projection
     from projections.projection import Table as Table
-    from projections.reader import AsOf as AsOf
     from projections.reader import Reader as Reader
     from projections.runner import Progress as Progress
     from projections.runner import Runner as Runner

@@ -44,13 +44,14 @@ class Instant(NamedTuple):
 
 
 def show_moment(moment: Moment, asked: AskedMoment) -> Answer:
-    """Return ``{"event_index", "accepted_ms", "now_ms", "size"}``: the last entry then, the clock, the log's size now.
+    """Return ``{"event_index", "accepted_ms", "at", "now_ms", "size"}``: the last entry then, the clock, the size now.
 
     Raises Refused: as ``instant_of``.
     """
     size, now_ms = instant_of(moment.reading, asked.at)
     (last,) = moment.rows(_AT, (size - 1,))
-    return {"event_index": size - 1, **last, "now_ms": now_ms, "size": _size(moment.reading)}
+    at, size_now = clock_text(now_ms), _size(moment.reading)
+    return {"event_index": size - 1, **last, "at": at, "now_ms": now_ms, "size": size_now}
 
 
 def instant_of(reading: Reading, at: int | str) -> Instant:
@@ -65,7 +66,7 @@ def instant_of(reading: Reading, at: int | str) -> Instant:
             message = f"the log has no entry {asked}: it has {size}, the last is {size - 1}"
             raise Refused("NOT_FOUND", message, asked=asked, size=size)
         return Instant(asked + 1, _accepted_ms(reading, asked))
-    at_ms = (asked - _EPOCH) // timedelta(milliseconds=1)
+    at_ms = to_ms(asked)
     starts = [0, *(row["event_index"] for row in reading.rows(_SETTINGS)), size]
     for start, end in reversed(list(pairwise(starts))):
         if _accepted_ms(reading, start) <= at_ms:
@@ -89,6 +90,11 @@ def _asked(at: int | str) -> int | datetime:
         message = f"{text[:as_of_max_chars]!r} is no entry's index and no time: write 120, or 2026-02-12T10:00:00Z"
         raise Refused("INVALID_FIELD", message, field="as_of")
     return moment
+
+
+def to_ms(moment: datetime) -> int:
+    """Return the Unix milliseconds of a time, exactly."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def iso_time(text: str) -> datetime | None:

@@ -211,7 +211,9 @@ def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -
 
 def names_in(moment: Moment, table: str, column: str = "id") -> list[str]:
     """Return the names in a table that one may have been mistaken for, the newest of many."""
-    sql = f"SELECT {column} AS name FROM {table} ORDER BY rowid DESC LIMIT {near_names_max}"  # noqa: S608 - fixed texts
+    # Of a past, a table of events is a view of SQLite's, which has no rowid.
+    newest = "event_index" if table == "snapshots" else "rowid"
+    sql = f"SELECT {column} AS name FROM {table} ORDER BY {newest} DESC LIMIT {near_names_max}"  # noqa: S608 - fixed texts
     return [row["name"] for row in moment.rows(sql)]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +36,7 @@ from projections.views_file import set_aside
 if TYPE_CHECKING:  # loaded where they are used: with all folds
     import tempfile
 
+    from projections.past import Pasts
     from projections.reasoning.queries import FullReasoning
     from projections.runner import Progress, Runner
 
@@ -96,8 +98,17 @@ class Reader(Resource):
 
         return Runner(self.client, self.store, views, until=self._until)
 
+    @cached_property
+    def _pasts(self) -> Pasts:
+        """The moments that were asked for last."""
+        from projections.past import Pasts  # noqa: PLC0415 - with all folds
+
+        return Pasts(self.client)
+
     def close(self) -> None:
         """Close the views; the client stays open."""
+        if "_pasts" in vars(self):
+            self._pasts.close()
         self.store.close()
         if self._outside is not None:
             self._outside.cleanup()
@@ -139,9 +150,7 @@ class Reader(Resource):
 
         if as_of is None:
             return self._ask(question, on_demand=on_demand)
-        instant = self._ask(lambda moment: instant_of(moment.reading, as_of))
-        with AsOf(self.client, self.settings, instant.size, now_ms=instant.now_ms) as past:
-            return past._ask(question, on_demand=on_demand)  # noqa: SLF001 - a reader, too
+        return self._ask_past(question, as_of, on_demand=on_demand)
 
     def full_reasoning(self, ref: str) -> FullReasoning:
         """Return a version of a graph by its ref, with the bytes whose SHA-256 the ref is.
@@ -151,6 +160,16 @@ class Reader(Resource):
         from projections.reasoning.queries import get_full_reasoning  # noqa: PLC0415 - few questions need a graph
 
         return self._ask(lambda moment: get_full_reasoning(moment, ref))
+
+    def _ask_past(self, question: Callable[[Moment], T], as_of: When, *, on_demand: bool) -> T:
+        from projections.past import Stale  # noqa: PLC0415 - with all folds
+
+        while True:
+            at = self._ask(lambda moment: instant_of(moment.reading, as_of), on_demand=on_demand)
+            with suppress(Stale):  # another process is making the views anew
+                return self._on_whole_views(
+                    lambda at=at: self._pasts.ask(self.store.path, at, question, on_demand=on_demand)  # type: ignore[misc]
+                )
 
     def _ask(self, question: Callable[[Moment], T], *, on_demand: bool = False) -> T:
         try:
@@ -205,37 +224,6 @@ class Reader(Resource):
 
     def _now_ms(self, reading: Reading) -> int:
         return ledger_now(last_ms(reading), time.time_ns() // 1_000_000)
-
-
-class AsOf(Reader):
-    """A ``Reader`` of a prefix of the log; its temporary store goes when it is closed."""
-
-    def __init__(self, client: Client, settings: Settings, size: int, *, now_ms: int | None = None) -> None:
-        """Fold the first ``size`` entries into a temporary store.
-
-        Raises Refused: ``NOT_FOUND`` when the log is shorter.
-        """
-        held = client.head().size
-        if not 0 < size <= held:
-            raise Refused("NOT_FOUND", f"the log has {held} entries, not {size}", size=held)
-        import tempfile  # noqa: PLC0415 - only a reader of the past needs a folder
-
-        self._then_ms = now_ms
-        self._folder = tempfile.TemporaryDirectory(prefix="baton-as-of-")
-        try:
-            super().__init__(client, settings, views_file=Path(self._folder.name) / "views.db", until=size)
-        except BaseException:
-            self._folder.cleanup()
-            raise
-
-    def close(self) -> None:
-        """Close the store and delete it."""
-        super().close()
-        self._folder.cleanup()
-
-    def _now_ms(self, reading: Reading) -> int:
-        # The moment is that of the last entry: a lease that ran since then had not run out.
-        return last_ms(reading) if self._then_ms is None else self._then_ms
 
 
 def last_ms(reading: Reading) -> int:

@@ -1,4 +1,4 @@
-"""The runner: follow the log, decode each event once for all views, fold in large batches, commit rows and position.
+"""The runner: follow the log, decode each event once for all views, fold in batches, commit rows and position.
 
 A batch is read and decoded without any lock, so that a slow log never makes another process wait. Then the store's
 write lock is taken and the positions are read again: if another process folded meanwhile, the batch is dropped. States
@@ -19,12 +19,23 @@ from blake3 import blake3
 from ledger.client import Client, read_epoch, read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
-from projections.projection import Logged, Projection, Row
-from projections.store import ADVICE, Changes, QuarantineRow, Slot, StateRow, Store, Writing
+from projections.projection import Logged, Projection, Row, Rows
+from projections.store import (
+    ADVICE,
+    Changes,
+    QuarantineRow,
+    Slot,
+    StateRow,
+    Store,
+    Writing,
+    boundary_behind,
+    stretch_events,
+)
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-batch_events_max: Final = 4_096
+batch_events_max: Final = stretch_events
+in_place_events_max: Final = 4_096
 batch_size_max_bytes: Final = 16 * 1024**2
 states_cached_max: Final = 20_000
 
@@ -96,7 +107,7 @@ class Runner:
             missing = self._missing(reading.slots(), anew)
         if not missing:
             return
-        is_short = (self._until or self._client.head().size) <= batch_events_max
+        is_short = (self._until or self._client.head().size) <= in_place_events_max
         with self._store.writing() as writing:
             for view in self._missing(writing.slots(), anew):
                 writing.start_building(view, in_place=is_short)
@@ -188,7 +199,8 @@ class Runner:
         events: list[Logged] = []
         before: Logged | None = None
         position, total = max(0, start - 1), 0
-        last = start + batch_events_max if self._until is None else min(start + batch_events_max, self._until)
+        last = min(start + batch_events_max, boundary_behind(start))
+        last = last if self._until is None else min(last, self._until)
         while True:
             page = self._client.entries(position, limit=max(1, last - position))
             for index, data in page.entries:
@@ -248,7 +260,7 @@ class Work(Generic[S]):
         view, states, fold = self._view, self._states, self._view.fold
         handled = events if view.handles is None else [logged for logged in events if logged.event.kind in view.handles]
         keyed = [(logged, view.keys(logged.event)) for logged in handled]
-        touched = dict.fromkeys(key for _, keys in keyed for key in keys)
+        touched = {key: logged.event.index for logged, keys in keyed for key in keys}
         stored = load([key for key in touched if key not in states])
         replaced = [key for key in touched if key in states or key in stored]
         for key in touched:
@@ -267,11 +279,15 @@ class Work(Generic[S]):
             states |= folded
             for row in view.added(states[keys[0]] if keys else None, logged):
                 rows[type(row)].append(row)
-        for key in touched:
+        for key, changed in touched.items():
             for row in view.rows(states[key]):
                 rows[type(row)].append(row)
-            rows[StateRow].append(StateRow(key, _pack(states[key])))
+            rows[StateRow].append(StateRow(key, changed, _pack(states[key])))
         return Changes(rows, replaced)
+
+    def rows_of(self, data: bytes) -> Rows:
+        """Return the rows of a packed state."""
+        return self._view.rows(self._decoder.decode(data))
 
     def shrink(self, limit: int) -> None:
         """Forget all states when there are more than ``limit``: they are in the store."""

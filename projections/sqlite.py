@@ -37,7 +37,18 @@ from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.files import as_unavailable, locked
 from projections import views_file
 from projections.projection import Projection, Row, Table
-from projections.store import ADVICE, Changes, Damaged, Slot, Value, Writing, quarantine_table, states_table
+from projections.store import (
+    ADVICE,
+    Changes,
+    Damaged,
+    Slot,
+    Value,
+    Writing,
+    boundary_before,
+    kept_table,
+    quarantine_table,
+    states_table,
+)
 
 FORMAT: Final = 1
 busy_wait_max_s: Final = 60.0
@@ -113,21 +124,24 @@ class SqliteStore:
                 return views_file.set_aside(self.path)
             return views_file.set_aside(self.path, self._file)
 
-    def reading(self) -> AbstractContextManager[_Transaction]:
+    def reading(self) -> AbstractContextManager[Transaction]:
         """The views of one moment, as long as the block lasts."""
         return self._transaction("BEGIN")
 
-    def writing(self) -> AbstractContextManager[_Transaction]:
+    def writing(self) -> AbstractContextManager[Transaction]:
         """A write transaction: it waits for the write lock, and commits at the end of the block."""
         return self._transaction("BEGIN IMMEDIATE")
 
+    def _begun(self, db: sqlite3.Connection) -> Transaction:
+        return Transaction(db)
+
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[_Transaction]:
+    def _transaction(self, begin: str) -> Iterator[Transaction]:
         with self._lock, _translated(self.path):
             self._reopen_if_replaced()
             self._db.execute(begin)
             try:
-                yield _Transaction(self._db)
+                yield self._begun(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
@@ -153,7 +167,7 @@ def temporary(tables: Iterable[Table]) -> Iterator[Writing]:
         db.executescript("PRAGMA journal_mode = OFF; BEGIN")
         for table in tables:
             create_table(db, table, table.name)
-        yield _Transaction(db)
+        yield Transaction(db)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -204,7 +218,7 @@ def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
         raise Corrupted("CORRUPTED", f"{path} holds the views of another ledger: {ADVICE}", ledger=ledger)
 
 
-class _Transaction:
+class Transaction:
     """The ``Writing`` of a transaction that was begun, which says what each of these does."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -229,6 +243,13 @@ class _Transaction:
         return {key: row[0] for key, row in rows if row is not None}
 
     def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
+        if changes.replaced and (boundary := boundary_before(slot.position)):
+            kept, states = (
+                _physical(table(view.name).name, is_live=slot.is_live) for table in (kept_table, states_table)
+            )
+            then = f'SELECT ?1, key, changed, data FROM "{states}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
+            sql = f'INSERT INTO "{kept}" {then}'
+            self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
             # A row that is its state's only one is replaced by its key; of several, some may have gone.
             if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
@@ -248,21 +269,22 @@ class _Transaction:
             self._db.execute("INSERT INTO baton_tables VALUES (?, ?, ?)", (view.name, is_live, table.name))
             create_table(self._db, table, _physical(table.name, is_live=is_live))
             if is_live:
-                self._index(table)
+                self.index(table)
         self._db.execute("INSERT INTO baton_views VALUES (?, ?, ?, 0, '')", (view.name, view.version, is_live))
 
     def make_live(self, view: Projection[Any]) -> None:
         self.drop(view.name, is_live=True)
         for table in tables_of(view):
             self._db.execute(f'ALTER TABLE "{_physical(table.name, is_live=False)}" RENAME TO "{table.name}"')
-            self._index(table)
+            self.index(table)
         for book in ("baton_views", "baton_tables"):
             self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = ?", (view.name,))  # noqa: S608
 
-    def _index(self, table: Table) -> None:
+    def index(self, table: Table, schema: str = "main") -> None:
+        """Make the indexes of a table."""
         for columns in table.indexes:
-            listed = ", ".join(f'"{column}"' for column in columns)
-            self._db.execute(f'CREATE INDEX "{"_".join(("by", table.name, *columns))}" ON "{table.name}" ({listed})')
+            name, listed = "_".join(("by", table.name, *columns)), ", ".join(f'"{column}"' for column in columns)
+            self._db.execute(f'CREATE INDEX {schema}."{name}" ON "{table.name}" ({listed})')
 
     def drop(self, view: str, *, is_live: bool) -> None:
         # The names come from the books: an older version of the view may have had other tables.
@@ -312,7 +334,7 @@ class _Transaction:
         return hasher.hexdigest()
 
 
-def create_table(db: sqlite3.Connection, table: Table, name: str) -> None:
+def create_table(db: sqlite3.Connection, table: Table, name: str, *, schema: str = "main") -> None:
     """Make an empty table under a name; its columns have the types of the row's fields.
 
     Raises Unavailable: ``STORE_UNAVAILABLE`` when this Python's SQLite was built without FTS5.
@@ -322,7 +344,7 @@ def create_table(db: sqlite3.Connection, table: Table, name: str) -> None:
         key = ", ".join(f'"{column}"' for column in table.primary_key)
         # A clustered table keeps the rows of one owner together; a single key keeps SQLite's own row number.
         option = " WITHOUT ROWID" if len(table.primary_key) > 1 else ""
-        db.execute(f'CREATE TABLE "{name}" ({columns}, PRIMARY KEY ({key})){option}')
+        db.execute(f'CREATE TABLE {schema}."{name}" ({columns}, PRIMARY KEY ({key})){option}')
         return
     words = table.columns[1]
     try:
@@ -348,8 +370,8 @@ def _sql_type(annotation: Any) -> str:
 
 
 def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
-    """Return the tables of a view, with those in which a store keeps its states and what it left out."""
-    return (*view.tables, states_table(view.name), quarantine_table(view.name))
+    """Return the tables of a view, with those in which a store keeps its states, now and then, and what it left out."""
+    return (*view.tables, states_table(view.name), kept_table(view.name), quarantine_table(view.name))
 
 
 def _physical(name: str, *, is_live: bool) -> str:

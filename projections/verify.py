@@ -17,7 +17,7 @@ from projections.projection import Projection, Row
 from projections.reader import Reader
 from projections.runner import Runner, Work, read_logged, states_cached_max
 from projections.sqlite import tables_of, temporary
-from projections.store import Slot, Store, Value
+from projections.store import Slot, Store, Value, boundary_behind
 from projections.views import ON_DEMAND, VIEWS
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def _rebuild(
     position = 0
     with temporary(table for view in views for table in tables_of(view)) as writing:
         while position < size:
-            page = client.entries(position, limit=min(range_events_max, size - position))
+            start, end = position, min(boundary_behind(position), size)
+            page = client.entries(start, limit=min(range_events_max, end - start))
             events = [read_logged(index, data) for index, data in page.entries]
             position = page.next_index
             for slot, view, work, hashers in folds:
@@ -111,7 +112,7 @@ def _rebuild(
                 rows = dict(changes.rows)
                 for table, hasher in hashers.items():
                     hasher.update(b"".join(map(_pack, map(_as_given_back, rows.pop(table.row, ())))))
-                writing.write(slot, view, changes._replace(rows=rows))
+                writing.write(slot._replace(position=start), view, changes._replace(rows=rows))
                 work.shrink(states_cached_max)
             progress(position)
         return {

@@ -11,12 +11,13 @@ always be empty.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any, Final
 
 from ledger.client import Ask
 from ledger.codec import converted
 from ledger.errors import Refused
+from projections.instants import iso_time, to_ms
 from projections.reports.report import read_report, uncorrected
 
 since_max_chars: Final = 64
@@ -68,28 +69,20 @@ def _row(report: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def parse_since(text: str, now: datetime) -> int:
-    """Return the Unix milliseconds that ``text`` stands for.
+def parse_since(text: str, now: datetime, field: str = "since") -> int:
+    """Return the Unix milliseconds that ``text`` stands for; ``field`` is what it is called.
 
     Raises Refused: ``INVALID_FIELD`` when it is neither a date nor a time counted back from ``now``.
     """
-    given = converted(text, str, "since").strip()
+    given = converted(text, str, field).strip()
     if (
         0 < len(given) <= since_max_chars
-        and (moment := _iso(given) or _day(given.lower(), now) or _relative(given, now)) is not None
+        and (moment := iso_time(given) or _day(given.lower(), now) or _relative(given, now)) is not None
     ):
-        return int(moment.timestamp() * 1000)
+        return to_ms(moment)
     advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday" or "7 days ago"'
-    message = f"since is no date and no time ago: {text[:since_max_chars]!r}; {advice}"
-    raise Refused("INVALID_FIELD", message, field="since")
-
-
-def _iso(given: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(given)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None  # an offset can carry the first day of the calendar out of it
+    message = f"{field} is no date and no time ago: {text[:since_max_chars]!r}; {advice}"
+    raise Refused("INVALID_FIELD", message, field=field)
 
 
 def _day(given: str, now: datetime) -> datetime | None:

@@ -1,9 +1,10 @@
 """What is suspect, asked when something is read: signed with a key since it is said to be compromised.
 
-No fold knows of it, so that a declaration changes no row but its key's, and none of what it casts doubt on. The rule
-is that of ``ledger.lifecycle.authority.suspect_at``, as SQL. Every answer of a view goes through ``marked``: an event's
-row by its own key, anything else by the events of its stream. A mark is ``"suspect": N``, the index of the entry that
-says so; what is not suspect has none.
+No fold knows of it, so that a declaration changes no row but its key's, and none of what it casts doubt on. So a past
+is marked by what is known now: whoever reads it acts now, on what a thief may have written then. The rule is that of
+``ledger.lifecycle.authority.suspect_at``, as SQL. Every answer of a view goes through ``marked``: an event's row by its
+own key, anything else by the events of its stream. A mark is ``"suspect": N``, the index of the entry that says so;
+what is not suspect has none.
 """
 
 from __future__ import annotations
@@ -24,18 +25,20 @@ _STREAMS: Final = {
     "reports": ("session", "session_id"), "briefs": ("reasoning", "reasoning_id"),
     "validations": ("reasoning", "reasoning_id"),
 }  # fmt: skip
-_ANY: Final = "SELECT 1 AS one FROM agent_keys WHERE suspect_since IS NOT NULL LIMIT 1"
+# A past has a table of that name in the place of this one (``projections.past``).
+_NOW: Final = "main.agent_keys"
+_ANY: Final = f"SELECT 1 AS one FROM {_NOW} WHERE suspect_since IS NOT NULL LIMIT 1"  # noqa: S608 - fixed texts
 
 
-def suspect_by(key: str, index: str) -> str:
+def suspect_by(key: str, index: str, keys: str = "agent_keys") -> str:
     """Return the SQL for the entry that makes what ``key`` signed at ``index`` suspect; NULL when it is not."""
     return f"""(
     SELECT CASE WHEN {index} >= sk.suspect_since THEN sk.suspect_index
         WHEN sk.since_index >= si.suspect_since THEN si.suspect_index END
-    FROM agent_keys sk LEFT JOIN agent_keys si ON si.key = sk.delegated_by WHERE sk.key = {key})"""  # noqa: S608 - fixed texts
+    FROM {keys} sk LEFT JOIN {keys} si ON si.key = sk.delegated_by WHERE sk.key = {key})"""  # noqa: S608 - fixed texts
 
 
-_OF_EVENT: Final = suspect_by("e.key", "e.event_index")
+_OF_EVENT: Final = suspect_by("e.key", "e.event_index", _NOW)
 _EVENTS: Final = (
     f"SELECT e.event_index AS place, {_OF_EVENT} AS suspect FROM events e "  # noqa: S608 - fixed texts
     "WHERE e.event_index IN (SELECT value FROM json_each(?))"
@@ -65,8 +68,8 @@ def marked(moment: Moment, query: str, answer: Answer) -> Answer:
 def list_suspects(moment: Moment, _asked: Arguments) -> Answer:
     """Return ``{"keys": [{"key", "since", "suspect"}]}``: for whoever reads entries, and no answers of views."""
     sql = (
-        "SELECT key, suspect_since AS since, suspect_index AS suspect FROM agent_keys WHERE suspect_since IS NOT NULL "
-        "UNION SELECT k.key, k.since_index, i.suspect_index FROM agent_keys k JOIN agent_keys i "
+        f"SELECT key, suspect_since AS since, suspect_index AS suspect FROM {_NOW} WHERE suspect_since IS NOT NULL "  # noqa: S608 - fixed texts
+        f"UNION SELECT k.key, k.since_index, i.suspect_index FROM {_NOW} k JOIN {_NOW} i "
         "ON i.key = k.delegated_by AND k.since_index >= i.suspect_since ORDER BY key, since"
     )
     return {"keys": moment.rows(sql)}

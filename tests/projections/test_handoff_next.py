@@ -8,6 +8,7 @@ import random
 import msgspec
 import pytest
 from building import START_MS
+from fresh_fold import Prefix
 
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
@@ -17,7 +18,6 @@ from ledger.events.imported import RecordImported
 from ledger.lifecycle.handoff import compute_version, is_lapsed, is_unlocked
 from projections.handoffs.facts import HandoffFacts
 from projections.handoffs.next import WAITS, waits_for
-from projections.reader import AsOf
 
 ITEM = {
     "kind", "id", "title", "action", "agent", "status", "from", "author", "to", "reviewer", "version", "since_index",
@@ -194,7 +194,7 @@ def test_a_lapsed_lease_is_claimed_anew(ledger, reader):
     ledger.claim("h", lease_seconds=60)  # by the ledger's clock, which stands long before the reader's now
     item = only(reader, "bob")
     assert (item["action"], item["why"], item["since_index"]) == ("claim", "the lease of bob ran out", ledger.size - 1)
-    with AsOf(reader.client, reader.settings, ledger.size) as then:
+    with Prefix(reader.client, reader.settings, ledger.size) as then:
         assert only(then, "bob")["action"] == "continue"
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from ledger.errors import Refused
 from projections import QUERIES, Reader
-from projections.reader import AsOf
 
 ARGUMENTS = {
     "agents.show": {"name": "bob"},
@@ -102,17 +101,9 @@ def test_as_of_answers_from_a_prefix_of_the_log(ledger, reader):
     ledger.hand_over("a")
     size = ledger.size
     ledger.hand_over("b")
-    with AsOf(reader.client, reader.settings, size) as then:
-        assert then.answer("handoffs.list")["total"] == 1
-        assert then.answer("catalog.counts")["total"] == size
+    assert reader.answer("handoffs.list", as_of=size - 1)["total"] == 1
+    assert reader.answer("catalog.counts", as_of=size - 1)["total"] == size
     assert reader.answer("handoffs.list")["total"] == 2
-
-
-@pytest.mark.parametrize("size", [0, -1, 10_000])
-def test_as_of_beyond_the_log_is_refused(ledger, reader, size):
-    with pytest.raises(Refused) as refused:
-        AsOf(reader.client, reader.settings, size)
-    assert refused.value.code == "NOT_FOUND"
 
 
 def test_rebuild_leaves_the_same_answers(ledger, reader):

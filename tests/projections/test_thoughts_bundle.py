@@ -13,7 +13,6 @@ from ledger.bundle.export import export_bundle
 from ledger.bundle.layout import tile_name, tiles_of
 from ledger.client import read_event
 from ledger.merkle import leaf_hash
-from projections.reader import AsOf
 from projections.thoughts.fold import VIEW as THOUGHT_VIEW
 
 
@@ -42,9 +41,7 @@ def test_search_replayed_from_a_bundle_gives_the_same_tree_at_every_index(ledger
     assert len(events) == len(STORY)
     for count in range(1, len(events) + 1):
         rows = rows_of(THOUGHT_VIEW, TASK, events[:count])
-        with AsOf(reader.client, reader.settings, start + count) as then:
-            tree = then.answer("tot.tree", {"id": TASK})
-            shown = then.answer("tot.show", {"id": TASK})
+        tree, shown = (reader.answer(of, {"id": TASK}, start + count - 1) for of in ("tot.tree", "tot.show"))
         assert shown["tree_digest"] == rows["tot_tasks"][0]["tree_digest"]
         assert [(id_, one["status"], one["content"]) for id_, one in tree["nodes"].items()] == [
             (one["id"], one["status"], one["content"]) for one in rows.get("tot_nodes", [])

@@ -13,7 +13,6 @@ from tot_story import BEST, NODES, STORY, TASK
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from projections import VIEWS, verify_views
-from projections.reader import AsOf
 from projections.thoughts.fold import VIEW as THOUGHT_VIEW
 
 OTHER = "tot-20260213-090000-0000ab"
@@ -60,9 +59,7 @@ def test_tree_at_every_index_is_the_fold_of_what_was_said_until_then(searched, r
     for count in range(1, len(STORY) + 1):
         events = [searched.event(searched.start + at) for at in range(count)]
         expected = rows_of(THOUGHT_VIEW, TASK, events)
-        with AsOf(reader.client, reader.settings, searched.start + count) as then:
-            tree = then.answer("tot.tree", {"id": TASK})
-            shown = then.answer("tot.show", {"id": TASK})
+        tree, shown = (reader.answer(of, {"id": TASK}, searched.start + count - 1) for of in ("tot.tree", "tot.show"))
         (row,) = expected["tot_tasks"]
         assert tree["search_state"] == json.loads(row["search_state"])
         assert (shown["status"], shown["tree_digest"]) == (row["status"], row["tree_digest"])

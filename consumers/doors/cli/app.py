@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from consumers.sdk.ledger import Ledger
     from ledger.author import Author
-    from ledger.client import Client
+    from ledger.client import Client, When
     from ledger.config import Settings
     from ledger.home import Home
 
@@ -37,6 +39,7 @@ class App:
         self.agent: str | None = None
         self.passphrase_fd: int | None = None
         self.as_json = False
+        self.as_of: str | None = None
         self.only_looks = False
         self._ledger: Ledger | None = None
         self._settings: tuple[object, Settings] | None = None
@@ -104,17 +107,30 @@ class App:
             raise Refused("USAGE", "this verb works on the ledger's own folder: call it there, without --server")
         return self.client()
 
+    @cached_property
+    def moment(self) -> When | None:
+        """The moment that --as-of names, None for now: an index, or a time in ISO 8601.
+
+        Raises Refused: ``INVALID_FIELD`` for neither.
+        """
+        if self.as_of is None or self.as_of.isdecimal():
+            return self.as_of
+        from consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser
+        from ledger.lifecycle.clock import clock_text  # noqa: PLC0415 - few look back
+
+        return clock_text(parse_since(self.as_of, datetime.now(UTC), "as_of"))
+
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
         self._has_asked = True
-        return self._with_witnesses(self.ledger().ask(query, **arguments))
+        return self._with_witnesses(self.ledger().ask(query, as_of=self.moment, **arguments))
 
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
         self._has_asked = True
         from projections.views import ask  # noqa: PLC0415 - help asks nothing
 
-        answer = self._with_witnesses(ask(self.client(), query, arguments))
+        answer = self._with_witnesses(ask(self.client(), query, arguments, self.moment))
         from projections.agents.suspects import suspect_places  # noqa: PLC0415 - loaded by what asks views
 
         self._doubts |= suspect_places(answer)  # what is made of it may not pass the marks on
@@ -173,6 +189,9 @@ class App:
         """Print an answer: one JSON document, or what ``text`` prints; ``kind`` may be the query that it answers."""
         if not self.as_json:
             self._warn(data)
+            if self.moment is not None:
+                then = self.query("catalog.moment", at=self.moment)
+                click.echo(f"as of entry {then['event_index']}, {then['at']}", err=True)
             text()
             return
         if self._doubts and isinstance(data, dict) and "suspect" not in data:

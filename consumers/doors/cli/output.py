@@ -307,7 +307,7 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
                 )
             if given[argument] is None:
                 raise Refused("USAGE", "--web shows one thing: name it")
-            as_of = "" if given.get("as_of") is None else f"?as_of={given['as_of']}"
+            as_of = "" if app.moment is None else f"?as_of={app.moment}"
             url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
             app.show("page", {"url": url}, lambda: click.echo(url))
 

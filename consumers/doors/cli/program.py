@@ -49,6 +49,7 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
         "help": "Read the passphrase of a sealed key from this file descriptor.",
     },
     "as_json": {"param_decls": ["--json", "json_"], "is_flag": True, "help": "Print one JSON document."},
+    "as_of": {"param_decls": ["--as-of"], "metavar": "INDEX|TIME", "help": "As it was after this entry, or then."},
 }
 """The options that stand before or after any verb, by the attribute of the ``App`` that keeps what is given."""
 
@@ -65,7 +66,7 @@ class _Common(click.Option):
         """Return nothing: the line below is of all."""
 
 
-_COMMON_LINE: Final = "Everywhere: --as --home --server --json --passphrase-fd (see `baton --help`)"
+_COMMON_LINE: Final = "Everywhere: --as --home --server --json --passphrase-fd --as-of (see `baton --help`)"
 
 
 def _with_common_line(command: click.Command, formatter: click.HelpFormatter, ctx: click.Context) -> None:
@@ -102,23 +103,29 @@ class ListOption(click.Option):
 class Command(click.Command):
     """A verb, with the common options; its function gets the ``App`` first.
 
-    One that ``only_looks``, as an auditor, is told of a history that changed, and goes on (``ledger.memory``).
+    One that ``only_looks``, as an auditor, is told of a history that changed, and goes on (``ledger.memory``). One that
+    ``looks_back`` shows nothing but answers of views, which ``--as-of`` makes those of then.
     """
 
     def __init__(
-        self, name: str | None, callback: Callable[..., Any], *, only_looks: bool = False, **kwargs: Any
-    ) -> None:
+        self, name: str | None, callback: Callable[..., Any], *, only_looks: bool = False, looks_back: bool = False,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(name, callback=click.pass_obj(callback), **kwargs)
         self.params += common_options()
-        self._only_looks = only_looks
+        self._only_looks, self._looks_back = only_looks, looks_back
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End the page with the line of the common options."""
         _with_common_line(self, formatter, ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the verb."""
-        ctx.ensure_object(App).only_looks = self._only_looks
+        """Call the verb. Raises Refused: ``USAGE`` for --as-of where it does or shows what is now."""
+        app = ctx.ensure_object(App)
+        app.only_looks = self._only_looks
+        if app.as_of is not None and (not self._looks_back or ctx.params.get("is_following")):
+            what = "--follow goes on" if self._looks_back else f"`{ctx.command_path}` does or shows what is now"
+            raise Refused("USAGE", f"{what}, --as-of looks back: leave one of them out")
         return super().invoke(ctx)
 
 

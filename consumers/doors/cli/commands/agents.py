@@ -112,7 +112,7 @@ def remove(app: App, name: str, reason: str) -> None:
     app.show("agent", data, text)
 
 
-@agent.command()
+@agent.command(looks_back=True)
 @click.argument("name")
 def show(app: App, name: str) -> None:
     """Show one agent and its keys."""

@@ -39,7 +39,7 @@ HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
 """The certificate of every brief that is handed on: one that does not hold is made again (``receive_brief``)."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="ID|REF")
 @click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="How much of it.")
 @click.option(
@@ -101,7 +101,7 @@ def with_prose(received: Received, client: LlmClient) -> Received:
         return replace(received, prose=None, prose_missing=f"{error.code}: {error.message}")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="ID|REF")
 @click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="Which brief.")
 @click.option("--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have.")
@@ -237,7 +237,7 @@ def _issue_line(step: int | None, code: str, message: str) -> str:
     return clean(f"{'the graph' if step is None else f'step {step}'}: {code}: {message}")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="ID|REF")
 @click.option("--author", help="Only those of this validator.")
 @page_options()

@@ -120,7 +120,7 @@ def submit(app: App, submission: str) -> None:
     )
 
 
-@click.command("log", cls=Command, only_looks=True)
+@click.command("log", cls=Command, only_looks=True, looks_back=True)
 @click.option("--kind", help="Only this kind.")
 @click.option("--stream", help="Only this stream.")
 @click.option("--author", help="Only events of this agent.")
@@ -192,7 +192,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
     app.show("event", data, lambda: output.print_fields(data))
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="INDEX|REF|STREAM")
 @click.option("--back", is_flag=True, help="Only what it rests on.")
 @click.option("--forward", is_flag=True, help="Only what rests on it.")
@@ -321,7 +321,7 @@ def print_event(event: Event, mark: str = "") -> None:
     output.print_lines("  ".join(map(str, words)).rstrip())
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, looks_back=True)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
 @click.option("--sort", cls=ListOption, type=click.Choice(SORTS), help="Only these; may be repeated.")
 @click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, as finding.logged.")

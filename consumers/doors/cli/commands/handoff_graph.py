@@ -164,7 +164,7 @@ def _dot(text: str) -> str:
 lines_max = 500
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, looks_back=True)
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--dependents", is_flag=True, help="Who waits for ID, instead of what it waits for.")
 @click.option("--format", "form", type=click.Choice(sorted(FORMATS)), default="tree", show_default=True, help="How.")

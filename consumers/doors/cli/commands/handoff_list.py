@@ -35,7 +35,7 @@ column_cells_max: Final = 40
 title_lines_max: Final = 3
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=Command, looks_back=True)
 @click.option("--status", type=click.Choice(get_args(Status)), help="Only those in this state.")
 @click.option("--to", metavar="NAME", help="Only those for this agent.")
 @click.option("--from", "sender", metavar="NAME", help="Only those from this agent.")
@@ -55,7 +55,7 @@ def list_(app: App, /, *, board: bool, **given: Any) -> None:
         show_list(app, **given)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, looks_back=True)
 @click.argument("id_", metavar="ID")
 @click.option("--history", is_flag=True, help="Every event, who signed it with which key, and whether that holds.")
 @click.option("--version", "is_brief", is_flag=True, help="Its version alone, as `approve --version` takes it.")
@@ -295,7 +295,7 @@ def _list(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
         yield ""
 
 
-@click.command("next", cls=Command)
+@click.command("next", cls=Command, looks_back=True)
 @click.option("--all", "is_all", is_flag=True, help="What waits for everybody, agent by agent.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
 @click.option("--cursor", help="Go on where an earlier page ended.")

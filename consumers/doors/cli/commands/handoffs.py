@@ -84,7 +84,7 @@ def present(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@handoff.command()
+@handoff.command(looks_back=True)
 @click.argument("id_", metavar="ID")
 @web_option("handoff", "id_")
 def why(app: App, id_: str) -> None:

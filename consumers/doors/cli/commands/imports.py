@@ -33,7 +33,7 @@ def import_() -> None:
     """
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=Command, looks_back=True)
 @click.option(
     "--kept-aside/--mapped", "kept_aside", default=None, help="Only what stands for nothing here, or for something."
 )

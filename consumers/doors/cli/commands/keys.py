@@ -226,7 +226,7 @@ def index_of(client: Client, text: str) -> int:
     return low
 
 
-@key.command("list")
+@key.command("list", looks_back=True)
 @click.option("--agent", "name", help="Only the keys of this agent.")
 def list_keys(app: App, name: str | None) -> None:
     """List keys: identity and session keys and those of checkpoints, with what ended them."""

@@ -138,7 +138,7 @@ def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations
     emit(app, find(app, id_)["id"], concluded)
 
 
-@reasoning.command("list")
+@reasoning.command("list", looks_back=True)
 @click.option("--author", help="Only those of this agent.")
 @click.option("--status", type=click.Choice(["open", "concluded"]), help="Only those in this state.")
 @page_options()
@@ -154,7 +154,7 @@ def list_(app: App, author: str | None, status: str | None, limit: int, cursor: 
     show_page(app, "reasoning.list", answer, lambda: print_table(header, rows))
 
 
-@reasoning.command()
+@reasoning.command(looks_back=True)
 @click.argument("ref", metavar="ID|REF")
 @click.option("--tree", is_flag=True, help="Print the steps under what they support, from the conclusion down.")
 @click.option("--provenance", is_flag=True, help="Print who signed the version that REF names, and with which event.")
@@ -170,7 +170,7 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
     app.show("reasoning.show", shown, lambda: print_tree(shown) if tree else print_reasoning(shown))
 
 
-@reasoning.command()
+@reasoning.command(looks_back=True)
 @click.argument("ref", metavar="ID|REF")
 @click.option("--have", metavar="ID|REF", help="A version you have: only what changed since is sent, if that is less.")
 @click.option("--base", "base_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
@@ -205,7 +205,7 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
     app.show("reasoning_graph", data, text)
 
 
-@reasoning.command()
+@reasoning.command(looks_back=True)
 @click.argument("base", metavar="A")
 @click.argument("target", metavar="B")
 def diff(app: App, base: str, target: str) -> None:

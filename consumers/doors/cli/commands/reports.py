@@ -57,7 +57,7 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
     app.show("report", report, lambda: print_made(report))
 
 
-@report.command()
+@report.command(looks_back=True)
 @ai_id_option
 @click.option("--resume-mode", type=click.Choice(MODES), help="Which sessions (default: last; with --count, last_n).")
 @click.option("--session-id", metavar="ID", help="The session to take up, with --resume-mode session_id.")
@@ -81,7 +81,7 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
     app.show("resumed", answer, lambda: _print_resumed(answer))
 
 
-@report.command()
+@report.command(looks_back=True)
 @ai_id_option
 @click.option("--since", metavar="TIME", help='A date or time (UTC), or as "7 days ago".')
 @click.option("--task-pattern", metavar="RE2", help="A pattern that task or outcome matches, in any case.")
@@ -94,7 +94,7 @@ def query(app: App, **asked: Any) -> None:
     show_page(app, "reports.list", page, lambda: _print_reports(page["reports"]))
 
 
-@report.command()
+@report.command(looks_back=True)
 @click.argument("session_id", metavar="SESSION")
 @click.option("--version", metavar="ID", help="The id of an earlier version (default: the latest).")
 @click.option("--markdown", "form", flag_value="markdown", help="Print the markdown alone.")
@@ -119,7 +119,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
     app.show("reports.show", answer, text)
 
 
-@report.command()
+@report.command(looks_back=True)
 @click.argument("task", metavar="TEXT")
 @ai_id_option
 @since_option("Only what was written since")
@@ -130,7 +130,7 @@ def similar(app: App, **asked: Any) -> None:
     app.show("search.similar", answer, lambda: _print_similar(answer))
 
 
-@report.command()
+@report.command(looks_back=True)
 @since_option("Only reports since then")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=20, show_default=True, help="Rows of a page.")
 def overlap(app: App, **asked: Any) -> None:
@@ -139,7 +139,7 @@ def overlap(app: App, **asked: Any) -> None:
     app.show("reports.overlap", answer, lambda: _print_overlaps(answer))
 
 
-@report.command()
+@report.command(looks_back=True)
 @ai_id_option
 @since_option("Only reports since then")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Points of each agent.")

@@ -174,7 +174,7 @@ def end(app: App, id_: str | None, summary: str | None) -> None:
     record(app, chosen_session(app, id_), kinds.SessionEnded(summary=read_text(summary, "--summary")), "end")
 
 
-@session.command()
+@session.command(looks_back=True)
 @click.argument("id_", metavar="[ID]", required=False)
 @output.web_option("session", "id_")
 def show(app: App, id_: str | None) -> None:
@@ -184,7 +184,7 @@ def show(app: App, id_: str | None) -> None:
     app.show("sessions.show", answer, lambda: print_session(session))
 
 
-@session.command("list")
+@session.command("list", looks_back=True)
 @click.option("--agent", "author", metavar="NAME", help="Only those of this agent.")
 @click.option("--ai-id", help="Only those with this label.")
 @click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only those in this state.")

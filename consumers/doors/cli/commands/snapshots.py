@@ -59,7 +59,7 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
     app.show("snapshot", answer, text, following=f"baton snapshot receive {quote(taken.snapshot_id)}")
 
 
-@snapshot.command()
+@snapshot.command(looks_back=True)
 @click.argument("id_", metavar="ID")
 def show(app: App, id_: str) -> None:
     """Show a snapshot whole, within 900 tokens."""
@@ -76,7 +76,7 @@ def show(app: App, id_: str) -> None:
     app.show("snapshots.show", answer, text)
 
 
-@snapshot.command("list")
+@snapshot.command("list", looks_back=True)
 @click.option("--author", help="Only those of this agent.")
 @click.option("--session", help="Only those of this session.")
 @page_options()
@@ -187,7 +187,7 @@ def review() -> None:
     """See what agents may not decide alone, and answer it, as a human."""
 
 
-@review.command("list")
+@review.command("list", looks_back=True)
 @click.option(
     "--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True, help="Only those."
 )
@@ -206,7 +206,7 @@ def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: 
     show_page(app, "reviews.list", answer, lambda: print_table(header, rows))
 
 
-@review.command("show")
+@review.command("show", looks_back=True)
 @click.argument("id_", metavar="ID")
 def show_review(app: App, id_: str) -> None:
     """Show one request: what is asked, on which grounds, and the answer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -106,27 +106,22 @@ def stop(app: App, task: str, reason: str) -> None:
     app.show("thought_stopped", done | {"status": status}, lambda: click.echo(f"{task_id}  {status}"))
 
 
-@tot.command()
+@tot.command(looks_back=True)
 @click.argument("task", metavar="TASK")
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
 @click.option("--follow", "is_following", is_flag=True, help="Go on while it is searched.")
-@click.option(
-    "--as-of", type=click.IntRange(0), metavar="INDEX", help="The tree as it was after this entry of the log."
-)
 @web_option("tot", "task")
-def show(app: App, task: str, *, mermaid: bool, is_following: bool, as_of: int | None) -> None:
+def show(app: App, task: str, *, mermaid: bool, is_following: bool) -> None:
     """Show the tree of a task: scores, statuses, the best path (*), and what it came to."""
-    if is_following and as_of is not None:
-        raise Refused("USAGE", "--follow goes on, --as-of looks back: give one of them")
     drawn = tot_text.mermaid_text if mermaid else tot_text.tree_text
     if is_following:
         tot_text.follow_task(app, find(app, task), drawn)
         return
-    tree = app.query("tot.tree", id=task) if as_of is None else _tree_as_of(app, task, as_of)
+    tree = app.query("tot.tree", id=task)
 
     def text() -> None:
         click.echo("\n".join(drawn(tree)))
-        if as_of is None and not mermaid:
+        if not mermaid:
             tot_text.print_end(app.query("tot.show", id=task))
 
     app.show("tot.tree", tree, text)
@@ -144,7 +139,7 @@ def logs(app: App, task: str, logs: Path | None) -> None:
     )
 
 
-@tot.command()
+@tot.command(looks_back=True)
 @click.argument("task", metavar="TASK")
 def prove(app: App, task: str) -> None:
     """Print for each answer its request, signer, key and index; fails if an agent answered itself or never ran."""
@@ -154,7 +149,7 @@ def prove(app: App, task: str) -> None:
     app.show("tot.prove", proof | {"ok": True}, lambda: tot_text.print_proof(proof))
 
 
-@tot.command("list")
+@tot.command("list", looks_back=True)
 @click.option("--status", type=click.Choice(STATUSES), help="Only those in this state.")
 @click.option("--task-type", help="Only those of this type.")
 @page_options()
@@ -221,13 +216,6 @@ def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], 
             raise error.with_details(**begun) from error
         raise
     show_outcome(app, ran, logs_folder)
-
-
-def _tree_as_of(app: App, task: str, index: int) -> dict[str, Any]:
-    from projections.reader import AsOf  # noqa: PLC0415 - folds the log anew: only who looks back needs it
-
-    with closing(AsOf(app.client(), app.settings(), index + 1)) as reader:
-        return reader.answer("tot.tree", {"id": task})
 
 
 def find(app: App, task: str) -> str:

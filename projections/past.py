@@ -1,0 +1,201 @@
+"""The views as they were after an earlier entry: out of the present ones, and a fold of less than 1,024 entries.
+
+- Rows of events are never changed: those of the first N events are the rows with ``event_index < N``, through a view of
+  SQLite's that bears the table's name for one connection alone, so that every index of the table serves as ever.
+- Rows of states are replaced. Where a state changes for the first time behind a boundary of the log, what it was there
+  is kept (``store.kept_table``). So the states at the last boundary before the entry are known: the present ones of
+  keys that have not changed since, the kept ones of the others; and the view's own fold takes them on to the entry.
+  Their rows stand in temporary tables with all their indexes: those that have not changed since are copied, which the
+  first question that names a table of the view does. (A view that joined both on the fly would cost less at first, and
+  every later question its plan: SQLite flattens no UNION under an aggregate or a join.)
+- The full-text index is the present one: an event of later is no hit, but how rare a word is, and so which of two hits
+  stands first, is weighed by all that was ever written.
+
+What is known of a key today counts, also for what it signed then: a mark of suspicion is for whoever reads it now, and
+he acts now (``agents.suspects``). What an approval was worth, and so who waited for whom, is as it was believed then.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ledger.client import Client
+from projections.instants import Instant
+from projections.projection import Logged, Projection, Row
+from projections.query import Moment
+from projections.runner import Work, read_logged
+from projections.sqlite import SqliteStore, Transaction, create_table, tables_of
+from projections.store import Slot, Value, boundary_before, kept_table, states_table
+from projections.views import ON_DEMAND, VIEWS
+
+T = TypeVar("T")
+
+pasts_open_max: Final = 4
+_NAMES: Final = re.compile(r"[a-z_]+")
+
+
+class Stale(Exception):
+    """The views do not reach as far, or are not those of the log that this past was made from."""
+
+
+class Pasts:
+    """The moments that were asked for last; threads may share them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._open: dict[tuple[Path, int], _Past] = {}
+
+    def ask(self, path: Path, at: Instant, question: Callable[[Moment], T], *, on_demand: bool) -> T:
+        """Return what a question finds in the views file at ``path``, as of a moment.
+
+        Raises Stale: fold, and ask again; and as the question.
+        """
+        while True:
+            past = self._at(path, at.size)
+            with past.lock:
+                if not past.is_closed:  # else another thread was asked for so many others meanwhile
+                    return past.ask(question, at.now_ms, on_demand=on_demand)
+
+    def close(self) -> None:
+        """Close them, each when nobody reads it any more."""
+        with self._lock:
+            pasts, self._open = list(self._open.values()), {}
+        for past in pasts:
+            past.close()
+
+    def _at(self, path: Path, size: int) -> _Past:
+        with self._lock:
+            past = self._open.pop((path, size), None)
+            if past is None or past.is_closed:
+                past = _Past(path, self._client, size)
+            self._open[path, size] = past
+            oldest = [self._open.pop(key) for key in [*self._open][:-pasts_open_max]]
+        for one in oldest:
+            one.close()
+        return past
+
+
+class _Past(SqliteStore):
+    """The views of one moment, on a connection of their own."""
+
+    def __init__(self, path: Path, client: Client, size: int) -> None:
+        self._client = client
+        self.size = size
+        self.root = self._present_root()
+        self.is_closed = False
+        self.lock = threading.RLock()
+        super().__init__(path, ledger=client.ledger)
+
+    def ask(self, question: Callable[[Moment], T], now_ms: int, *, on_demand: bool) -> T:
+        self._wanted = [view.name for view in VIEWS if on_demand or view.name not in ON_DEMAND]
+        try:
+            with self.reading() as reading:
+                return question(Moment(reading, now_ms))
+        except Stale:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        with self.lock:
+            if not self.is_closed:
+                self.is_closed = True
+                super().close()
+
+    def is_of(self, slots: Iterable[Slot]) -> bool:
+        """Whether the views reach so far, and the log begins as it did; asked after the transaction has begun.
+
+        So whatever the views were made from, the log is still that one, or they are refused here.
+        """
+        reached = {slot.view: slot.position for slot in slots if slot.is_live}
+        return all(reached.get(name, -1) >= self.size for name in self._wanted) and self.root == self._present_root()
+
+    def _present_root(self) -> str:
+        return self._client.consistency(0, self.size).root
+
+    @cached_property
+    def events(self) -> list[Logged]:
+        """The events since the last boundary."""
+        events: list[Logged] = []
+        position = boundary_before(self.size)
+        while position < self.size:
+            page = self._client.entries(position, limit=self.size - position)
+            events += [read_logged(index, data) for index, data in page.entries]
+            position = page.next_index
+        return events
+
+    def _opened(self) -> tuple[sqlite3.Connection, Any]:
+        opened = super()._opened()
+        opened[0].execute("PRAGMA temp_store = FILE")  # a long past has more than what should lie in memory
+        return opened
+
+    def _begun(self, db: sqlite3.Connection) -> _Reading:
+        return _Reading(db, self)
+
+
+class _Reading(Transaction):
+    """One question to a past. What it makes for it stays, if the question is answered."""
+
+    def __init__(self, db: sqlite3.Connection, past: _Past) -> None:
+        super().__init__(db)
+        if not past.is_of(super().slots()):
+            raise Stale
+        self._past = past
+        self._owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
+        # Where the file was replaced, or the question before was refused, the connection shows nothing of this yet.
+        self._shown = {name for (name,) in db.execute("SELECT name FROM temp.sqlite_master")}
+        for table in (table for view in VIEWS for table in tables_of(view)) if not self._shown else ():
+            if table.owner is None and "event_index" in table.columns and not table.is_full_text:
+                rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {past.size}'  # noqa: S608 - fixed names
+                db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows}')
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
+        for name in _names_in(sql) & self._owned.keys() - self._shown:
+            if name not in self._shown:
+                self._make(self._owned[name])
+        return super().rows(sql, values)
+
+    def slots(self) -> list[Slot]:
+        size = self._past.size
+        return [slot._replace(position=min(slot.position, size)) for slot in super().slots()]
+
+    def _make(self, view: Projection[Any]) -> None:
+        """Make the tables of a view's states as they were."""
+        boundary = boundary_before(self._past.size)
+        sql = f'SELECT key, data FROM "{kept_table(view.name).name}" WHERE until >= ?1 AND changed < ?1'  # noqa: S608
+        kept: dict[str, bytes] = dict(self._db.execute(sql, (boundary,)).fetchall())
+        work = Work(view)
+        changes = work.fold(self._past.events, lambda keys: {key: kept.pop(key) for key in keys if key in kept})
+        rows = {form: list(some) for form, some in changes.rows.items()}
+        for row in (row for data in kept.values() for row in work.rows_of(data)):
+            rows.setdefault(type(row), []).append(row)
+        self._shadow(view, boundary, rows)
+
+    def _shadow(self, view: Projection[Any], boundary: int, rows: Mapping[type[Row], Iterable[Row]]) -> None:
+        states = states_table(view.name).name
+        for table in view.tables:
+            if table.owner is not None:
+                create_table(self._db, table, table.name, schema="temp")
+                self._db.execute(
+                    f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '  # noqa: S608
+                    f'CROSS JOIN main."{states}" state ON state.key = live."{table.owner}" WHERE state.changed < ?',
+                    (boundary,),
+                )
+                marks = ", ".join("?" * len(table.columns))
+                sql = f'INSERT INTO temp."{table.name}" VALUES ({marks})'  # noqa: S608 - fixed names
+                self._db.executemany(sql, map(msgspec.structs.astuple, rows.get(table.row, ())))
+                self.index(table, "temp")
+                self._shown.add(table.name)
+
+
+@lru_cache(maxsize=512)
+def _names_in(sql: str) -> frozenset[str]:
+    return frozenset(_NAMES.findall(sql))
