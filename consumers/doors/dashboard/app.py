@@ -162,7 +162,7 @@ class Dashboard:
         """Return a page in its frame: where it is in the log, who looks, and where one can go."""
         frame: dict[str, Any] = {
             "title": page.title, "name": name, "path": page.path or request.url.path, "version": self._version,
-            "human": self.human, "why_not": self._why_not, "waits": 0, "query": {},
+            "human": self.human, "why_not": self._why_not, "waits": 0, "query": {}, "is_answer": bool(page.path),
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
             "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,
         }  # fmt: skip

@@ -23,14 +23,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/h/{id}", "handoff", handoff),
     Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
     Route("/h/{id}/diff", "handoff_diff", handoff_diff),
-    Route("/reviews/{id}", "review", review),
+    Route("/reviews/{id:path}", "review", review),
     Route("/t", "tasks", tasks, "Thinking"),
     Route("/t/{id:path}", "thoughts", thoughts),
 )
 
 ACTS: Final[tuple[ActRoute, ...]] = (
     ActRoute("/h/{id}/decide", "handoff", decide),
-    ActRoute("/reviews/{id}/decide", "review", answer),
+    ActRoute("/reviews/{id:path}/decide", "review", answer),
     ActRoute("/unlock", "unlock", unlock),
     ActRoute("/lock", "lock", lock),
 )

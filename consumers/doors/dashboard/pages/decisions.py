@@ -36,9 +36,9 @@ def handoff_form(seen: Seen, shown: Mapping[str, Any], versions: Mapping[str, An
     """Return what the form of a handoff shows; None where its human has nothing to decide.
 
     ``{"path", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number", "since", "changes",
-    "tasks", "criteria", "grounds"}``: ``fields`` go with it unseen, ``signs`` is the whole ref of what is signed, and
-    ``changes`` is what is new in it since the version ``since``, the last one that was approved. ``shown`` is an answer
-    of ``handoffs.show`` with its reasonings.
+    "tasks", "criteria", "asked", "grounds"}``: ``fields`` go with it unseen, ``signs`` is the whole ref of what is
+    signed, ``changes`` what is new in it since the version ``since``, the last one that was approved, and ``asked`` the
+    criteria to be waived. ``shown`` is an answer of ``handoffs.show`` with its reasonings.
     """
     if not _may_decide(seen, shown):
         return None
@@ -52,11 +52,12 @@ def handoff_form(seen: Seen, shown: Mapping[str, Any], versions: Mapping[str, An
     choices = list(decisions.choices_of(state, shown, versions["to"], seen.human or "", seen.now_ms))
     done = sum(one["done"] for one in shown["tasks"])
     met = sum(one["mark"] in ("checked", "waived") for one in shown["criteria"])
+    asked = [one | {"number": one["position"] + 1} for one in shown["criteria"] if one["mark"] == "asked"]
     changes = [{of: one[of] for of in ("field", "counts")} for one in versions["changes"]]
     return _form(seen, displayed, choices, note) | {
         "signs": shown["version"], "number": versions["to"], "since": versions["from"], "changes": changes,
         "tasks": [done, len(shown["tasks"])], "criteria": [met, len(shown["criteria"])],
-        "grounds": [*shown["result_reasoning"], *shown["reasoning"]],
+        "asked": asked, "grounds": [*shown["result_reasoning"], *shown["reasoning"]],
     } if choices else None  # fmt: skip
 
 
@@ -108,7 +109,9 @@ def review_page(
         "review": shown, "reasoning": grounds, "form": review_form(seen, shown, grounds, note), "problem": problem,
         "done": index if is_done else None,
     }  # fmt: skip
-    return Page("review.html", shown["question"], data, status, path_to("review", shown["id"]))
+    return Page(
+        "review.html", shown["question"], data, status, "" if problem is None else path_to("review", shown["id"])
+    )
 
 
 def decide(seen: Seen, form: Mapping[str, str]) -> Page | Go:

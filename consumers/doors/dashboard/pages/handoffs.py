@@ -54,7 +54,8 @@ def handoff_page(
         "gate": gate_seen(seen.ledger.home, seen.client), "as_of": shown.get("as_of"), "problem": problem,
         "form": handoff_form(seen, shown, versions, note), "done": _receipt(seen, shown, log),
     }  # fmt: skip
-    return Page("handoff.html", shown["title"] or shown["id"], data, status, path_to("handoff", shown["id"]))
+    path = "" if problem is None else path_to("handoff", shown["id"])
+    return Page("handoff.html", shown["title"] or shown["id"], data, status, path)
 
 
 def with_who(

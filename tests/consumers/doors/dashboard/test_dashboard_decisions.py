@@ -242,3 +242,14 @@ def test_the_opened_row_of_the_queue_has_the_form(rita: Viewer) -> None:
     assert opened["signs"] in rita.page("/", open="x")
     rita.ledger.emit("bob", "review/r", ReviewRequested(question="May it run?", rule="low_fidelity"))
     assert "Let it act" in rita.page("/", open="r")
+
+
+@pytest.mark.parametrize("name", ["a b", "全文检索", "x.json", "50%", "a&b='<i>", "v1-diff"])
+def test_whatever_a_handoff_is_called_it_is_decided(rita: Viewer, name: str) -> None:
+    rita.ledger.hand_over(name)
+    path = rita.data("/", open=name)["form"]["path"].removesuffix("/decide")
+    assert rita.page(path)
+    answer = press(rita, "approve", path)
+    assert answer.status_code == 303
+    assert "handoff.approved" in rita.client.get(answer.headers["location"]).text
+    assert rita.ledger.handoff(name).status == "approved"
