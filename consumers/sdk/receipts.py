@@ -79,17 +79,19 @@ class Checked(msgspec.Struct, frozen=True):
 _decoder: Final = msgspec.json.Decoder(Evidence)
 
 
-def take(client: Client, index: int, *, policy: Policy | None = None) -> Receipt:
+def take(
+    client: Client, index: int, *, policy: Policy | None = None, wait_max_s: float = limits.receipt_wait_max_s
+) -> Receipt:
     """Return the receipt of an entry with its evidence, checked and held against what is remembered of the ledger.
 
-    Where a policy, or the node, demands witnesses, they are waited for, ``receipt_wait_max_s`` at most.
+    Where a policy, or the node, demands witnesses, they are waited for, ``wait_max_s`` at most.
 
     Raises:
         Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
         Corrupted: ``VERIFICATION_FAILED``: the ledger shows what it cannot prove; ``HISTORY_CHANGED``;
             ``NOT_WITNESSED``: the event is in the log, and the receipt can be asked for again.
     """
-    deadline = time.monotonic() + limits.receipt_wait_max_s
+    deadline = time.monotonic() + wait_max_s
     evidence = _evidence(client, index)
     while True:
         try:

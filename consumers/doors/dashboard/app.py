@@ -6,6 +6,7 @@ Whatever asks the ledger runs in a worker thread, never on the event loop: a slo
 from __future__ import annotations
 
 import logging
+import mimetypes
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -37,7 +38,6 @@ from ledger.errors import BatonError, Refused
 if TYPE_CHECKING:
     from consumers.sdk.ledger import Ledger
 
-SCHEMA_VERSION: Final = 1
 form_size_max_bytes: Final = 64 * 1024
 fields_max: Final = 100
 away_min_ms: Final = 10 * 60_000
@@ -47,7 +47,6 @@ away_max_s: Final = 400 * 86_400
 _AWAY: Final = re.compile(r"([0-9]{0,15})\.([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
 AnyRoute: TypeAlias = Route | ActRoute
 _log: Final = logging.getLogger("baton.dashboard")
-_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
 class Dashboard:
@@ -68,6 +67,7 @@ class Dashboard:
         self._version = sha256(b"".join(self._static[name] for name in sorted(self._static))).hexdigest()[:12]
         self._followers = Followers()
         self._rebuild = Rebuild(ledger) if ledger.settings.server is None else None
+        self._away_cookie = f"baton_left_{ledger.client.ledger[:12]}"
         self._is_closed = False
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class Dashboard:
         # The address bears the version, so that a browser asks once; what is fetched without it is asked for anew.
         is_versioned = request.query_params.get("v") == self._version
         headers = {"cache-control": "private, max-age=31536000, immutable" if is_versioned else "no-cache"}
-        return Response(content, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])
+        return Response(content, headers=headers, media_type=mimetypes.guess_type(name)[0])
 
     def _launch(self, request: Request) -> Response:
         cookie = self.guard.launch(request.query_params.get("token", ""), self.clock_ms())
@@ -126,8 +126,7 @@ class Dashboard:
         return await run_in_threadpool(self._answer, route, lambda seen: route.act(seen, _form(request, body)), request)
 
     def _answer(self, route: AnyRoute, show: Callable[[Seen], Page | Go], request: Request) -> Response:
-        session = self._session(request)
-        if session is None:
+        if (session := self._session(request)) is None:
             return self._closed(request, "")
         seen = None
         try:
@@ -193,14 +192,9 @@ class Dashboard:
             as_of=as_of, moment=moment, human=self.human, left=self._left(request),
         )  # fmt: skip
 
-    @property
-    def _away_cookie(self) -> str:
-        return f"baton_left_{self.ledger.client.ledger[:12]}"
-
     def _left(self, request: Request) -> int | None:
         """Return where the log ended when whoever looks had gone away; None for who was here all the time."""
-        match = _AWAY.fullmatch(request.cookies.get(self._away_cookie, ""))
-        if match is None:
+        if (match := _AWAY.fullmatch(request.cookies.get(self._away_cookie, ""))) is None:
             return None
         left, last, at_ms = match.groups()
         return int(last) if self.clock_ms() - int(at_ms) > away_min_ms else int(left) if left else None
@@ -216,8 +210,7 @@ class _Door:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
+                headers.update({name: headers.get(name, value) for name, value in HEADERS.items()})
             await send(message)
 
         try:
@@ -241,12 +234,11 @@ def _form(request: Request, body: bytes) -> Mapping[str, str]:
     if len(body) > form_size_max_bytes:
         raise Refused("TOO_LARGE", f"a form has at most {form_size_max_bytes} bytes", limit=form_size_max_bytes)
     try:
-        text = body.decode("ascii")
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=fields_max, errors="strict"))
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=fields_max, errors="strict")
+        return dict(fields)
     except ValueError as error:  # also what is not text in UTF-8
         raise Refused("INVALID_FORMAT", "what was sent is no form of this dashboard") from error
 
 
 def _json(document: dict[str, Any], status: int) -> Response:
-    text = json_text({"schema_version": SCHEMA_VERSION} | document)
-    return Response(text, status, media_type="application/json")
+    return Response(json_text({"schema_version": 1} | document), status, media_type="application/json")

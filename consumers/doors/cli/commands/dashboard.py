@@ -17,7 +17,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.doors.dashboard.address import Address, announced, running
-from ledger.errors import Refused, Unavailable
+from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from consumers.sdk.ledger import Ledger
@@ -44,8 +44,8 @@ def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
     human, why_not = who_decides(ledger)
     if (other := running(ledger.settings.home)) is not None:
         if other.human != human:
-            who = f"a dashboard as {other.human or 'nobody'} runs at {other.url} (process {other.pid})"
-            raise Unavailable("STORE_IN_USE", f"{who}: end it first", url=other.url, pid=other.pid)
+            message = f"one as {other.human or 'nobody'} runs at {other.url} (process {other.pid}): end it first"
+            raise Unavailable("STORE_IN_USE", message, url=other.url, pid=other.pid)
         _show(app, other, why_not, is_opened=is_opened)
         return
     try:
@@ -58,21 +58,18 @@ def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
 
 
 def who_decides(ledger: Ledger) -> tuple[str | None, str]:
-    """Return the human who may decide, else None and why nobody can, in words. Raises Refused: ``AGENT_UNKNOWN``."""
-    agents = {one.name: one for one in ledger.client.agents() if one.removed_index is None}
-    humans = [name for name in sorted(agents) if "human" in agents[name].roles]
-    here = [name for name in humans if ledger.home.key_file(name).exists()]
-    match ledger.agent:
-        case None if len(here) == 1:
-            return here[0], ""
-        case None:
-            return None, f"say with --as who decides: {', '.join(here)}" if here else "no human's key is here"
-        case name if name not in agents:
-            raise Refused("AGENT_UNKNOWN", f"there is no agent {name}: `baton agent list`", name=name)
-        case name if name not in humans:
-            return None, f"{name} is no human, and only humans decide here"
-        case name:
-            return (name, "") if name in here else (None, f"the key of {name} is not here")
+    """Return the human who may decide, else None and why nobody can, in words."""
+    humans = {one.name for one in ledger.client.agents() if "human" in one.roles and one.removed_index is None}
+    here = sorted(name for name in humans if ledger.home.key_file(name).exists())
+    name = ledger.agent or (here[0] if len(here) == 1 else None)
+    if name is None:
+        return None, f"say with --as who decides: {', '.join(here)}" if here else "no human's key is here"
+    if name in here:
+        return name, ""
+    return (
+        None,
+        f"the key of {name} is not here" if name in humans else f"{name} is no human, and only humans decide here",
+    )
 
 
 async def _serve(app: App, listening: socket.socket, human: str | None, why_not: str, *, is_opened: bool) -> None:

@@ -9,7 +9,6 @@ import msgspec
 from consumers.doors.dashboard.page import Page, Seen
 from consumers.sdk import receipts
 from consumers.sdk.batch import check_kinds
-from ledger.checked import CheckedStream
 from ledger.client import read_event
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError
@@ -45,10 +44,9 @@ def event(seen: Seen) -> Page:
     walk = seen.ask("catalog.why", ref=row["id"], depth=1, limit=neighbours_max)
     entry = read_event(index, content)
     data = {
-        "event": msgspec.to_builtins(entry, str_keys=True), "row": row, "size_bytes": len(content),
+        "row": row, "size_bytes": len(content),
         "signature": decode_entry(content).sig.hex(), "signed": _signed(seen, index, entry.stream, entry.key),
-        "proof": _proof(seen, index), "causes": walk["causes"], "effects": walk["effects"],
-        "unresolved": walk["unresolved"], "causes_total": walk["causes_total"], "effects_total": walk["effects_total"],
+        "proof": _proof(seen, index), **walk, "event": msgspec.to_builtins(entry, str_keys=True),
     }  # fmt: skip
     return Page("event.html", f"#{index} {row['kind']}", data)
 
@@ -56,7 +54,7 @@ def event(seen: Seen) -> Page:
 def _signed(seen: Seen, index: int, stream: str, key: str) -> dict[str, Any]:
     """Return whether an entry counts in its stream, and whose key signed it, from signed entries."""
     try:
-        checked: CheckedStream = seen.client.streams.read(stream)
+        checked = seen.client.streams.read(stream)
     except BatonError as error:
         return {"counts": False, "problem": error.message, "key_sort": None, "delegated_by": None, "ended_index": None}
     ignored = next((one.message for one in checked.ignored if one.index == index), None)
@@ -71,7 +69,7 @@ def _signed(seen: Seen, index: int, stream: str, key: str) -> dict[str, Any]:
 def _proof(seen: Seen, index: int) -> dict[str, Any]:
     """Return the checked inclusion of an entry: under which checkpoint, of what size and root, over how many hashes."""
     try:
-        receipt = receipts.take(seen.client, index)
+        receipt = receipts.take(seen.client, index, wait_max_s=0)
         checked = receipts.check(receipt, receipts.Anchors(), known=seen.client.memory.checkpoint_key)
     except BatonError as error:
         return {"is_proven": False, "problem": f"{error.code}: {error.message}"}

@@ -8,6 +8,9 @@ import httpx
 import pytest
 from calling import Baton, Place, Running
 
+from consumers.doors.cli.commands.dashboard import who_decides
+from consumers.sdk.ledger import Ledger
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -89,5 +92,17 @@ def test_a_killed_one_is_not_taken_for_alive(
     Baton(capsys, Place(running.home)).refuses("NOT_FOUND", "show", 3, "--web")
 
 
-def test_who_decides_is_the_human_whose_key_is_here(alone: Baton) -> None:
-    alone.refuses("AGENT_UNKNOWN", "--as", "nobody", "dashboard")
+def test_who_decides_is_the_human_whose_key_is_here(populated: Callable[[str], Path]) -> None:
+    home = populated("deciding")
+    for name, human, why in (
+        (None, "rita", ""), ("rita", "rita", ""), ("a", None, "a is no human"), ("nobody", None, "nobody is no human"),
+    ):  # fmt: skip
+        with Ledger(name, home=home) as ledger:
+            decides = who_decides(ledger)
+        assert decides[0] == human
+        assert decides[1].startswith(why)
+    (home / "keys" / "rita.key").unlink()
+    with Ledger(home=home) as ledger:
+        assert who_decides(ledger) == (None, "no human's key is here")
+    with Ledger("rita", home=home) as ledger:
+        assert who_decides(ledger) == (None, "the key of rita is not here")

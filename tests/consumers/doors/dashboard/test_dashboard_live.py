@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from consumers.doors.dashboard.live import heads
 from consumers.doors.web.stream import Followers
+from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     import pytest
@@ -53,3 +54,21 @@ def test_a_closed_dashboard_ends_its_tails(viewer: Viewer) -> None:
     answer = viewer.get("/live")
     assert (answer.status_code, answer.text) == (200, "")
     assert viewer.dashboard._followers.present == 0
+
+
+def test_a_server_that_is_away_ends_the_tail(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = viewer.ledger.client()
+    followers = Followers()
+
+    def away(*_, **__):
+        raise Unavailable("BUS_UNAVAILABLE", "there is no connection")
+
+    async def follow() -> list[bytes]:
+        told = []
+        async for line in heads(client, followers, lambda: False):
+            told.append(line)
+            monkeypatch.setattr(client, "entries", away)
+        return told
+
+    assert asyncio.run(follow()) == [b"id: 3\ndata: 3\n\n"]
+    assert followers.present == 0

@@ -5,9 +5,12 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from consumers.doors.dashboard import app
 from consumers.doors.dashboard.page import Route
+from ledger.checked import Ignored
+from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised
 from ledger.events.session import FindingLogged, SessionStarted
 
@@ -43,6 +46,38 @@ def test_one_entry_shows_its_body_its_key_and_its_proof(viewer: Viewer) -> None:
     page = viewer.page("/e/4")
     assert "the title" in page
     assert shown["signature"] in page
+
+
+def test_entries_of_authority_and_the_first_of_all_have_their_proof_too(viewer: Viewer) -> None:
+    for index in range(4):
+        shown = viewer.data(f"/e/{index}")
+        assert (shown["signed"]["counts"], shown["proof"]["is_proven"]) == (True, True), shown
+
+
+def test_an_entry_that_the_rules_do_not_admit_says_so(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    viewer.ledger.hand_over("x")
+    streams = viewer.dashboard.ledger.client.streams
+    real = streams.read
+
+    def read(stream):
+        checked = real(stream)
+        return replace(checked, entries=[], ignored=[Ignored(4, "NOT_AUTHORIZED", "alice may not")])
+
+    monkeypatch.setattr(streams, "read", read)
+    assert viewer.data("/e/4")["signed"] == viewer.data("/e/4")["signed"] | {
+        "counts": False,
+        "problem": "alice may not",
+    }
+    assert "does not count" in viewer.page("/e/4")
+
+
+def test_an_entry_without_a_receipt_says_why(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prove(_):
+        raise Refused("KEY_FILE_MISSING", "the checkpoint key is not here")
+
+    monkeypatch.setattr(viewer.dashboard.ledger.client, "prove", prove)
+    assert viewer.data("/e/1")["proof"]["is_proven"] is False
+    assert "the checkpoint key is not here" in viewer.page("/e/1")
 
 
 def test_what_an_entry_follows_from_and_led_to_is_one_click_away(viewer: Viewer) -> None:
