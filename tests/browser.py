@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 import pytest
-from node_packages import install
 from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
@@ -33,6 +32,7 @@ __all__ = ["DARK", "LIGHT", "NARROW", "WIDE", "Browser", "Keys", "Look", "Shown"
 AXE: Final = Path(__file__).with_name("axe")
 WIDE: Final = 1400
 NARROW: Final = 800
+PAPER: Final = 718
 LIGHT: Final = "light"
 DARK: Final = "dark"
 Scheme = Literal["light", "dark"]
@@ -106,7 +106,7 @@ class Browser:
         )
         liked = {"prefers-color-scheme": look.scheme, "prefers-reduced-motion": "reduce"}
         features = [{"name": name, "value": value} for name, value in liked.items()]
-        self.command("Emulation.setEmulatedMedia", features=features)
+        self.command("Emulation.setEmulatedMedia", media="", features=features)
 
     def allow_scripts(self, *, are_allowed: bool) -> None:
         """Let pages run scripts from now on, or not."""
@@ -159,6 +159,8 @@ class Browser:
 
     @cached_property
     def _axe(self) -> str:
+        from node_packages import install
+
         return (install(AXE, "axe") / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 
     def accessibility_faults(self) -> list[str]:
@@ -182,6 +184,13 @@ class Browser:
     def printed(self) -> bytes:
         """Return the page as it would be printed, a PDF."""
         return base64.b64decode(self.command("Page.printToPDF", printBackground=False)["data"])
+
+    def look_at_paper(self) -> None:
+        """Show the page as it is printed, as wide as A4 within its margins, until ``look`` is called."""
+        self.command("Emulation.setEmulatedMedia", media="print")
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=PAPER, height=height, deviceScaleFactor=1, mobile=False
+        )
 
 
 _WIDER: Final = """

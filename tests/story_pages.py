@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -47,11 +48,13 @@ def addresses(settings: Settings) -> list[str]:
     ]  # fmt: skip
 
 
-def shown(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the name of a route and an address of it, for each address that a route matches."""
+def shown(settings: Settings, *, each: int = 1000) -> Iterator[tuple[str, str]]:
+    """Yield the name of a route and an address of it, ``each`` times at most, for the addresses that routes match."""
     routes = [(route.name, compile_path(route.path)[0]) for route in ROUTES]
+    counts = Counter[str]()
     for address in addresses(settings):
         path = address.partition("?")[0]
         name = next((name for name, pattern in routes if pattern.match(path)), None)
-        if name is not None:
+        if name is not None and counts[name] < each:
+            counts[name] += 1
             yield name, address

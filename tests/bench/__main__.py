@@ -40,6 +40,7 @@ GROUPS: Final = {
     "delivery": "delivery",
     "floods": "floods",
     "cli": "starting",
+    "pages": "pages",
     "judging": "judging",
     "handoffs": "handoffs_large",
     "reports": "reports",
