@@ -81,6 +81,7 @@ class Life:
                 registered, _ = register_agent(author, self._home, name, roles, ai_id=label, passphrase=secret)
                 if "service" not in roles:
                     keys[name] = registered.key
+            self._judge({})  # a validator begins where the log ends when it is first started
             for line in self._story["lines"]:
                 self._client.at_ms = self._begin_ms + round(line["at"] * minute_ms)
                 getattr(self, f"_{line.get('act', 'event')}")(line)
