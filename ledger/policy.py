@@ -66,7 +66,8 @@ class Witness(msgspec.Struct, frozen=True):
 class Witnessed(msgspec.Struct, frozen=True, kw_only=True):
     """What a policy finds in a note of so many entries: who cosigned it, of how many, and since when that was enough.
 
-    ``time_s`` (Unix) is None as long as the quorum is not met, and where none is asked for.
+    ``time_s`` (Unix) is None as long as the quorum is not met, and where none is asked for; ``times`` says when each of
+    them cosigned it last.
     """
 
     size: int
@@ -74,6 +75,7 @@ class Witnessed(msgspec.Struct, frozen=True, kw_only=True):
     of: int
     is_met: bool
     time_s: int | None
+    times: dict[str, int] = {}
 
     def __str__(self) -> str:
         count = f"{len(self.by)} of {self.of} ({self.size} entries)"
@@ -145,7 +147,10 @@ class Policy(msgspec.Struct, frozen=True):
                 met_s = time_s
         is_met = self.quorum == _NONE or met_s is not None
         size = checkpoint.parse_checkpoint(note).size
-        return Witnessed(size=size, by=sorted(by), of=len(self.witnesses), is_met=is_met, time_s=met_s)
+        last = {name: time_s for time_s, name in times}
+        return Witnessed(
+            size=size, by=sorted(by), of=len(self.witnesses), is_met=is_met, time_s=met_s, times=last
+        )  # fmt: skip
 
     def demand(self, note: str, now_s: float, *, fail_open: bool = False) -> Witnessed:
         """Return the same, once the quorum is met; or anyway, for who said that it should ``fail_open``.

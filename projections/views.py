@@ -49,6 +49,7 @@ CHECKED: Final = frozenset({
 
 # Which function of which module under this package answers which query.
 _QUERIES: Final = {
+    "agents.activity": "agents.queries.agents_at_work",
     "agents.keys": "agents.queries.list_keys",
     "agents.list": "agents.queries.list_agents",
     "agents.show": "agents.queries.show_agent",

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, Final
 
 from ledger.lifecycle.authority import to_ms
 from ledger.lifecycle.clock import Span
 from projections.query import Answer, Arguments, Moment, names_in, only_match, with_json
+
+held_named_max: Final = 5
+_ACTIVITY: Final = (
+    "SELECT a.name, roles, ai_id, removed_index, e.event_index AS last_index, e.kind AS last_kind, "
+    "e.accepted_ms AS last_ms, "
+    "(SELECT count(*) FROM sessions s WHERE s.author = a.name AND s.status = 'open') AS open_sessions, "
+    "(SELECT count(*) FROM handoffs h WHERE h.receiver = a.name AND h.status = 'in_progress') AS working "
+    "FROM agents a LEFT JOIN events e ON e.event_index = (SELECT max(event_index) FROM events WHERE author = a.name) "
+    "WHERE (? IS NULL AND removed_index IS NULL) OR a.name = ? ORDER BY name"
+)
+_IN_PROGRESS: Final = (
+    "SELECT id, title, lease_until_ms, updated_ms FROM handoffs WHERE receiver = ? AND status = 'in_progress' "
+    "ORDER BY updated_index DESC LIMIT ?"
+)
 
 
 class AgentName(Arguments, frozen=True):
@@ -19,6 +34,12 @@ class KeyFilter(Arguments, frozen=True):
     """Keys of one agent, or of all."""
 
     agent: str | None = None
+
+
+class Activity(Arguments, frozen=True):
+    """One agent, also a removed one; or (None) all that are there."""
+
+    name: str | None = None
 
 
 class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
@@ -39,6 +60,20 @@ def show_agent(moment: Moment, asked: AgentName) -> Answer:
     rows = moment.rows("SELECT * FROM agents WHERE name = ?", (asked.name,))
     only_match([row["name"] for row in rows], asked.name, "agent", lambda: names_in(moment, "agents", "name"))
     return with_json(rows[0], "roles") | {"keys": list_keys(moment, KeyFilter(agent=asked.name))["keys"]}
+
+
+def agents_at_work(moment: Moment, asked: Activity) -> Answer:
+    """Return ``{"agents"}`` by name: of each its last event, open sessions, its keys by state, and what it works on.
+
+    ``working`` is how many handoffs are in progress under it, and ``handoffs`` the newest of them.
+    """
+    agents = [with_json(row, "roles") for row in moment.rows(_ACTIVITY, (asked.name, asked.name))]
+    keys = list_keys(moment, KeyFilter(agent=asked.name))["keys"]
+    for agent in agents:
+        agent["key_states"] = dict(Counter(key["state"] for key in keys if key["agent"] == agent["name"]))
+        agent["suspect_keys"] = sum(key["agent"] == agent["name"] and key["suspect_since"] is not None for key in keys)
+        agent["handoffs"] = moment.rows(_IN_PROGRESS, (agent["name"], held_named_max)) if agent["working"] else []
+    return {"agents": agents}
 
 
 def list_keys(moment: Moment, asked: KeyFilter) -> Answer:

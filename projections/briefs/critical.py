@@ -54,6 +54,11 @@ def is_open_assumption(step: ReasoningStep) -> bool:
     return step.needs_validation is True or (step.type == "assumption" and step.needs_validation is not False)
 
 
+def is_refuted(step: ReasoningStep) -> bool:
+    """Tell whether a step is an alternative that was considered and not believed."""
+    return step.type == "hypothesis" and step.confidence < _weak_confidence
+
+
 def concluding_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
     """Return the steps that state the graph's conclusion: by their words, else by type, else by position."""
     target = _plain(memory.conclusion)
@@ -76,9 +81,7 @@ def critical_numbers(memory: ReasoningMemory) -> set[int]:
     if not any(memory.dependencies.get(number) for number in targets):
         targets |= {step.step_number for step in memory.steps if step.type != "observation"}
     open_assumptions = {step.step_number for step in memory.steps if is_open_assumption(step)}
-    refuted = {
-        step.step_number for step in memory.steps if step.type == "hypothesis" and step.confidence < _weak_confidence
-    }
+    refuted = {step.step_number for step in memory.steps if is_refuted(step)}
     return ancestors(memory.dependencies, targets) | open_assumptions | refuted
 
 

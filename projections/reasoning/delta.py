@@ -82,6 +82,43 @@ def make_delta(base: ReasoningMemory, target: ReasoningMemory) -> Delta:
     return Delta(compute_reasoning_ref(base), find_change(base, target), compute_reasoning_ref(target))
 
 
+def describe_change(base: ReasoningMemory, target: ReasoningMemory) -> dict[str, Any]:
+    """Return what changed: the delta as it is applied, and each change beside what stood there before."""
+    delta = make_delta(base, target)
+    change = delta.reasoning_delta
+    before = {step.step_number: step for step in base.steps}
+    after = {step.step_number: step for step in target.steps}
+    values = {name: (getattr(base, name), getattr(target, name)) for name in _SCALARS if name != "known_limitations"}
+    linked = sorted({*change.dependencies, *change.dependencies_removed} & before.keys() & after.keys())
+    return {
+        **delta.to_dict(),
+        "is_equal": delta.reasoning_ref == delta.target,
+        "size": msgspec.structs.asdict(measure(write_squashed(delta.reasoning_ref, delta.target, change))),
+        "steps_added": [
+            after[step.step_number].to_dict() | {"rests_on": target.dependencies.get(step.step_number, [])}
+            for step in change.steps_added
+        ],
+        "assumptions_settled": [
+            {"step": number, "content": before[number].content, "settled": text}
+            for number, text in change.assumptions_updated.items()
+        ],
+        "steps_changed": [
+            {"step": step.step_number, "before": before[step.step_number].to_dict(), "after": step.whole().to_dict()}
+            for step in change.steps_changed
+        ],
+        "steps_removed": [before[number].to_dict() for number in change.steps_removed],
+        "links_changed": [
+            {"step": number, "before": base.dependencies.get(number, []), "after": target.dependencies.get(number, [])}
+            for number in linked
+        ],
+        "changed": {name: {"before": old, "after": new} for name, (old, new) in values.items() if old != new},
+        "limitations_added": [one for one in target.known_limitations if one not in base.known_limitations],
+        "limitations_removed": [one for one in base.known_limitations if one not in target.known_limitations],
+        "limitations_reordered": base.known_limitations != target.known_limitations
+        and set(base.known_limitations) == set(target.known_limitations),
+    }
+
+
 def apply_chain(
     base: ReasoningMemory, base_ref: str, changes: Iterable[graph.ReasoningDelta], target: str
 ) -> ReasoningMemory:

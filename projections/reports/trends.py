@@ -58,9 +58,10 @@ _COUNTED: Final = (
 
 
 class OfAgent(Arguments, frozen=True):
-    """One agent, or all; the newest ``limit`` reports of each stand as points, all of them count."""
+    """One agent, by the label of its reports or as their ``author``, or all; of each, ``limit`` points are named."""
 
     ai_id: str | None = None
+    author: str | None = None
     since_ms: int | None = None
     limit: Limit = 50
 
@@ -71,7 +72,7 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
     Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means; and of each point and of all
     points of an agent the ``grounds``: what others and later events say, beside what vectors say of themselves.
     """
-    where = Where(asked, "ai_id")
+    where = Where(asked, "ai_id", "author")
     where.given("happened_ms >= ?", asked.since_ms)
     left_out = moment.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)  # noqa: S608
     where.add("imported IS NULL")

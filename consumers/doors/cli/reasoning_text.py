@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
-from msgspec.structs import asdict
 
 from consumers.sdk.text import clean, told
-from projections.reasoning.delta import make_delta, measure, write_squashed
-from projections.reasoning.memory import ReasoningMemory
 
 _SCALARS: Final = {
     "task": "task", "ai_id": "model", "reasoning_strategy": "strategy", "conclusion": "conclusion",
@@ -116,45 +113,8 @@ def print_tree(found: dict[str, Any]) -> None:
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
 
 
-def describe_diff(base: ReasoningMemory, target: ReasoningMemory) -> dict[str, Any]:
-    """Return what changed: the delta as it is applied, and each change beside what stood there before."""
-    delta = make_delta(base, target)
-    change = delta.reasoning_delta
-    before = {step.step_number: step for step in base.steps}
-    after = {step.step_number: step for step in target.steps}
-    values = {name: (getattr(base, name), getattr(target, name)) for name in _SCALARS}
-    linked = sorted({*change.dependencies, *change.dependencies_removed} & before.keys() & after.keys())
-    return {
-        **delta.to_dict(),
-        "is_equal": delta.reasoning_ref == delta.target,
-        "size": asdict(measure(write_squashed(delta.reasoning_ref, delta.target, change))),
-        "steps_added": [
-            after[step.step_number].to_dict() | {"rests_on": target.dependencies.get(step.step_number, [])}
-            for step in change.steps_added
-        ],
-        "assumptions_settled": [
-            {"step": number, "content": before[number].content, "settled": text}
-            for number, text in change.assumptions_updated.items()
-        ],
-        "steps_changed": [
-            {"step": step.step_number, "before": before[step.step_number].to_dict(), "after": step.whole().to_dict()}
-            for step in change.steps_changed
-        ],
-        "steps_removed": [before[number].to_dict() for number in change.steps_removed],
-        "links_changed": [
-            {"step": number, "before": base.dependencies.get(number, []), "after": target.dependencies.get(number, [])}
-            for number in linked
-        ],
-        "changed": {name: {"before": old, "after": new} for name, (old, new) in values.items() if old != new},
-        "limitations_added": [one for one in target.known_limitations if one not in base.known_limitations],
-        "limitations_removed": [one for one in base.known_limitations if one not in target.known_limitations],
-        "limitations_reordered": base.known_limitations != target.known_limitations
-        and set(base.known_limitations) == set(target.known_limitations),
-    }
-
-
 def print_diff(found: dict[str, Any]) -> None:
-    """Print what ``describe_diff`` found: `+` for what came, `-` for what went, `~` for what is otherwise now."""
+    """Print what ``describe_change`` found: `+` for what came, `-` for what went, `~` for what is otherwise now."""
     click.secho(f"{found['reasoning_ref'][:_ref_digits]}… → {found['target'][:_ref_digits]}…", bold=True)
     if found["is_equal"]:
         click.echo("no difference")

@@ -25,6 +25,7 @@ from starlette.routing import Route as WebRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consumers.doors.dashboard.address import own_path
+from consumers.doors.dashboard.audit import Audit
 from consumers.doors.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
 from consumers.doors.dashboard.live import heads
 from consumers.doors.dashboard.page import ActRoute, Go, Page, Route, Seen, templates
@@ -68,11 +69,13 @@ class Dashboard:
         self._followers = Followers()
         self._rebuild = Rebuild(ledger) if ledger.settings.server is None else None
         self._away_cookie = f"baton_left_{ledger.client.ledger[:12]}"
+        self._audit = Audit(ledger.settings)
         self._is_closed = False
 
     def close(self) -> None:
-        """End the live tails, so that a server need not wait for them, and close the views."""
+        """End the live tails, so that a server need not wait for them, close the views, and end an audit."""
         self._is_closed = True
+        self._audit.close()
         if self._rebuild is not None:
             self._rebuild.reader.close()
 
@@ -189,7 +192,7 @@ class Dashboard:
             as_of, now_ms = there["event_index"], there["now_ms"]
         return Seen(
             ledger=self.ledger, session=session, head=size - 1, now_ms=now_ms, params=request.path_params, query=query,
-            as_of=as_of, moment=moment, human=self.human, left=self._left(request),
+            as_of=as_of, moment=moment, human=self.human, left=self._left(request), audit=self._audit,
         )  # fmt: skip
 
     def _left(self, request: Request) -> int | None:

@@ -24,6 +24,7 @@ from ledger.errors import Refused
 from projections.query import age_of
 
 if TYPE_CHECKING:
+    from consumers.doors.dashboard.audit import Audit
     from consumers.doors.dashboard.guard import Session
     from consumers.sdk.ledger import Ledger
 
@@ -56,11 +57,12 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     ``head`` is the index of the last entry (-1: none); ``as_of`` that of the last one looked at (None: now), asked for
     as ``moment``, and ``now_ms`` the clock then. ``human`` is who may decide here (None: this dashboard only reads),
     ``params`` stands in the path and ``query`` behind it, each name once; ``left`` is where the log ended when whoever
-    looks went away.
+    looks went away, ``audit`` the one that runs or ran last.
     """
 
     ledger: Ledger
     session: Session
+    audit: Audit
     head: int
     now_ms: int
     params: Mapping[str, str] = {}

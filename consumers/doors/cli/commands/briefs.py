@@ -18,13 +18,11 @@ from consumers.doors.cli.output import page_options, show_page, when
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.reasoning_text import print_verdict, said_of_import
 from consumers.reasoning.compressor.transfer import Received, describe, receive_brief
+from consumers.reasoning.explanation import explain_brief
 from consumers.sdk.text import clean, told
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.reasoning import ReasoningValidated
-from projections.briefs.critical import critical_numbers
-from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 from projections.validations.queries import counted_words
 
 if TYPE_CHECKING:
@@ -111,7 +109,7 @@ def explain(app: App, ref: str, level: str, budget: int | None) -> None:
     The fidelity is measured again here; a published brief is compared with the graph first, as by `brief`.
     """
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
-    data = explained(received)
+    data = explain_brief(received) | {"certificate": HOLDS}
     app.show("explanation", data, lambda: print_explanation(data, received.rejected))
 
 
@@ -121,29 +119,6 @@ def print_rejected(rejected: Rejected | None) -> None:
         fields = ", ".join(dict.fromkeys(problem.field for problem in rejected.problems))
         signed = f"{rejected.author} signed another in event {rejected.event_id}, which does not hold: {fields}"
         click.secho(f"-- MADE AGAIN HERE: {signed}", err=True, bold=True)
-
-
-def explained(received: Received) -> dict[str, Any]:
-    """Return the brief beside its graph as plain values."""
-    brief, memory = received.brief, received.memory
-    facts = {fact.step for fact in brief.facts}
-    critical = critical_numbers(memory)
-    steps = []
-    for step in memory.steps:
-        number = step.step_number
-        judged = {"kept": number in facts, "critical": number in critical}
-        steps.append({
-            "step": number, "type": step.type, "content": step.content, "evidence": step.evidence,
-            "rests_on": memory.dependencies.get(number, []), **judged, "why": _why(step, memory, **judged),
-        })  # fmt: skip
-    return {
-        "reasoning_ref": brief.reasoning_ref, "level": received.prompt.level, "tokens": received.prompt.tokens,
-        "budget": received.prompt.budget, "fidelity": msgspec.to_builtins(brief.fidelity),
-        "measured_again": measure(memory, received.prompt.prompt).value, "certificate": HOLDS,
-        "rejected": msgspec.to_builtins(received.rejected), "steps": steps,
-        "dropped_sections": [] if brief.whole_graph else received.prompt.dropped,
-        "budget_needed_for_0.90": brief.budget_needed_for_090,
-    }  # fmt: skip
 
 
 def print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
@@ -165,16 +140,6 @@ def print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
         click.echo("sections without room: " + ", ".join(data["dropped_sections"]))
     if data["budget_needed_for_0.90"]:
         click.echo(f"a fidelity of 0.90 needs {data['budget_needed_for_0.90']} tokens")
-
-
-def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: bool) -> str:
-    if kept:
-        return "the conclusion rests on it" if critical else "there was room"
-    if step.content.strip() == memory.conclusion.strip():
-        return "it stands as the conclusion"
-    if not critical:
-        return f"the conclusion does not rest on this {step.type}"
-    return "the budget had no room for it"
 
 
 @click.command(cls=Command)

@@ -25,7 +25,7 @@ from consumers.doors.cli.output import (
     web_option,
 )
 from consumers.doors.cli.program import Group, Lazy, ListOption
-from consumers.doors.cli.reasoning_text import describe_diff, print_diff, print_reasoning, print_tree, print_verdict
+from consumers.doors.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
 from consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
 from consumers.reasoning.compressor.transfer import GraphCache, find_base
 from consumers.reasoning.compressor.transfer import fetch as fetch_graph
@@ -39,6 +39,7 @@ from ledger.errors import Refused
 from ledger.events import EventData
 from ledger.events import reasoning as kinds
 from projections.briefs.tokens import tokenizer
+from projections.reasoning.delta import describe_change
 from projections.reasoning.memory import compute_reasoning_ref
 
 task_columns = 100
@@ -211,7 +212,7 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
 def diff(app: App, base: str, target: str) -> None:
     """Show what changed from version A to version B: steps added, assumptions settled, another conclusion."""
     before = fetch_graph(app.query_with, base)
-    changes = describe_diff(before.memory, fetch_graph(app.query_with, target, have=before.memory).memory)
+    changes = describe_change(before.memory, fetch_graph(app.query_with, target, have=before.memory).memory)
     app.show("reasoning_diff", changes, lambda: print_diff(changes))
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from consumers.doors.dashboard.page import ActRoute, Route
+from consumers.doors.dashboard.pages.agents import agent, agents
+from consumers.doors.dashboard.pages.audit import VERIFY, audit, verify
 from consumers.doors.dashboard.pages.decisions import answer, decide, lock, review, unlock
 from consumers.doors.dashboard.pages.events import event, events, search
 from consumers.doors.dashboard.pages.graph import graph
 from consumers.doors.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version
 from consumers.doors.dashboard.pages.home import home
+from consumers.doors.dashboard.pages.reasoning import reasoning
+from consumers.doors.dashboard.pages.session import session
 from consumers.doors.dashboard.pages.thoughts import tasks, thoughts
 from consumers.doors.dashboard.pages.timeline import timeline
 
@@ -24,13 +28,19 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
     Route("/h/{id}/diff", "handoff_diff", handoff_diff),
     Route("/reviews/{id:path}", "review", review),
+    Route("/r/{ref:path}", "reasoning", reasoning),
+    Route("/s/{id:path}", "session", session),
     Route("/t", "tasks", tasks, "Thinking"),
     Route("/t/{id:path}", "thoughts", thoughts),
+    Route("/agents", "agents", agents, "Agents"),
+    Route("/a/{name:path}", "agent", agent),
+    Route("/audit", "audit", audit, "Audit"),
 )
 
 ACTS: Final[tuple[ActRoute, ...]] = (
     ActRoute("/h/{id}/decide", "handoff", decide),
     ActRoute("/reviews/{id:path}/decide", "review", answer),
+    ActRoute(VERIFY, "audit", verify),
     ActRoute("/unlock", "unlock", unlock),
     ActRoute("/lock", "lock", lock),
 )

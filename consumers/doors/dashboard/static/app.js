@@ -13,7 +13,7 @@ function say(word, text) {
 // A part of the page stays as it is while somebody points at it, has a field of it open, or may decide in it: what he
 // read is what he signs.
 function isHeld(part) {
-  return part.querySelector("form.decide") || part.matches(":hover") && part.id !== "head" || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
+  return part.querySelector("form.decide") || part.matches(":hover:not(#head, [data-polls])") || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
 }
 
 function put(fresh) {
@@ -74,6 +74,8 @@ if ("follows" in body.dataset && "EventSource" in window) {
   channel.postMessage("hello");
   if (navigator.locks) navigator.locks.request("baton-live", () => follow(channel)); else follow(channel);
   document.addEventListener("visibilitychange", refresh);
+  // What says how far something is, is asked for anew until it says so no more.
+  setInterval(() => { if (document.querySelector("[data-polls]")) { body.dataset.head = -1; refresh(); } }, 1000);
   document.addEventListener("mouseout", () => { if (held.size) { body.dataset.head = -1; refresh(); } });
 }
 

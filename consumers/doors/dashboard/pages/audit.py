@@ -1,0 +1,59 @@
+"""`/audit`: what the log's checkpoint and its witnesses say now, what an audit found, and one more to start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from consumers.doors.dashboard.page import Go, Page, Seen
+from consumers.doors.node.witnesses import witnessed_of
+from ledger.checkpoint import CheckpointVerifier, parse_checkpoint, verify_checkpoint
+from ledger.client import HeadView
+from ledger.errors import BatonError
+from ledger.lifecycle.authority import CHECKPOINT
+
+VERIFY: Final = "/audit/verify"
+
+
+def audit(seen: Seen) -> Page:
+    """Return ``{"head", "checkpoint", "witnesses", "suspects", "quarantined", "audit", "csrf", "has_views"}``."""
+    head = seen.client.head()
+    keys = seen.ask("agents.keys")["keys"]
+    last = seen.ledger.ask("catalog.find", newest=True, limit=1)["events"]
+    data = {
+        "head": msgspec.to_builtins(head) | {"at_ms": last[0]["accepted_ms"] if last else None},
+        "checkpoint": _checkpoint(seen), "witnesses": _witnesses(seen, head),
+        "suspects": [key for key in keys if key["suspect_since"] is not None],
+        "quarantined": seen.ask("catalog.quarantined")["entries"], "audit": msgspec.to_builtins(seen.audit.state),
+        "csrf": seen.session.token(VERIFY), "has_views": seen.settings.server is None,
+    }  # fmt: skip
+    return Page("audit.html", "Audit", data)
+
+
+def verify(seen: Seen, form: Mapping[str, str]) -> Go:
+    """Start an audit, unless one is running, and show how far it is."""
+    seen.session.demand(form, VERIFY)
+    seen.audit.start(views="views" in form and seen.settings.server is None, now_ms=seen.now_ms)
+    return Go("/audit")
+
+
+def _checkpoint(seen: Seen) -> dict[str, Any]:
+    """Return the signed checkpoint of the log now, its signature compared with the key that the log names."""
+    try:
+        note = seen.client.checkpoint()
+        origin, keys = parse_checkpoint(note).origin, seen.ledger.ask("agents.keys", agent=CHECKPOINT)["keys"]
+        verify_checkpoint(note, CheckpointVerifier(origin, bytes.fromhex(keys[-1]["key"])))
+    except BatonError as error:
+        return {"why_not": error.message}
+    return {"why_not": "", "note": note, "origin": origin, "key": keys[-1]["key"]}
+
+
+def _witnesses(seen: Seen, head: HeadView) -> dict[str, Any]:
+    """Return who cosigned the log, and when; ``is_asked`` is false where nobody is asked to."""
+    try:
+        witnessed = witnessed_of(seen.client, seen.settings, head.size, head.root)
+    except BatonError as error:
+        return {"is_asked": True, "problem": error.message}
+    return {"is_asked": witnessed is not None, "problem": "", **(msgspec.to_builtins(witnessed) or {})}

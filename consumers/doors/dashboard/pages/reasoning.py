@@ -1,0 +1,134 @@
+"""`/r/REF`: a brief beside its graph, and whether it can be trusted.
+
+Every figure is measured of the text that stands there, and what the graph cites is looked up whenever it is asked for.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from consumers.doors.dashboard.address import path_to
+from consumers.doors.dashboard.drawing.layout import Drawing, Edge, Node, layered
+from consumers.doors.dashboard.page import Page, Seen
+from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
+from consumers.reasoning.explanation import explain_brief, look_again, sections_of
+from consumers.reasoning.validator.trees import work_tree
+from consumers.sdk.text import one_line
+from ledger.client import Ask, read_event
+from ledger.config import Settings, beside, resolved
+from ledger.errors import BatonError, Refused
+from ledger.trust import actions_of
+from projections.briefs.critical import is_open_assumption, is_refuted
+from projections.briefs.fidelity import measure
+from projections.briefs.prompt import TransferLevel
+from projections.reasoning.delta import describe_change
+
+budgets: Final = {"200": TransferLevel.MINIMAL, "400": None, "700": TransferLevel.STANDARD, "full": TransferLevel.FULL}
+"""The levels that are published have budgets of their own; any other number makes a brief on the spot."""
+
+budget_max_tokens: Final = 100_000
+validations_shown_max: Final = 20
+steps_drawn_max: Final = 120
+"""A larger graph is drawn without what the brief leaves out, unless ``all`` is asked for."""
+
+_STATES: Final = {"inference": "active", "assumption": "open", "hypothesis": "review", "conclusion": "completed"}
+
+
+def reasoning(seen: Seen) -> Page:
+    """Return one version: its ``brief`` as it reads, ``fidelity``, ``steps``, ``graph``, reports and ``delta``."""
+    ref = seen.params["ref"]
+
+    def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return seen.ask(query, **arguments)
+
+    row = seen.ask("reasoning.show", id=ref)
+    del row["memory"]
+    (version,) = (one for one in row["versions"] if one["version"] == row["asked_version"])
+    received = _received(view, ref, seen.query.get("budget", "700"))
+    sections = sections_of(received.brief, received.memory, received.prompt.expanded)
+    chosen = seen.number("step")
+    steps = _steps(received, {piece["step"] for one in sections for line in one["lines"] for piece in line})
+    event = read_event(version["event_index"], seen.client.entry(version["event_index"]))
+    owners = seen.ask("reasoning.existing", ids=seen.ask("reasoning.origins", ref=version["ref"])["ids"])["reasonings"]
+    brief = describe(received)
+    data = {
+        "reasoning": row | {"asked": ref, "ref": version["ref"], "signer": event.author, "signed_ms": event.accepted_ms,
+                            "signed_index": event.index, "suspect": row.get("suspect")},
+        "brief": brief | {"sections": sections, "rules": msgspec.to_builtins(received.answer.all_rules)},
+        "fidelity": msgspec.to_builtins(measure(received.memory, received.prompt.prompt)),
+        "budgets": list(budgets), "budget": seen.query.get("budget", "700"), "is_full": "full" in seen.query,
+        "steps": steps, "chosen": next((step for step in steps if step["step"] == chosen), None),
+        "graph": _drawing(seen, steps, chosen), "limitations": received.memory.known_limitations,
+        "looked": look_again(view, received.memory, _tree_of(seen.settings)),
+        "validations": seen.ask("validations.list", ref=version["ref"], limit=validations_shown_max)["validations"],
+        "owners": sorted({one["author"] for one in owners.values()}),
+        "delta": _delta(view, version["ref"], seen.query.get("against", "")),
+    }  # fmt: skip
+    return Page("reasoning.html", received.memory.task, data)
+
+
+def _received(view: Ask, ref: str, budget: str) -> Received:
+    level, tokens = budgets.get(budget), None
+    if level is None:
+        level, tokens = TransferLevel.STANDARD, int(budget) if budget.isdecimal() and len(budget) <= 6 else 0
+        if not 0 < tokens <= budget_max_tokens:
+            raise Refused("USAGE", f"budget is `full` or a number up to {budget_max_tokens}, not {budget[:40]!r}")
+    return receive_brief(view, ref, level, budget=tokens)
+
+
+def _steps(received: Received, in_text: set[int | None]) -> list[dict[str, Any]]:
+    """Return all of each step, what became of it in the text, and why; ``state`` is open, refuted or nothing."""
+    judged = {one["step"]: one for one in explain_brief(received)["steps"]}
+    steps = []
+    for step in received.memory.steps:
+        one, is_there = judged[step.step_number], step.step_number in in_text
+        why = one["why"] if is_there or not one["kept"] else "the budget had no room for it"
+        state = "open" if is_open_assumption(step) else "refuted" if is_refuted(step) else ""
+        steps.append(step.to_dict() | one | {"in_text": is_there, "why": why, "state": state})
+    return steps
+
+
+def _drawing(seen: Seen, steps: list[dict[str, Any]], chosen: int | None) -> Drawing:
+    kept = {name: seen.query[name] for name in ("budget", "full", "all") if name in seen.query}
+    is_whole = len(steps) <= steps_drawn_max or "all" in seen.query
+    drawn = {step["step"]: step for step in steps if is_whole or step["in_text"]}
+    nodes = [
+        Node(
+            str(number), f"{number} {one_line(step['content'])}",
+            meta=", ".join(filter(None, (step["type"], step["state"]))),
+            figure=f"{step['confidence']:.2f}".removeprefix("0"),
+            state="rejected" if step["state"] == "refuted" else _STATES.get(step["type"], "claim"),
+            href=path_to("reasoning", seen.params["ref"]), query=kept | {"step": str(number)},
+            is_faded=not step["in_text"], is_selected=number == chosen,
+        )
+        for number, step in drawn.items()
+    ]  # fmt: skip
+    edges = [
+        Edge(str(on), str(number), is_faded=not (step["in_text"] and drawn[on]["in_text"]))
+        for number, step in drawn.items()
+        for on in step["rests_on"]
+        if on in drawn
+    ]
+    return layered(nodes, edges, "topbottom")
+
+
+def _tree_of(settings: Settings) -> Path | None:
+    """Return the folder that evidence is looked up in: the one that validators are told, else the git work tree."""
+    home = resolved(settings.home)
+    with suppress(BatonError):  # a folder that is not trusted names nothing
+        if (named := actions_of(settings).validator_tree) is not None:
+            return beside(home, named)
+    return work_tree(beside(home, ".")) or work_tree(Path.cwd())
+
+
+def _delta(view: Ask, ref: str, against: str) -> dict[str, Any] | None:
+    """Return what changed since another version: the delta was applied here, and what came of it hashes to ``ref``."""
+    if not against:
+        return None
+    before = fetch(view, against)
+    after = fetch(view, ref, have=before.memory)
+    return describe_change(before.memory, after.memory) | {"sent": msgspec.to_builtins(after.sent)}

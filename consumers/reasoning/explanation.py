@@ -1,0 +1,127 @@
+"""A brief beside its graph: what it keeps, what it drops and why, and whether what the graph cites still stands."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from consumers.reasoning.compressor.transfer import Received
+from consumers.reasoning.validator.evidence import HOLDING, is_known
+from consumers.reasoning.validator.trees import open_tree
+from consumers.reasoning.validator.validator import ReasoningValidator
+from ledger.client import Ask
+from ledger.events.brief import Brief
+from projections.briefs.critical import critical_numbers
+from projections.briefs.fidelity import measure
+from projections.briefs.sentences import (
+    CONCLUSION,
+    HEADINGS,
+    REASONING_BRIEF,
+    TOP_ASSUMPTIONS,
+    fact_line,
+    fact_statement,
+)
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+
+FRESHNESS: Final = ("fresh", "changed", "gone", "not_checkable")
+"""What became of a reference since its author looked."""
+
+_CHANGED: Final = frozenset({"file_changed", "line_changed", "no_such_line"})
+_OF_FACTS: Final = frozenset({TOP_ASSUMPTIONS, REASONING_BRIEF})
+_STARTS: Final = r"(?:^(?:- )?|(?<=[.!?…。！？] ))"
+
+
+def explain_brief(received: Received) -> dict[str, Any]:
+    """Return the brief beside its graph as plain values."""
+    brief, memory = received.brief, received.memory
+    facts = {fact.step for fact in brief.facts}
+    critical = critical_numbers(memory)
+    steps = []
+    for step in memory.steps:
+        number = step.step_number
+        judged = {"kept": number in facts, "critical": number in critical}
+        steps.append({
+            "step": number, "type": step.type, "content": step.content, "evidence": step.evidence,
+            "rests_on": memory.dependencies.get(number, []), **judged, "why": _why(step, memory, **judged),
+        })  # fmt: skip
+    return {
+        "reasoning_ref": brief.reasoning_ref, "level": received.prompt.level, "tokens": received.prompt.tokens,
+        "budget": received.prompt.budget, "fidelity": msgspec.to_builtins(brief.fidelity),
+        "measured_again": measure(memory, received.prompt.prompt).value,
+        "rejected": msgspec.to_builtins(received.rejected), "steps": steps,
+        "dropped_sections": [] if brief.whole_graph else received.prompt.dropped,
+        "budget_needed_for_0.90": brief.budget_needed_for_090,
+    }  # fmt: skip
+
+
+def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: bool) -> str:
+    if kept:
+        return "the conclusion rests on it" if critical else "there was room"
+    if step.content.strip() == memory.conclusion.strip():
+        return "it stands as the conclusion"
+    if not critical:
+        return f"the conclusion does not rest on this {step.type}"
+    return "the budget had no room for it"
+
+
+def sections_of(brief: Brief, memory: ReasoningMemory, text: str) -> list[dict[str, Any]]:
+    """Return a brief's ``text``, written out, by headings: each line in pieces, what a step says with its number.
+
+    The pieces together are the text, character for character (``{"text", "step"}``; ``step`` is None between facts).
+    """
+    steps = {line: fact.step for fact in brief.facts for line in (fact_statement(fact), fact_line(fact, brief.layout))}
+    wanted = "|".join(map(re.escape, sorted(steps, key=len, reverse=True)))  # else a part of one would be found in it
+    pattern = re.compile(f"{_STARTS}({wanted})") if steps else None
+    own = (step.step_number for step in memory.steps if step.content.strip() == brief.conclusion.strip())
+    concluding = next(own, None)
+    sections: list[dict[str, Any]] = []
+    for line in text.split("\n"):
+        heading = next((one for one in HEADINGS if line.startswith(f"{one}: ")), "")
+        if heading or not sections:
+            sections.append({"heading": heading, "lines": []})
+        opened, rest = sections[-1], line.removeprefix(f"{heading}: ") if heading else line
+        pieces = [{"text": rest, "step": concluding if opened["heading"] == CONCLUSION else None}]
+        if opened["heading"] in _OF_FACTS and pattern is not None:
+            pieces = _pieces(rest, pattern, steps)
+        opened["lines"].append(pieces)
+    return sections
+
+
+def _pieces(text: str, pattern: re.Pattern[str], steps: dict[str, int]) -> list[dict[str, Any]]:
+    pieces: list[dict[str, Any]] = []
+    last = 0
+    for match in pattern.finditer(text):
+        pieces += [{"text": text[last : match.start(1)], "step": None}, {"text": match[1], "step": steps[match[1]]}]
+        last = match.end(1)
+    return [piece for piece in (*pieces, {"text": text[last:], "step": None}) if piece["text"]]
+
+
+def look_again(view: Ask, memory: ReasoningMemory, root: Path | None) -> dict[str, Any]:
+    """Return what a validator finds now in the work tree ``root`` (None: nowhere); nothing of it is signed.
+
+    ``counts`` says how many references are fresh, changed since the author looked, gone, and not checkable; those
+    that are not fresh come first. ``assumptions`` are each held, refuted, settled by the author or not checked.
+    """
+    with open_tree(root) if root is not None else nullcontext() as tree:
+        report = ReasoningValidator(tree, knows=partial(is_known, view)).validate(memory)
+    checks = [msgspec.to_builtins(check) | {"freshness": _freshness(check.status)} for check in report.evidence]
+    counts = Counter(check["freshness"] for check in checks)
+    return {
+        "tree": None if root is None else str(root),
+        "evidence": sorted(checks, key=lambda check: check["freshness"] == "fresh"),
+        "counts": {name: counts[name] for name in FRESHNESS},
+        "assumptions": msgspec.to_builtins(report.assumptions),
+        "issues": [issue for issue in msgspec.to_builtins(report.issues) if issue["code"][:8] != "EVIDENCE"],
+    }
+
+
+def _freshness(status: str) -> str:
+    if status in HOLDING:
+        return "fresh"
+    return "changed" if status in _CHANGED else "gone" if status == "gone" else "not_checkable"
