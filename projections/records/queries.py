@@ -12,17 +12,10 @@ LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newe
 
 
 class RecordList(Page, frozen=True):
-    """Filters: ``source`` is the beginning of where it was found, ``format`` what it was read as, or up to a ``/``.
+    """Filters: ``source`` is the beginning of where it was found, ``kept_aside`` says that it stands for nothing."""
 
-    ``kept_aside``: only what stands for nothing here, or (false) only what stands for something.
-    """
-
-    kept_aside: bool | None = None
-    mapped: str | None = None
-    format: str | None = None
-    source: str | None = None
-    importer: str | None = None
-    stream: str | None = None
+    kept_aside: bool = False
+    source: str = ""
     dirty: bool = False
 
 
@@ -41,15 +34,10 @@ class Places(Arguments, frozen=True):
 
 def list_records(moment: Moment, asked: RecordList) -> Answer:
     """Return ``{"records", "total", "next"}``, in the order of the ledger."""
-    where = Where(asked, "importer", "stream")
-    if asked.kept_aside is not None:
-        where.add(f"mapped_kind IS {'' if asked.kept_aside else 'NOT '}NULL")
-    where.equal("mapped_kind", asked.mapped)
-    if asked.format is not None:  # `empirica` means all of its kinds of notes
-        kinds = f"{asked.format.rstrip('/')}/"
-        where.add("(format = ? OR substr(format, 1, ?) = ?)", asked.format, len(kinds), kinds)
-    if asked.source is not None:
-        where.add("substr(source, 1, ?) = ?", len(asked.source), asked.source)
+    where = Where(asked)
+    where.add("substr(source, 1, ?) = ?", len(asked.source), asked.source)
+    if asked.kept_aside:
+        where.add("mapped_kind IS NULL")
     if asked.dirty:
         where.add("dirty > 0")
     return list_of(moment, LISTING, where, asked, of="records")

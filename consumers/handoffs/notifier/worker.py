@@ -65,13 +65,13 @@ class NotifierWorker:
     """Tells agents, once for each waiting episode, that something waits for them."""
 
     def __init__(
-        self, client: Client, answer: Ask, store: Path, channels: Sequence[Channel], *, notify_existing: bool = False,
+        self, client: Client, answer: Ask, store: Path, channels: Sequence[Channel], *,
         clock_ms: Callable[[], int] = unix_ms, sweep_s: float = sweep_interval_s,
         behind: Callable[[Sequence[str]], Sequence[Mapping[str, Any]]] = lambda _: (),
     ) -> None:  # fmt: skip
         """Follow what ``client`` reads, ask the views by ``answer``, remember in ``store``, send to ``channels``.
 
-        With ``notify_existing`` the very first start also tells of what waits already. ``behind`` tells of reasonings.
+        ``behind`` tells of reasonings.
         """
         self._client = client
         self._answer = answer
@@ -80,7 +80,6 @@ class NotifierWorker:
         self._path = store
         self._channels = tuple(channels)
         self._home = Home(store.parent)  # in which the store lies, and the keys that say how bound the gate is
-        self._notify_existing = notify_existing
         self._clock_ms = clock_ms
         self._sweep_s = sweep_s
         self._behind = behind
@@ -158,7 +157,7 @@ class NotifierWorker:
         """Take what waits already as known, and return the position to go on from."""
         seen_size, waiting = self._look()
         with store.transaction():
-            self._open(store, waiting, seen_size, is_told=self._notify_existing)
+            self._open(store, waiting, seen_size, is_told=False)
             store.move(NAME, seen_size)
         return seen_size
 

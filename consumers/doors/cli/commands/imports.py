@@ -34,13 +34,8 @@ def import_() -> None:
 
 
 @click.command("list", cls=Command, looks_back=True)
-@click.option(
-    "--kept-aside/--mapped", "kept_aside", default=None, help="Only what stands for nothing here, or for something."
-)
-@click.option("--kind", "mapped", metavar="KIND", help="Only what stands for this kind of event, as report.generated.")
-@click.option("--format", metavar="FORMAT", help="Only what was read as this, as empirica or empirica/handoff.")
-@click.option("--source", metavar="START", help="Only what was found at a place that begins so.")
-@click.option("--agent", "importer", metavar="NAME", help="Only what this agent imported.")
+@click.option("--kept-aside", is_flag=True, help="Only what stands for nothing here.")
+@click.option("--source", default="", metavar="START", help="Only what was found at a place that begins so.")
 @click.option("--dirty", is_flag=True, help="Only what has values that could not be read as they were meant.")
 @page_options()
 def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:

@@ -80,9 +80,8 @@ def retry(app: App, id_: str | None, *, all_: bool) -> None:
 
 
 @notify.command()
-@click.option("--existing", is_flag=True, help="At the very first start, also tell of what waits already.")
 @click.option("--once", is_flag=True, help="Stop when what is there now was read, and what is due was tried once.")
-def run(app: App, *, existing: bool, once: bool) -> None:
+def run(app: App, *, once: bool) -> None:
     """Notify until SIGINT or SIGTERM, here or behind --server; `baton serve` does so by itself.
 
     The first start takes what waits already as known and tells nobody. Positions, open waits and the outbox are kept
@@ -95,10 +94,7 @@ def run(app: App, *, existing: bool, once: bool) -> None:
     client = app.client()
     trust.demand(app.settings().home, client)
     view = app.query_with
-    worker = NotifierWorker(
-        client, view, _store_path(app), channels, notify_existing=existing,
-        behind=lambda refs: Grounds(view, 0).of(refs),
-    )  # fmt: skip
+    worker = NotifierWorker(client, view, _store_path(app), channels, behind=lambda refs: Grounds(view, 0).of(refs))
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]
     app.show("notifying", {"channels": names}, lambda: click.echo(f"notifying by {', '.join(names)}"))

@@ -202,16 +202,6 @@ def test_first_start_tells_nobody_of_what_waits_already(
     assert told(receiver) == [("rita", "approve", "new")]
 
 
-def test_first_start_tells_of_what_waits_already_when_asked_to(
-    ledger: Ledger, local_client: LocalClient, reader: Reader, path: Path, hook: Hook, receiver: Receiver
-) -> None:
-    ledger.hand_over("old")
-    notifying = Notifying(ledger, local_client, reader.answer, path, [hook()])
-    notifying.catch_up(notify_existing=True)
-    notifying.catch_up(notify_existing=True)
-    assert told(receiver) == [("rita", "approve", "old")]
-
-
 def test_views_that_cannot_answer_move_nothing(scripted: Notifying, ledger: Ledger, receiver: Receiver) -> None:
     ledger.hand_over("h1")
     answer = scripted.answer
