@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # tables, fold or rows. They stand here, beside no fold, so that whoever only reads can tell whether the views are up to
 # date without loading any.
 VIEW_VERSIONS: Final = {
-    "catalog": 6,
+    "catalog": 7,
     "agents": 6,
     "reasoning": 6,
     "briefs": 4,
@@ -55,13 +55,11 @@ _QUERIES: Final = {
     "agents.show": "agents.queries.show_agent",
     "agents.suspects": "agents.suspects.list_suspects",
     "briefs.best": "briefs.queries.best_brief",
-    "catalog.counts": "catalog.queries.count_events",
     "catalog.find": "catalog.queries.find_events",
     "catalog.lanes": "catalog.lanes.lanes_of_agents",
     "catalog.moment": "instants.show_moment",
     "catalog.quarantined": "catalog.queries.list_quarantined",
     "catalog.show": "catalog.queries.show_event",
-    "catalog.streams": "catalog.queries.list_streams",
     "catalog.why": "catalog.walk.why_event",
     "handoffs.around": "handoffs.graph.around_handoff",
     "handoffs.board": "handoffs.queries.board",

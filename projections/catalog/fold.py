@@ -82,10 +82,8 @@ class StreamRow(Row, frozen=True):
     """How far a stream has come."""
 
     stream: str
-    sort: str
     name: str
     version: int
-    first_index: int
     last_index: int
 
 
@@ -108,7 +106,6 @@ class StreamState(msgspec.Struct, frozen=True, array_like=True):
 
     stream: str
     version: int = 0
-    first_index: int = -1
     last_index: int = -1
     step: str = ""
     before: str = ""
@@ -122,20 +119,18 @@ def keys(event: Event) -> tuple[str, ...]:
 
 def fold(state: StreamState, event: Event) -> StreamState:
     """Count one more event of the stream."""
-    first = event.index if state.version == 0 else state.first_index
     if not event.stream.startswith(_WITH_STEPS):
-        return StreamState(state.stream, state.version + 1, first, event.index)
+        return StreamState(state.stream, state.version + 1, event.index)
     step = event.id if event.kind in STEPS else state.step
     depends_on = state.depends_on
     if isinstance(event.data, HandoffContent):
         depends_on = tuple(f"handoff/{one}" for one in event.data.depends_on)
-    return StreamState(state.stream, state.version + 1, first, event.index, step, state.step, depends_on)
+    return StreamState(state.stream, state.version + 1, event.index, step, state.step, depends_on)
 
 
 def rows(state: StreamState) -> Rows:
     """Return the stream's row."""
-    sort, _, name = state.stream.partition("/")
-    return (StreamRow(state.stream, sort, name, state.version, state.first_index, state.last_index),)
+    return (StreamRow(state.stream, state.stream.partition("/")[2], state.version, state.last_index),)
 
 
 def added(state: StreamState | None, logged: Logged) -> Rows:

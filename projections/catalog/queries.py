@@ -1,4 +1,4 @@
-"""Questions about events: find them, count them, resolve a shortened ref."""
+"""Questions about events: find them, resolve a shortened ref."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from projections.views import ON_DEMAND, VIEW_VERSIONS
 
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")  # within SQL's integers; a leading zero makes it hex digits
 
-STREAMS: Final = query.Listing("SELECT * FROM streams", "streams", "stream", newest_first=False)
 LISTING: Final = query.Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
 
 
@@ -24,14 +23,6 @@ class EventFilter(query.Arguments, frozen=True):
     corr: str | None = None
     newest: bool = False
     after: int | None = None
-    limit: query.Limit = 50
-
-
-class StreamFilter(query.Arguments, frozen=True):
-    """Streams of one sort (``handoff``), or all; ``after`` is the ``next`` of the page before."""
-
-    sort: str | None = None
-    after: str = ""
     limit: query.Limit = 50
 
 
@@ -73,24 +64,6 @@ def find_events(moment: query.Moment, asked: EventFilter) -> query.Answer:
     """Return ``{"events", "total", "next"}`` in the order of the log or against it; ``total`` counts all that match."""
     listing = LISTING._replace(newest_first=asked.newest)
     return query.list_of(moment, listing, query.Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
-
-
-def count_events(moment: query.Moment, _asked: query.Arguments) -> query.Answer:
-    """Return ``{"total", "kinds", "authors", "streams"}``: how many of each."""
-    kinds = moment.rows("SELECT kind, count(*) AS number FROM events GROUP BY kind ORDER BY kind")
-    authors = moment.rows("SELECT author, count(*) AS number FROM events GROUP BY author ORDER BY author")
-    sorts = moment.rows("SELECT sort, count(*) AS number FROM streams GROUP BY sort ORDER BY sort")
-    return {
-        "total": sum(row["number"] for row in kinds),
-        "kinds": {row["kind"]: row["number"] for row in kinds},
-        "authors": {row["author"]: row["number"] for row in authors},
-        "streams": {row["sort"]: row["number"] for row in sorts},
-    }
-
-
-def list_streams(moment: query.Moment, asked: StreamFilter) -> query.Answer:
-    """Return ``{"streams", "total", "next"}``, by name."""
-    return query.list_of(moment, STREAMS, query.Where(asked, "sort"), asked, of="streams")
 
 
 def refs_of(moment: query.Moment, index: int) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ def rows(bench: Bench) -> Iterator[Row]:
             sample = [one for batch in batches(ledger, "sample", 8, each=True) for one in signed_of(batch)]
         settings = Settings(home=folder, config=Config(map_size_bytes=MAP_SIZE))
         with LocalClient(settings) as client, Reader(client, settings) as reader:
-            reader.answer("catalog.counts", {})
+            reader.answer("catalog.find", {})
         sodium = rate_of_sodium(sample, CORES)
         rounds = min(bench.rounds, ROUNDS_MAX)
         note = f"{EVENTS:,} events"

@@ -69,7 +69,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     with open_ledger(folder) as ledger:
         count = fill(ledger)
         with Reader(ledger.client(), ledger.settings()) as reader:
-            reader.answer("catalog.counts", {})
+            reader.answer("handoffs.list", {})
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"BATON_HOME": str(folder), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
     program = str(Path(sys.executable).with_name("baton"))

@@ -109,7 +109,7 @@ class HandWritten:
         """Fold one event."""
         stream = body["stream"]
         sort, _, name = stream.partition("/")
-        known = self.streams.get(stream) or StreamRow(stream, sort, name, 0, index, index)
+        known = self.streams.get(stream) or StreamRow(stream, name, 0, index)
         known = self.streams[stream] = replace(known, version=known.version + 1, last_index=index)
         self.changed[stream] = None
         row = EventRow(

@@ -21,7 +21,7 @@ def moment(reader, at):
 def test_index_means_the_state_after_that_entry(filled, ledger):
     for index in (0, 3, ledger.size - 1):
         assert moment(filled, index)["event_index"] == moment(filled, str(index))["event_index"] == index
-        assert filled.answer("catalog.counts", as_of=index)["total"] == index + 1
+        assert filled.answer("catalog.find", as_of=index)["total"] == index + 1
 
 
 def test_time_means_the_last_entry_accepted_by_then(filled, ledger):
@@ -42,14 +42,14 @@ def test_time_ahead_of_now_means_now(filled, ledger):
 @pytest.mark.parametrize("at", [-1, "-1", "", "soon", "1e3", "2026-13-01", "9" * 5000, "0001-01-01T00:00+10:00", True])
 def test_what_is_neither_index_nor_time_is_refused(filled, at):
     with pytest.raises(Refused) as refused:
-        filled.answer("catalog.counts", as_of=at)
+        filled.answer("catalog.find", as_of=at)
     assert refused.value.code == "INVALID_FIELD"
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 10**14])
 def test_index_beyond_the_end_is_refused_and_the_last_one_named(filled, ledger, beyond):
     with pytest.raises(Refused) as refused:
-        filled.answer("catalog.counts", as_of=ledger.size + beyond)
+        filled.answer("catalog.find", as_of=ledger.size + beyond)
     assert refused.value.code == "NOT_FOUND"
     assert f"the last is {ledger.size - 1}" in refused.value.message
 
@@ -57,6 +57,6 @@ def test_index_beyond_the_end_is_refused_and_the_last_one_named(filled, ledger, 
 def test_time_before_the_first_event_is_refused_and_the_first_one_named(filled, ledger):
     first_ms = ledger.event(0).accepted_ms
     with pytest.raises(Refused) as refused:
-        filled.answer("catalog.counts", as_of=clock_text(first_ms - 1))
+        filled.answer("catalog.find", as_of=clock_text(first_ms - 1))
     assert refused.value.code == "NOT_FOUND"
     assert clock_text(first_ms) in refused.value.message

@@ -68,26 +68,6 @@ def test_find_filters_before_the_limit_and_counts_all(ledger, reader):
     assert reader.answer("catalog.find", {"stream": "session/t"})["total"] == 2
 
 
-def test_counts_add_up_to_the_log(ledger, reader):
-    ledger.fill()
-    counts = reader.answer("catalog.counts")
-    assert counts["total"] == ledger.size == sum(counts["kinds"].values()) == sum(counts["authors"].values())
-    assert counts["kinds"]["handoff.created"] == 3
-    assert counts["streams"]["handoff"] == 3
-
-
-def test_streams_page_by_name(ledger, reader):
-    ledger.fill()
-    page = reader.answer("catalog.streams", {"sort": "handoff", "limit": 2})
-    assert ([one["stream"] for one in page["streams"]], page["total"], page["next"]) == (
-        ["handoff/a", "handoff/b"],
-        3,
-        "handoff/b",
-    )
-    rest = reader.answer("catalog.streams", {"sort": "handoff", "limit": 2, "after": page["next"]})
-    assert ([one["name"] for one in rest["streams"]], rest["next"]) == (["c"], None)
-
-
 def test_resolve_tells_streams_versions_and_steps_apart(ledger, reader):
     ledger.fill()
     shown = reader.answer("reasoning.show", {"id": "r1"})

@@ -102,7 +102,7 @@ def test_as_of_answers_from_a_prefix_of_the_log(ledger, reader):
     size = ledger.size
     ledger.hand_over("b")
     assert reader.answer("handoffs.list", as_of=size - 1)["total"] == 1
-    assert reader.answer("catalog.counts", as_of=size - 1)["total"] == size
+    assert reader.answer("catalog.find", as_of=size - 1)["total"] == size
     assert reader.answer("handoffs.list")["total"] == 2
 
 

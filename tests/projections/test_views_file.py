@@ -49,11 +49,11 @@ CHANGES = (garble, garble_pages, Path.unlink, delete_all, replace_by_garbage)
 def test_views_changed_under_an_open_reader_are_made_anew(ledger: ViewLedger, change: Callable[[Path], Any]) -> None:
     ledger.fill()
     with Reader(ledger.reads, ledger.settings()) as open_before:
-        before = open_before.answer("catalog.counts")
+        before = open_before.answer("catalog.find")
         change(ledger.home.views)
         with Reader(ledger.reads, ledger.settings()) as opened_after:
-            assert opened_after.answer("catalog.counts") == before
-        assert open_before.answer("catalog.counts") == before
+            assert opened_after.answer("catalog.find") == before
+        assert open_before.answer("catalog.find") == before
         assert open_before.answer("search.find", {"text": "pool"})
 
 
@@ -72,7 +72,7 @@ def test_damaged_views_are_kept_aside_and_said_once(ledger: ViewLedger) -> None:
     ledger.home.views.write_bytes(b"precious " * 1000)
     notices: list[str] = []
     with Reader(ledger.reads, ledger.settings(), notice=notices.append) as reader:
-        assert reader.answer("catalog.counts")
+        assert reader.answer("catalog.find")
         assert reader.answer("handoffs.list")
     assert len(notices) == 1
     aside = ledger.home.views.with_name("views.db.damaged")
@@ -95,7 +95,7 @@ def test_database_of_another_program_is_left_as_it_is(ledger: ViewLedger) -> Non
 @pytest.mark.parametrize("name", ["views.db", "views.db-wal", "views.db-shm", "views.db-journal"])
 def test_link_or_pipe_in_place_of_a_file_of_views_is_refused_at_once(ledger: ViewLedger, name: str) -> None:
     with Reader(ledger.reads, ledger.settings()) as reader:
-        reader.answer("catalog.counts")
+        reader.answer("catalog.find")
     place, outside = ledger.home.path / name, ledger.home.path.parent / "outside"
     place.unlink(missing_ok=True)
     place.symlink_to(outside)
