@@ -59,6 +59,7 @@ CODES: dict[str, Code] = {
     "INVALID_FIELD": Code(Exit.USAGE, False, "A field is missing, or its value is not allowed."),
     "UNSUPPORTED_VERSION": Code(Exit.USAGE, False, "The data is of a format version this software does not read."),
     "USAGE": Code(Exit.USAGE, False, "The command was called in a way it cannot be run."),
+    "NOT_ACCEPTABLE": Code(Exit.USAGE, False, "There is no answer in a form that the request accepts."),
     # Signature, key and author.
     "SIGNATURE_INVALID": Code(Exit.GATED, False, "The signature does not fit the bytes and the key."),
     "KEY_UNKNOWN": Code(Exit.GATED, False, "The signing key is not registered in this ledger."),
@@ -82,6 +83,7 @@ CODES: dict[str, Code] = {
     "SECRET_DETECTED": Code(Exit.GATED, False, "A field or text holds what looks like a credential."),
     # Who may do what, in which state.
     "NOT_TRUSTED": Code(Exit.GATED, True, "This user has not trusted the ledger's folder, or a setting of it."),
+    "TOKEN_INVALID": Code(Exit.GATED, False, "The bearer token is missing, unknown, expired or of nobody here."),
     "NOT_AUTHORIZED": Code(Exit.GATED, False, "The author does not have the role or part that this event needs."),
     "AGENT_EXISTS": Code(Exit.CONFLICT, False, "An agent of this name is registered already."),
     "AGENT_UNKNOWN": Code(Exit.NOT_FOUND, False, "No agent of this name is registered."),

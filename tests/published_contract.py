@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 from asyncapi import document
 from msgspec import inspect
+from openapi import description
 
 from ledger import limits
 from ledger.envelope import DsseEnvelope
@@ -66,6 +67,7 @@ def generate() -> dict[str, bytes]:
         "asyncapi.json": document(),
         "errors.json": errors(),
         "limits.json": published_limits(),
+        "openapi.json": description(),
         "schemas/body.json": body_schema(),
         "schemas/dsse-envelope.json": envelope_schema(),
     }

@@ -5,45 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from view_ledger import ARGUMENTS
 
 from ledger.errors import Refused
 from projections import QUERIES, Reader
-
-ARGUMENTS = {
-    "agents.show": {"name": "bob"},
-    "briefs.best": {"ref": "r1", "level": "minimal"},
-    "catalog.moment": {"at": 3},
-    "catalog.show": {"ref": "3"},
-    "catalog.why": {"ref": "3"},
-    "handoffs.show": {"id": "b"},
-    "handoffs.existing": {"ids": ["a", "b", "unknown"]},
-    "handoffs.facts": {"id": "b.md"},
-    "handoffs.why": {"id": "b"},
-    "handoffs.versions": {"id": "b"},
-    "reasoning.existing": {"ids": ["r1"]},
-    "reasoning.fetch": {"ref": "r1"},
-    "reasoning.full": {"ref": "r1"},
-    "reasoning.origins": {"ref": "sha256:" + "0" * 64},
-    "reasoning.show": {"id": "r1"},
-    "reports.accomplished": {"id": "s1"},
-    "reports.list": {"task_pattern": "leak|登入"},
-    "reports.show": {"id": "s1"},
-    "records.existing": {"places": []},
-    "resolve": {"ref": "3"},
-    "reviews.show": {"id": "v1"},
-    "search.find": {"text": "login"},
-    "search.related": {"task": "Find the leak"},
-    "search.similar": {"task": "Find the leak"},
-    "sessions.show": {"id": "s1"},
-    "sessions.trajectory": {"id": "s1"},
-    "snapshots.domains": {"reasoning_ref": "sha256:" + "0" * 64},
-    "snapshots.show": {"id": "n1"},
-    "tot.prove": {"id": "tot-2026"},
-    "tot.show": {"id": "tot-20260212-100000-a3f7b2"},
-    "tot.tree": {"id": "tot-20260212-100000-a3f7b2"},
-    "validations.latest": {"ref": "r1"},
-    "validations.list": {"ref": "r1"},
-}
 
 
 @pytest.mark.parametrize("query", sorted(QUERIES))

@@ -238,6 +238,7 @@ SECTIONS: Final = {
         "setup": Lazy("harness:setup", "Put Baton into Claude Code, Codex or Gemini, or remove it."),
         "mcp": Lazy("serve:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
         "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
+        "token": Lazy("tokens:token", "Let programs read the ledger over HTTP, for as long as you say."),
         "notify": Lazy("notify:notify", "Tell agents and people once that something waits for them."),
         "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
         "import": Lazy("imports:import_", "Import the history of other tools; it grants nothing."),

@@ -30,7 +30,7 @@ from consumers.doors.dashboard.guard import HEADERS, Guard, Session, check_host,
 from consumers.doors.dashboard.live import heads
 from consumers.doors.dashboard.page import ActRoute, Go, Page, Route, Seen, templates
 from consumers.doors.dashboard.pages import ACTS, ROUTES
-from consumers.doors.dashboard.rebuild import Rebuild
+from consumers.doors.web.rebuild import Rebuild
 from consumers.doors.web.server import status_of
 from consumers.doors.web.stream import EVENT_STREAM, Followers, Stream
 from consumers.sdk.text import json_text
@@ -67,7 +67,7 @@ class Dashboard:
         self._static = {file.name: file.read_bytes() for file in (resources.files(__package__) / "static").iterdir()}
         self._version = sha256(b"".join(self._static[name] for name in sorted(self._static))).hexdigest()[:12]
         self._followers = Followers()
-        self._rebuild = Rebuild(ledger) if ledger.settings.server is None else None
+        self._rebuild = Rebuild(ledger.client, ledger.settings) if ledger.settings.server is None else None
         self._away_cookie = f"baton_left_{ledger.client.ledger[:12]}"
         self._audit = Audit(ledger.settings)
         self._is_closed = False

@@ -1,7 +1,6 @@
-"""The web: what a node shows over HTTP, read-only, to whoever reaches its address (`baton serve --web`).
+"""The web: what a node lets be read over HTTP (`baton serve --web`), and what every server of ours shares.
 
-That is the log as C2SP tlog-tiles (``server``), for auditors and witnesses. There is
-no token, as a transparency log has none: the address is the loopback's unless another one is named. A page of another
-site cannot read it through a name that it points here (``server.hosts``). Compressing, TLS and rates for the open
-network are a reverse proxy's.
+``server`` binds, serves and names its hosts; ``stream`` carries events as they come; ``rebuild`` says how far views are
+that are being made. The node's application is ``app``: ``api`` and ``questions`` answer, ``log`` shows the tiles of
+C2SP tlog-tiles, ``tokens`` says who may read. TLS, compression and rates for the open network are a reverse proxy's.
 """

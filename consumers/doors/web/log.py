@@ -6,16 +6,16 @@ A tile never changes once it has a path, so it may be kept for ever; the checkpo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
+from consumers.doors.web.api import BYTES, TEXT, answered
 from ledger.bundle.layout import tile_name
-from ledger.errors import BatonError, Refused
+from ledger.errors import Refused
 from ledger.log.tiles import TILE_WIDTH
 
 if TYPE_CHECKING:
@@ -24,17 +24,16 @@ if TYPE_CHECKING:
 path_max: Final = 64
 _TILE: Final = re.compile(r"tile/(entries|\d|[1-5]\d|6[0-3])/((?:x\d{3}/)*\d{3})(?:\.p/([1-9]\d{0,2}))?", re.ASCII)
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
-_FOR_NOW: Final = "no-cache"
 
 
 def routes_of(client: LocalClient) -> list[Route]:
     """Return the routes under which a ledger's log is published; GET and HEAD are answered."""
 
     def checkpoint(request: Request) -> Response:
-        return _answer(request, lambda: client.published_checkpoint().encode(), _FOR_NOW, "text/plain; charset=utf-8")
+        return _answer(request, client.published_checkpoint().encode(), "no-cache", TEXT)
 
     def tile(request: Request) -> Response:
-        return _answer(request, lambda: _tile(client, request.scope["path"][1:]), _FOR_EVER, "application/octet-stream")
+        return _answer(request, _tile(client, request.scope["path"][1:]), _FOR_EVER, BYTES)
 
     return [Route("/checkpoint", checkpoint), Route("/tile/{path:path}", tile)]
 
@@ -52,14 +51,5 @@ def _tile(client: LocalClient, path: str) -> bytes:
     raise Refused("NOT_FOUND", "there is no such tile")
 
 
-def _answer(request: Request, read: Callable[[], bytes], cache: str, type_: str) -> Response:
-    try:
-        content = read()
-    except BatonError as error:
-        status = 404 if error.code == "NOT_FOUND" else 503
-        return PlainTextResponse(f"{error}\n", status, {"cache-control": "no-store"})
-    etag = f'"{sha256(content).hexdigest()[:32]}"'
-    headers = {"cache-control": cache, "etag": etag, "x-content-type-options": "nosniff"}
-    if etag in [given.strip() for given in request.headers.get("if-none-match", "").split(",")]:
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=type_)
+def _answer(request: Request, content: bytes, cache: str, media: str) -> Response:
+    return answered(request, content, f'"{sha256(content).hexdigest()[:32]}"', cache, media)

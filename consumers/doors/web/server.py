@@ -31,6 +31,7 @@ keep_alive_max_s: Final = 5
 request_head_max_bytes: Final = 16 * 1024
 stop_wait_max_s: Final = 3
 DROP: Final = "baton.drop"
+_STATUSES: Final = {"TOKEN_INVALID": 401, "NOT_ACCEPTABLE": 406, "TOO_LARGE": 413, "NOT_WITNESSED": 503}
 _WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
 
 
@@ -85,7 +86,9 @@ async def serving(app: ASGIApp, listening: socket.socket) -> AsyncIterator[str]:
 
 
 def status_of(error: BatonError) -> int:
-    """Return the HTTP status that says what the exit code of an error says to a shell."""
+    """Return the HTTP status that says what the exit code of an error says to a shell, and of some codes more."""
+    if (status := _STATUSES.get(error.code)) is not None:
+        return status
     match error.exit_code:
         case Exit.USAGE:
             return 400

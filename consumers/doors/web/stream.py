@@ -60,17 +60,21 @@ async def events_from(
     *,
     stream: str | None = None,
     threads: CapacityLimiter | None = None,
+    until: int | None = None,
 ) -> AsyncIterator[Event | int]:
     """Yield the events from ``index`` on, in order, and then what comes; an int says how far there was nothing.
 
     That is yielded every ``heartbeat_s`` seconds without an event, so that a filter that lets little through does not
-    lead back to where it began. It waits in a thread, one of ``threads``. Raises: as ``Client.entries``.
+    lead back to where it began. With ``until`` it ends before that index. It waits in a thread, one of ``threads``.
+    Raises: as ``Client.entries``.
     """
     quiet_since = time.monotonic()
-    while True:
+    while until is None or index < until:
         read = partial(client.entries, index, kinds=kinds, stream=stream, limit=page_events_max, wait_s=poll_wait_s)
         page = await to_thread.run_sync(read, limiter=threads, abandon_on_cancel=True)
         for at, data in page.entries:
+            if until is not None and at >= until:
+                return
             yield read_event(at, data)
             quiet_since = time.monotonic()
         index = page.next_index
@@ -87,11 +91,12 @@ def as_server_sent(last: int, document: bytes = b"") -> bytes:
 class Stream(StreamingResponse):
     """An answer without an end, which ends when its reader goes, or reads nothing any more."""
 
-    def __init__(self, content: AsyncIterator[bytes], media_type: str) -> None:
+    def __init__(self, content: AsyncIterator[bytes], media_type: str, followers: Followers | None = None) -> None:
         super().__init__(content, media_type=media_type, headers=_NOTHING_KEPT)
+        self._place = contextlib.nullcontext() if followers is None else followers.place()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer until the reader goes."""
+        """Answer until the reader goes. Raises Unavailable: ``BUSY`` when all places are taken."""
 
         async def send_soon(message: Message) -> None:
             try:
@@ -101,5 +106,5 @@ class Stream(StreamingResponse):
                 scope.get(DROP, lambda: None)()  # else what it does not read waits in its socket for ever
                 raise ClientDisconnect from None
 
-        with contextlib.suppress(ClientDisconnect):
+        with self._place, contextlib.suppress(ClientDisconnect):
             await super().__call__(scope, receive, send_soon)

@@ -14,9 +14,10 @@ from consumers.doors.cli import output
 from consumers.doors.cli.app import App, parse_json, read_argument, read_up_to
 from consumers.doors.cli.program import Command, ListOption
 from consumers.sdk.batch import check_kinds
+from consumers.sdk.events import Suspects, describe, whole_event
 from consumers.sdk.text import clean
 from ledger.author import Draft
-from ledger.client import follow, read_event
+from ledger.client import Ask, follow, read_event
 from ledger.codec import decode_strict
 from ledger.envelope import decode_entry, decode_submission
 from ledger.errors import BatonError, Refused
@@ -176,19 +177,15 @@ def _marks(event: dict[str, Any]) -> str:
 def show(app: App, ref: str, *, dsse: bool) -> None:
     """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
     index = app.ledger().index_of(ref)
-    raw = app.client().entry(index)
-    entry, event = decode_entry(raw), read_event(index, raw)
     if dsse:
         from ledger.client import read_batch_path  # noqa: PLC0415 - only --dsse needs it
         from ledger.envelope import to_dsse  # noqa: PLC0415 - only --dsse needs it
 
+        entry = decode_entry(app.client().entry(index))
         envelope = to_dsse(entry, read_batch_path(app.client(), index, entry))
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
-    versions = {name: getattr(entry, name) for name in ("stream_version", "authority_version")}
-    batch = {"index": entry.batch_index, "size": entry.batch_size}
-    data = describe(event) | Suspects(app).mark(event) | versions
-    data |= {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
+    data = whole_event(app.client(), index, _plain(app))
     app.show("event", data, lambda: output.print_fields(data))
 
 
@@ -275,36 +272,13 @@ def _walked(app: App, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 break
 
 
-def describe(event: Event) -> dict[str, Any]:
-    """Return an event as plain values."""
-    described: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
-    return described
-
-
-class Suspects:
-    """Which keys are compromised since when, for whoever reads entries as they come."""
-
-    def __init__(self, app: App, *, is_filtered: bool = False) -> None:
-        """Read them now, and again when one is declared; where that may not be seen, with each event."""
-        self._app = app
-        self._is_filtered = is_filtered
-        self._read()
-
-    def _read(self) -> None:
-        self._keys: dict[str, list[dict[str, int]]] = {}
-        for one in self._app.query("agents.suspects")["keys"]:
-            self._keys.setdefault(one["key"], []).append(one)
-
-    def mark(self, event: Event) -> dict[str, int]:
-        """Return the mark of an event, ``{"suspect": N}``, or nothing."""
-        if event.kind == "key.compromised" or self._is_filtered:
-            self._read()
-        found = [one["suspect"] for one in self._keys.get(event.key, ()) if event.index >= one["since"]]
-        return {"suspect": found[0]} if found else {}
+def _plain(app: App) -> Ask:
+    # Not `query_with`: that a key is suspect, marks what it signed and nothing else.
+    return lambda query, arguments: app.query(query, **arguments)
 
 
 def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
-    suspects = Suspects(app, is_filtered=bool(kinds or stream or author))
+    suspects = Suspects(_plain(app), is_filtered=bool(kinds or stream or author))
     for item in follow(app.client(), start, kinds=kinds, stream=stream):
         if isinstance(item, int) or (author is not None and item.author != author):
             continue

@@ -27,48 +27,58 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1 (default: 4222, if it is free).")
-@click.option("--web", metavar="[HOST:]PORT", help="Publish the log over HTTP there (default host: 127.0.0.1).")
+@click.option("--web", metavar="[HOST:]PORT", help="Let programs read over HTTP there (default host: 127.0.0.1).")
+@click.option("--public-log", "is_public", is_flag=True, help="With --web: checkpoint and tiles need no token.")
 @click.option("--verbose", is_flag=True, help="Log also what goes well.")
-def serve(app: App, port: int | None, web: str | None, *, verbose: bool) -> None:
+def serve(app: App, port: int | None, web: str | None, *, is_public: bool, verbose: bool) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
 
-    With --web anybody who reaches that address reads the whole log, as C2SP tlog-tiles: for auditors and witnesses.
+    With --web whoever has a token (`baton token create`) reads the ledger over HTTP: every query as JSON, events as
+    they come, receipts, metrics. With --public-log anybody there reads the whole log, as C2SP tlog-tiles.
 
     Runs until SIGINT or SIGTERM, then finishes what was submitted and stops. With --json the first line is one
     document that says where it listens.
     """
     settings = app.settings()
+    if is_public and web is None:
+        raise Refused("USAGE", "--public-log goes with --web: without it nothing is published")
     if settings.server is not None:
         raise Refused("USAGE", "serve is the server: call it in the ledger's folder, without --server")
     from consumers.doors.node.node import Node  # noqa: PLC0415 - loads the bus, which `baton mcp` does not need
 
     configure_logging(verbose=verbose)
-    asyncio.run(_serve(app, Node(settings, port=port, preferred=usual_port), web))
+    asyncio.run(_serve(app, Node(settings, port=port, preferred=usual_port), web, is_public=is_public))
 
 
-async def _serve(app: App, node: Node, web: str | None) -> None:
+async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with node, contextlib.AsyncExitStack() as stack:
         ledger, url = node.client.ledger, node.url
         elsewhere = f" (port {usual_port} is taken: choose one with --port)" if node.is_elsewhere else ""
-        published = None if web is None else await stack.enter_async_context(_publishing(node, web))
-        also = "" if published is None else f", published at {published}"
+        published = (
+            None if web is None else await stack.enter_async_context(_publishing(node, web, is_public=is_public))
+        )
+        also = "" if published is None else f", to be read at {published}/v1"
         data = {"ledger": ledger, "url": url} | ({} if published is None else {"web": published})
         app.show("serving", data, lambda: click.echo(f"ledger {ledger} at {url}{elsewhere}{also}"))
         sys.stdout.flush()
         await node.run(stop)
 
 
-def _publishing(node: Node, where: str) -> contextlib.AbstractAsyncContextManager[str]:
+def _publishing(node: Node, where: str, *, is_public: bool) -> contextlib.AbstractAsyncContextManager[str]:
     try:
         from consumers.doors.web.app import publishing  # noqa: PLC0415 - loads uvicorn
-        from consumers.doors.web.server import bind  # noqa: PLC0415 - as above
+        from consumers.doors.web.server import LOOPBACK, bind  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         message = f"serve --web needs the package {error.name}: pip install 'baton-ledger[web]'"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="web") from error
-    return publishing(node.client, bind(where))
+    listening = bind(where)
+    if listening.getsockname()[0] != LOOPBACK:
+        click.echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
+    gauges = {"bus_behind_entries": lambda: float(node.client.head().size - node.published)}
+    return publishing(node.client, listening, is_public=is_public, gauges=gauges)
 
 
 @click.command("mcp", cls=Command)

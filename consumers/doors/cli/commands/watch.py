@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.events import describe, print_event
+from consumers.doors.cli.commands.events import print_event
 from consumers.doors.cli.output import configure_logging, print_table, stopped_by_signals
 from consumers.doors.cli.program import Command, ListOption
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.command import run_command
+from consumers.sdk.events import describe
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
 from consumers.sdk.text import counted, json_text

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from consumers.doors.dashboard import rebuild
+from consumers.doors.web import rebuild
 from ledger.errors import Unavailable
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Views that are far behind are folded in the background, and a page says how far they are instead of waiting.
+"""Views that are far behind are folded in the background, and whoever asks is told how far they are.
 
 That is so once for a large log that was imported or met a new version of Baton, and when it is searched for the first
 time. What is behind by less is folded by the question itself, as everywhere; behind a server, that one folds.
@@ -16,7 +16,8 @@ from projections.runner import Progress
 from projections.views import ON_DEMAND, VIEW_VERSIONS
 
 if TYPE_CHECKING:
-    from consumers.sdk.ledger import Ledger
+    from ledger.client import Client
+    from ledger.config import Settings
 
 behind_max: Final = 5_000
 """Entries that a question may fold while somebody waits for it."""
@@ -25,8 +26,8 @@ behind_max: Final = 5_000
 class Rebuild:
     """Folds the views of a ledger's folder, with a reader of its own: the client's answers between its batches."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.reader = Reader(ledger.client, ledger.settings)
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.reader = Reader(client, settings)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._error: BatonError | None = None
@@ -50,8 +51,9 @@ class Rebuild:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._fold, daemon=True)
                 self._thread.start()
-        message = "the views are being made from the log: this page loads again by itself"
-        raise Unavailable("BUSY", message, position=self._reached.position, size=size)
+        position = self._reached.position
+        message = f"the views are being made from the log ({position} of {size} entries): ask again in a moment"
+        raise Unavailable("BUSY", message, position=position, size=size)
 
     def _fold(self) -> None:
         try:

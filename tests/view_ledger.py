@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import tot_story
 from building import Ledger
@@ -15,6 +15,44 @@ from projections.reasoning.graph import GraphState, apply_event, ref_of
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.local import LocalClient
+
+
+# What each query that has to be told something may be asked of a ledger that was filled.
+ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
+    "agents.show": {"name": "bob"},
+    "briefs.best": {"ref": "r1", "level": "minimal"},
+    "catalog.moment": {"at": 3},
+    "catalog.show": {"ref": "3"},
+    "catalog.why": {"ref": "3"},
+    "handoffs.show": {"id": "b"},
+    "handoffs.existing": {"ids": ["a", "b", "unknown"]},
+    "handoffs.facts": {"id": "b.md"},
+    "handoffs.why": {"id": "b"},
+    "handoffs.versions": {"id": "b"},
+    "reasoning.existing": {"ids": ["r1"]},
+    "reasoning.fetch": {"ref": "r1"},
+    "reasoning.full": {"ref": "r1"},
+    "reasoning.origins": {"ref": "sha256:" + "0" * 64},
+    "reasoning.show": {"id": "r1"},
+    "reports.accomplished": {"id": "s1"},
+    "reports.list": {"task_pattern": "leak|登入"},
+    "reports.show": {"id": "s1"},
+    "records.existing": {"places": [{"original": "blake3:" + "0" * 64, "source": "notes"}]},
+    "resolve": {"ref": "3"},
+    "reviews.show": {"id": "v1"},
+    "search.find": {"text": "login"},
+    "search.related": {"task": "Find the leak"},
+    "search.similar": {"task": "Find the leak"},
+    "sessions.show": {"id": "s1"},
+    "sessions.trajectory": {"id": "s1"},
+    "snapshots.domains": {"reasoning_ref": "sha256:" + "0" * 64},
+    "snapshots.show": {"id": "n1"},
+    "tot.prove": {"id": "tot-2026"},
+    "tot.show": {"id": "tot-20260212-100000-a3f7b2"},
+    "tot.tree": {"id": "tot-20260212-100000-a3f7b2"},
+    "validations.latest": {"ref": "r1"},
+    "validations.list": {"ref": "r1"},
+}
 
 
 class ViewLedger(Ledger):

@@ -1,0 +1,61 @@
+"""A ledger with something of every kind, and the web application on it, asked without a socket."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from starlette.testclient import TestClient
+
+from consumers.doors.web.app import Web
+from consumers.doors.web.tokens import Tokens
+from ledger.trust import read_folder, record_of, remember, root_in
+from projections.reader import Reader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+    from view_ledger import ViewLedger
+
+    from ledger.local import LocalClient
+
+LATER_MS: Final = 2**52
+"""No token of a test ends before that."""
+
+
+class Reading(NamedTuple):
+    """A ledger's application, and a client that reads it with a token."""
+
+    home: Path
+    web: Web
+    client: TestClient
+    token: str
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        """Ask for a path as somebody who may read it."""
+        return self.client.get(path, headers={"authorization": f"Bearer {self.token}"} | headers)
+
+
+def opened(stack: contextlib.ExitStack, client: LocalClient, *, is_public: bool = False) -> Reading:
+    """Open the application on a ledger until the stack is closed."""
+    home = client.settings.home
+    remember(record_of(read_folder(home), root_in(client.entry(0)), ""))
+    web = stack.enter_context(contextlib.closing(Web(client, is_public=is_public)))
+    http = TestClient(web.application(), base_url="http://127.0.0.1", raise_server_exceptions=False)
+    _, token = Tokens(home).create("alice", "reader", LATER_MS)
+    return Reading(home, web, stack.enter_context(http), token)
+
+
+def fill(ledger: ViewLedger) -> None:
+    """Put something of every kind into a ledger, with a brief."""
+    ledger.fill()
+    with Reader(ledger.reads, ledger.settings()) as reader:
+        ledger.brief("r1", reader.answer("reasoning.show", {"id": "r1"})["ref"])
+
+
+class Own(NamedTuple):
+    """A ledger of a test's own, which may be written to, and what reads it over HTTP."""
+
+    ledger: ViewLedger
+    reading: Reading
