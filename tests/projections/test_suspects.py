@@ -15,7 +15,7 @@ from projections.views import QUERIES, VIEWS
 ASKED = {
     "handoffs.list": {}, "handoffs.board": {"all": True}, "handoffs.show": {"id": "b"},
     "handoffs.why": {"id": "b"}, "handoffs.graph": {"all": True}, "handoffs.facts": {"id": "b"},
-    "handoffs.versions": {"id": "b"}, "handoffs.around": {"id": "b"}, "catalog.lanes": {},
+    "handoffs.versions": {"id": "b"}, "handoffs.around": {"id": "b"}, "catalog.lanes": {}, "knowledge.graph": {},
     "sessions.list": {}, "sessions.show": {"id": "s1"}, "reasoning.list": {}, "reasoning.show": {"id": "r1"},
     "reports.list": {}, "search.find": {"text": "login"}, "catalog.find": {},
     "catalog.why": {"ref": "9"}, "catalog.show": {"ref": "9"},

@@ -12,6 +12,7 @@ from consumers.doors.dashboard.pages.events import event, events, search
 from consumers.doors.dashboard.pages.graph import graph
 from consumers.doors.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version
 from consumers.doors.dashboard.pages.home import home
+from consumers.doors.dashboard.pages.knowledge import knowledge
 from consumers.doors.dashboard.pages.reasoning import reasoning
 from consumers.doors.dashboard.pages.session import session
 from consumers.doors.dashboard.pages.thoughts import tasks, thoughts
@@ -30,6 +31,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/reviews/{id:path}", "review", review),
     Route("/r/{ref:path}", "reasoning", reasoning),
     Route("/s/{id:path}", "session", session),
+    Route("/reviews/{id}", "review", review),
+    Route("/k", "knowledge", knowledge, "Knowledge"),
     Route("/t", "tasks", tasks, "Thinking"),
     Route("/t/{id:path}", "thoughts", thoughts),
     Route("/agents", "agents", agents, "Agents"),

@@ -1,0 +1,163 @@
+"""Knowledge as a graph: things by their sort, and what leads from one to another.
+
+A line leads from what was there to what came of it: who worked to his session, that to what was found in it, evidence
+to the reasoning that rests on it, and that to the handoff which argues with it. A thing is named ``SORT/ID``; what was
+recorded in a session has the index of its event as id. Agents and evidence hang together with everything: a walk goes
+on through them only where it began there, and without a beginning it leaves them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from ledger.errors import Refused
+from projections import query
+from projections.handoffs.facts import json_list
+
+_THING: Final = "SELECT {} AS id, {} AS label, {} AS state, {} AS agent, {} AS event_index FROM {}"
+_NAMED: Final = "SELECT * FROM ({}) WHERE id IN (SELECT value FROM json_each(?1))"
+_LINK: Final = (
+    "SELECT DISTINCT '{0}/' || nullif({1}, '') AS 'from', '{2}/' || nullif({3}, '') AS 'to', '{4}' AS via, "
+    "{6} AS is_stale FROM {5} WHERE {7} IN (SELECT value FROM json_each(?)) LIMIT ?"
+)
+_HUBS: Final = frozenset({"agent", "evidence"})
+_STALE: Final = frozenset({"retracted", "resolved", "removed", "doubted", "rejected", "cancelled", "superseded"})
+_CORRECTED: Final = (
+    "coalesce((SELECT substr(c.kind, instr(c.kind, '.') + 1) FROM corrections c JOIN events e ON e.id = c.target "
+    "WHERE e.event_index = t.event_index LIMIT 1), '')"
+)
+_DOUBTED: Final = "(SELECT passed FROM validations v WHERE v.reasoning_ref = t.ref ORDER BY event_index DESC LIMIT 1)"
+_OF_SESSION: Final = "t JOIN sessions s ON s.id = t.session_id"
+# Of each sort of thing: its id, label, state, agent and index, and the table.
+_THINGS: Final = {
+    "agent": ("name", "name", "iif(removed_index IS NULL, '', 'removed')", "name", "registered_index", "agents"),
+    "session": ("id", "coalesce(nullif(task, ''), id)", "status", "author", "started_index", "sessions"),
+    "finding": ("t.event_index", "finding", _CORRECTED, "s.author", "t.event_index", f"findings {_OF_SESSION}"),
+    "unknown": ("t.event_index", "unknown", _CORRECTED, "s.author", "t.event_index", f"unknowns {_OF_SESSION}"),
+    "dead_end": ("t.event_index", "approach", _CORRECTED, "s.author", "t.event_index", f"dead_ends {_OF_SESSION}"),
+    "report": (
+        "session_id", "coalesce(nullif(task, ''), task_summary)", "calibration_status", "author", "event_index",
+        "handoff_reports",
+    ),
+    "reasoning": (
+        "id", "coalesce(nullif(conclusion, ''), task)", f"iif({_DOUBTED} = 0, 'doubted', status)", "author",
+        "updated_index", "reasonings t",
+    ),
+    "handoff": ("id", "coalesce(nullif(title, ''), id)", "status", "sender", "updated_index", "handoffs"),
+    "evidence": ("value", "value", "''", "NULL", "NULL", "json_each(?1)"),
+}  # fmt: skip
+_CITED: Final = (
+    "reasoning_versions v, json_each(v.delta, '$.steps_added') s, json_each(s.value, '$.evidence') j "
+    "JOIN reasonings r ON r.id = v.reasoning_id"
+)
+_CHANGED: Final = (
+    "coalesce((SELECT json_extract(k.value, '$.status') <> 'ok' FROM validations d, json_each(d.data, '$.evidence') k "
+    "WHERE d.reasoning_ref = r.ref AND json_extract(k.value, '$.reference') = j.value "
+    "ORDER BY d.event_index DESC LIMIT 1), 0)"
+)
+_REFS: Final = (
+    "handoffs h, json_each(h.{}) j JOIN reasoning_versions v ON v.ref = j.value "
+    "JOIN reasonings r ON r.id = v.reasoning_id"
+)
+# How things lead to others: both sorts and their ids, the word for it, the tables, and when the line is stale.
+_WAYS: Final = (
+    ("agent", "s.author", "session", "s.id", "worked in", "sessions s", "0"),
+    ("session", "s.resumes", "session", "s.id", "goes on in", "sessions s", "0"),
+    ("session", "t.session_id", "finding", "t.event_index", "found", "findings t", "0"),
+    ("session", "t.session_id", "unknown", "t.event_index", "left open", "unknowns t", "0"),
+    ("session", "t.session_id", "dead_end", "t.event_index", "gave up", "dead_ends t", "0"),
+    ("session", "t.session_id", "report", "t.session_id", "reported", "handoff_reports t", "0"),
+    ("session", "r.session", "reasoning", "r.id", "reasoned", "reasonings r", "0"),
+    ("agent", "r.author", "reasoning", "r.id", "reasoned", "reasonings r", "0"),
+    ("evidence", "j.value", "finding", "t.event_index", "shows", "findings t, json_each(t.evidence) j", "0"),
+    ("evidence", "j.value", "reasoning", "r.id", "supports", _CITED, _CHANGED),
+    ("reasoning", "r.id", "handoff", "h.id", "argues for", _REFS.format("reasoning_refs"), "v.ref <> r.ref"),
+    ("handoff", "h.id", "reasoning", "r.id", "came to", _REFS.format("result_refs"), "v.ref <> r.ref"),
+    ("agent", "h.sender", "handoff", "h.id", "handed over", "handoffs h", "0"),
+    ("handoff", "h.id", "agent", "h.receiver", "is for", "handoffs h", "0"),
+    ("handoff", "d.depends_on", "handoff", "d.handoff_id", "comes before", "handoff_dependencies d", "0"),
+    ("handoff", "h.answers", "handoff", "h.id", "answered by", "handoffs h", "0"),
+)
+
+
+class KnowledgeGraph(query.Arguments, frozen=True):
+    """Where to begin (``SORT/ID``, or the newest things with ``q`` in their words, of ``agent``), and how far to go."""
+
+    sel: str | None = None
+    q: str | None = None
+    agent: str | None = None
+    direction: Literal["back", "forward", "both"] = "both"
+    depth: Annotated[int, msgspec.Meta(ge=0, le=8)] = 2
+    limit: query.Limit = 80
+
+
+def graph_knowledge(moment: query.Moment, asked: KnowledgeGraph) -> query.Answer:
+    """Return ``{"sel", "nodes", "edges", "is_complete"}``, the nearest things first.
+
+    A node has ``id``, ``sort``, ``label``, ``state``, ``agent``, ``event_index``, ``is_stale`` (taken back, given up,
+    resolved or doubted) and its ``hops`` from where the walk began. An edge leads ``from`` what was there ``to`` what
+    came of it, ``via`` a word; it ``is_stale`` where what it rests on is another now. Raises Refused: ``NOT_FOUND``.
+    """
+    starts = _newest(moment, asked) if asked.sel is None else [asked.sel]
+    if asked.sel is not None and not _things(moment, starts):
+        message = f"there is no {asked.sel}: a thing is named SORT/ID, of the sorts {', '.join(_THINGS)}"
+        raise Refused("NOT_FOUND", message, asked=asked.sel)
+    hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
+    edges: dict[tuple[str, ...], query.Answer] = {}
+    for hop in range(1, asked.depth + 1):
+        walked = [name for name in level if name == asked.sel or name.partition("/")[0] not in _HUBS]
+        links = _links(moment, walked, asked)
+        edges |= {(link["from"], link["to"], link["via"]): link for link in links}
+        level = list(dict.fromkeys(name for one in links for name in (one["from"], one["to"]) if name not in hops))
+        room = max(0, asked.limit - len(hops))
+        is_complete &= len(level) <= room and len(links) < query.page_rows_max
+        level = level[:room]
+        hops |= dict.fromkeys(level, hop)
+    nodes = {node["id"]: node | {"hops": hops[node["id"]]} for node in _things(moment, hops)}
+    return {
+        "sel": asked.sel, "nodes": [nodes[name] for name in hops if name in nodes], "is_complete": is_complete,
+        "edges": [edge for edge in edges.values() if edge["from"] in nodes and edge["to"] in nodes],
+    }  # fmt: skip
+
+
+def _newest(moment: query.Moment, asked: KnowledgeGraph) -> list[str]:
+    where = query.Where(asked, "agent")
+    where.given("instr(lower(label), lower(?)) > 0", asked.q or None)
+    rows: list[tuple[int, str]] = []
+    for sort in _THINGS.keys() - _HUBS:
+        thing = _THING.format(*_THINGS[sort])
+        sql = f"SELECT id, event_index FROM ({thing}){where.sql} ORDER BY 2 DESC LIMIT ?"  # noqa: S608 - fixed texts
+        rows += [(row["event_index"], f"{sort}/{row['id']}") for row in moment.rows(sql, (*where.values, asked.limit))]
+    return [name for _, name in sorted(rows, reverse=True)[: max(1, asked.limit // 4)]]
+
+
+def _by_sort(names: Iterable[str]) -> dict[str, str]:
+    sorts: dict[str, list[str]] = {}
+    for name in names:
+        sort, _, id_ = name.partition("/")
+        sorts.setdefault(sort, []).append(id_)
+    return {sort: json_list(ids) for sort, ids in sorts.items() if sort in _THINGS}
+
+
+def _things(moment: query.Moment, names: Iterable[str]) -> list[query.Answer]:
+    return [
+        row | {"id": f"{sort}/{row['id']}", "sort": sort, "is_stale": row["state"] in _STALE}
+        for sort, ids in _by_sort(names).items()
+        for row in moment.rows(_NAMED.format(_THING.format(*_THINGS[sort])), (ids,))
+    ]
+
+
+def _links(moment: query.Moment, names: Iterable[str], asked: KnowledgeGraph) -> list[query.Answer]:
+    ids = _by_sort(names)
+    links: list[query.Answer] = []
+    for way in _WAYS:
+        start, start_id, end, end_id, *_ = way
+        for towards, sort, known in (("back", end, end_id), ("forward", start, start_id)):
+            is_left_out = end in _HUBS if sort == start else asked.sel is None and start in _HUBS
+            if sort in ids and asked.direction in (towards, "both") and not is_left_out:
+                rows = moment.rows(_LINK.format(*way, known), (ids[sort], query.page_rows_max))
+                links += [row | {"is_stale": bool(row["is_stale"])} for row in rows if row["from"] and row["to"]]
+    return links
