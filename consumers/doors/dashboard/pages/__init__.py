@@ -31,7 +31,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/reviews/{id:path}", "review", review),
     Route("/r/{ref:path}", "reasoning", reasoning),
     Route("/s/{id:path}", "session", session),
-    Route("/reviews/{id}", "review", review),
     Route("/k", "knowledge", knowledge, "Knowledge"),
     Route("/t", "tasks", tasks, "Thinking"),
     Route("/t/{id:path}", "thoughts", thoughts),
