@@ -1,7 +1,6 @@
 """`baton handoff list`, `show`, `baton next`: where all stand, as rows or as a board; all of one; what waits for you.
 
-On the board columns stand side by side where they fit, else one list below the other. Cells are counted, not
-characters: Chinese takes two. What does not fit is cut with an ellipsis; `--json` has it all.
+On the board columns stand side by side where they fit, else one below the other.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from itertools import zip_longest
+from io import StringIO
 from typing import Any, Final, get_args
 
 import click
@@ -32,7 +31,6 @@ cards_default: Final = 20
 depends_cells_max: Final = 36
 column_cells_min: Final = 14
 column_cells_max: Final = 40
-title_lines_max: Final = 3
 
 
 @click.command("list", cls=Command, looks_back=True)
@@ -110,7 +108,7 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
             output.suspect_cell(one)
             or ("ready" if one["is_ready"] else "" if one["status"] in ("completed", "verified") else one["reason"]),
             f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
-            depends_text(one["depends_on"], depends_cells_max),
+            output.cut(depends_text(one["depends_on"]), depends_cells_max),
         )
         for one in answer["handoffs"]
     ]
@@ -204,95 +202,54 @@ def _print_lists(found: dict[str, Any]) -> None:
 
 def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
     """Yield the lines of the board for a terminal that is ``cells`` wide."""
+    from rich.console import Console  # noqa: PLC0415 - rich costs several bare Python starts
+    from rich.table import Table  # noqa: PLC0415 - see above
+    from rich.text import Text  # noqa: PLC0415 - see above
+
     shown = [column for column in columns if column["handoffs"]]
-    others = [column for column in columns if not column["handoffs"]]
-    if shown:
-        room = (cells - len(output.gap) * (len(shown) - 1)) // len(shown)
-        yield from (
-            _side_by_side(shown, min(room, column_cells_max)) if room >= column_cells_min else _list(shown, cells)
-        )
-    counted = [f"{_heading(column)} {column['total']}" for column in others if column["total"]]
+    room = (cells + len(output.gap)) // max(1, len(shown)) - len(output.gap)
+    fits = room >= column_cells_min
+    wide = min(room, column_cells_max) if fits else cells
+    console = Console(width=cells, color_system=None, file=StringIO())
+    with console.capture() as drawn:
+        for group in filter(None, [shown] if fits else [[column] for column in shown]):
+            table = Table.grid(padding=(0, len(output.gap), 0, 0))
+            for _ in group:
+                table.add_column(width=wide, overflow="fold")
+            table.add_row(*(Text(f"{_heading(column)} ({column['total']})") for column in group))
+            table.add_row(*("─" * wide for _ in group))
+            table.add_row(*(Text("\n".join(_cards(column))) for column in group))
+            console.print(table)
+    yield from (line.rstrip() for line in drawn.get().splitlines())
+    counted = [f"{_heading(one)} {one['total']}" for one in columns if one["total"] and not one["handoffs"]]
     if counted:
         yield "not shown: " + ", ".join(counted)
     if not shown and not counted:
         yield "(none)"
 
 
-def wrap(text: str, cells: int, lines_max: int) -> list[str]:
-    """Return a text in at most so many lines, broken at spaces or between wide characters."""
-    lines: list[str] = []
-    rest = one_line(text)
-    while rest and len(lines) < lines_max - 1 and output.width(rest) > cells:
-        head = _head(rest, cells)
-        lines.append(head.rstrip())
-        rest = rest[len(head) :].lstrip()
-    return [*lines, output.cut(rest, cells)] if rest else lines
-
-
-def depends_text(wanted: list[dict[str, Any]], cells: int) -> str:
-    """Return the ids that a handoff depends on, shortened; a missing one is said."""
-    names = [one["id"] if one["status"] else f"{one['id']} (missing)" for one in wanted]
-    return output.cut(one_line(", ".join(names)), cells)
-
-
-def _head(text: str, cells: int) -> str:
-    kept, taken = 0, 0
-    for one in text:
-        taken += output.width(one)
-        if taken > cells:
-            break
-        kept += 1
-    kept = max(kept, 1)
-    space = text.rfind(" ", 0, kept + 1)
-    is_within_word = kept < len(text) and text[kept].isascii() and text[kept - 1].isascii() and text[kept] != " "
-    return text[:space] if is_within_word and space > 0 else text[:kept]
+def depends_text(wanted: list[dict[str, Any]]) -> str:
+    """Return the ids that a handoff depends on; a missing one is said."""
+    return one_line(", ".join(one["id"] if one["status"] else f"{one['id']} (missing)" for one in wanted))
 
 
 def _heading(column: dict[str, Any]) -> str:
     return str(column["status"]).replace("_", " ")
 
 
-def _title(column: dict[str, Any]) -> str:
-    return f"{_heading(column)} ({column['total']})"
-
-
-def _card(handoff: dict[str, Any], cells: int) -> list[str]:
-    lines = wrap(handoff["title"] or handoff["id"], cells, title_lines_max)
-    done = f" {handoff['tasks_done']}/{handoff['tasks_total']}" if handoff["tasks_total"] else ""
-    lines.append(output.cut(f"→ {handoff['to'] or '?'}{done}", cells))
-    if handoff["is_ready"]:
-        lines.append("ready")
-    elif handoff["status"] in ("pending", "approved"):
+def _cards(column: dict[str, Any]) -> Iterator[str]:
+    for handoff in column["handoffs"]:
+        yield one_line(handoff["title"] or handoff["id"])
+        done = f" {handoff['tasks_done']}/{handoff['tasks_total']}" if handoff["tasks_total"] else ""
+        yield f"→ {handoff['to'] or '?'}{done}"
         waits = [one for one in handoff["depends_on"] if one["status"] not in ("completed", "verified")]
-        lines += [output.cut(f"waits for {depends_text(waits, cells)}", cells)] if waits else []
-    return lines
-
-
-def _left(column: dict[str, Any]) -> list[str]:
-    left = column["total"] - len(column["handoffs"])
-    return [f"and {left} more"] if left else []
-
-
-def _side_by_side(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
-    stacks = []
-    for column in columns:
-        stack = [output.cut(_title(column), cells), "─" * cells]
-        for handoff in column["handoffs"]:
-            stack += [*_card(handoff, cells), ""]
-        stacks.append(stack + _left(column))
-    for row in zip_longest(*stacks, fillvalue=""):
-        yield output.gap.join(cell + " " * (cells - output.width(cell)) for cell in row).rstrip()
-
-
-def _list(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
-    for column in columns:
-        yield output.cut(_title(column), cells)
-        for handoff in column["handoffs"]:
-            first, *others = _card(handoff, max(cells - 2, column_cells_min - 2))
-            yield f"- {first}"
-            yield from (f"  {line}" for line in others)
-        yield from _left(column)
+        if handoff["is_ready"]:
+            yield "ready"
+        elif waits and handoff["status"] in ("pending", "approved"):
+            yield f"waits for {depends_text(waits)}"
         yield ""
+    if left := column["total"] - len(column["handoffs"]):
+        yield f"and {left} more\n"
 
 
 @click.command("next", cls=Command, looks_back=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.doors.cli.commands.handoff_list import board_text, wrap
+from consumers.doors.cli.commands.handoff_list import board_text
 from consumers.doors.cli.output import cut, width
 
 if TYPE_CHECKING:
@@ -139,23 +139,6 @@ def test_what_waits_and_what_steers_a_terminal() -> None:
     assert "waits for x (missing)" in text
     assert "y" not in text.replace("x (missing)", "")
     assert "\x1b" not in text
-
-
-@pytest.mark.parametrize(
-    ("text", "cells", "lines"),
-    [
-        ("short", 10, ["short"]),
-        ("", 10, []),
-        ("整合事件迴圈", 4, ["整合", "事件", "迴圈"]),
-        ("整合事件迴圈與更多", 4, ["整合", "事件", "迴…"]),
-        ("one two three", 7, ["one two", "three"]),
-        ("unbreakable-word", 6, ["unbrea", "kable-", "word"]),
-        ("a\n b", 10, ["a b"]),
-    ],
-)
-def test_text_is_wrapped_by_cells(text: str, cells: int, lines: list[str]) -> None:
-    assert wrap(text, cells, 3) == lines
-    assert all(width(line) <= cells for line in wrap(text, cells, 3))
 
 
 def test_text_is_cut_with_an_ellipsis() -> None:
