@@ -68,7 +68,7 @@ def query_for(verb: Verb) -> str:
 def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
     """Say of a refusal, because the version that was read is not the present one, what changed since.
 
-    Raises Refused: ``VERSION_MISMATCH``, with ``details["changed"]``.
+    Raises Refused: ``VERSION_MISMATCH``, with the fields as ``details["changed"]``, their lines as ``changes``.
     """
     try:
         yield
@@ -93,6 +93,7 @@ def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | 
 
 def _mismatch(stream: CheckedStream, version: str) -> Refused:
     from projections.handoffs.fold import HandoffRecord, fold  # noqa: PLC0415 - only a refusal needs it
+    from projections.handoffs.versions import changes_of  # noqa: PLC0415 - as above
 
     name = stream.name.removeprefix("handoff/")
     record = HandoffRecord(name)
@@ -108,7 +109,8 @@ def _mismatch(stream: CheckedStream, version: str) -> Refused:
     changes = changes_between(read, present)
     words = [f"{one.field} was {one.before} and is {one.after}" for one in changes]
     message = f"{name} is another version than the one you have read: {'; '.join(words) or 'handed in anew'}: {again}"
-    return Refused("VERSION_MISMATCH", message, changed=[one.field for one in changes])
+    lines = changes_of(*({**asdict(one), "notes": asdict(one.notes)} for one in (read, present)))
+    return Refused("VERSION_MISMATCH", message, changed=[one.field for one in changes], changes=lines)
 
 
 class Change(NamedTuple):

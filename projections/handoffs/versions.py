@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -60,16 +60,14 @@ def versions_of_handoff(moment: query.Moment, asked: Versions) -> query.Answer:
         (name,),
     )
     contents = [msgspec.json.decode(row.pop("content")) for row in rows]
-    ends = [*(row["event_index"] for row in rows[1:]), 2**53]
-    for number, (row, end) in enumerate(zip(rows, ends, strict=True), 1):
-        own = [one for one in approvals if row["event_index"] < one["event_index"] < end]
+    for number, (row, end) in enumerate(pairwise([*rows, {"event_index": 2**53}]), 1):
+        own = [one for one in approvals if row["event_index"] < one["event_index"] < end["event_index"]]
         row |= {"number": number, "approvals": own}
-    to = len(rows) if asked.number is None else asked.number
-    approved = [row["number"] for row in rows[: to - 1] if row["approvals"]]
-    since = asked.since or (approved[-1] if approved else to - 1) or None
-    for number in (to, since or to):
-        if number > len(rows):
-            raise Refused("NOT_FOUND", f"{name} has no version {number}: it has {len(rows)}", versions=len(rows))
+    to = asked.number or len(rows)
+    before = [row["number"] for row in rows[: to - 1] if row["approvals"]] or [to - 1]
+    since = asked.since or before[-1] or None
+    if max(to, since or 0) > len(rows):
+        raise Refused("NOT_FOUND", f"{name} has {len(rows)} versions, and none of that number", versions=len(rows))
     changes = [] if since is None else changes_of(contents[since - 1], contents[to - 1])
     return {"id": name, "versions": rows, "from": since, "to": to, "content": contents[to - 1], "changes": changes}
 

@@ -7,10 +7,10 @@ from typing import Final
 from consumers.doors.dashboard.page import ActRoute, Route
 from consumers.doors.dashboard.pages.agents import agent, agents
 from consumers.doors.dashboard.pages.audit import VERIFY, audit, verify
-from consumers.doors.dashboard.pages.decisions import answer, decide, lock, review, unlock
+from consumers.doors.dashboard.pages.decisions import lock, unlock
 from consumers.doors.dashboard.pages.events import event, events, search
 from consumers.doors.dashboard.pages.graph import graph
-from consumers.doors.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version
+from consumers.doors.dashboard.pages.handoffs import answer, decide, handoff, handoff_diff, handoff_version, review
 from consumers.doors.dashboard.pages.home import home
 from consumers.doors.dashboard.pages.knowledge import knowledge
 from consumers.doors.dashboard.pages.reasoning import reasoning

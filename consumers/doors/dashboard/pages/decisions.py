@@ -6,30 +6,29 @@ click it was (``guard``), what was displayed (``decision``) and the passphrase (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from consumers.doors.dashboard import decision as decisions
 from consumers.doors.dashboard.address import own_path, path_to
-from consumers.doors.dashboard.page import Go, Page, Seen
+from consumers.doors.dashboard.decision import (
+    ANSWERS,
+    Choice,
+    Decision,
+    Displayed,
+    arguments_of,
+    choices_of,
+    decision_in,
+)
+from consumers.doors.dashboard.page import Go, Seen
 from consumers.doors.web.server import status_of
 from consumers.handoffs.acts import saying_way_on
-from consumers.handoffs.content import events_of, of_version, query_for
+from consumers.handoffs.content import events_of, of_version, place_of, query_for
 from consumers.reasoning.grounds import Grounds
 from ledger.author import Author, Draft
 from ledger.errors import BatonError, Refused
 from ledger.events.fields import EventData
 from ledger.events.review import ReviewAnswered, Verdict
 from ledger.lifecycle.handoff import HandoffState
-
-
-def form_of(seen: Seen, sort: str, name: str) -> dict[str, Any] | None:
-    """Return the form of a handoff or review, as it stands in the opened row of the queue."""
-    if sort == "review":
-        shown = seen.ask("reviews.show", id=name)
-        return review_form(seen, shown, _grounds(seen, shown), "")
-    shown = Grounds(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=name))
-    return handoff_form(seen, shown, seen.ask("handoffs.versions", id=name), "")
 
 
 def handoff_form(seen: Seen, shown: Mapping[str, Any], versions: Mapping[str, Any], note: str) -> dict[str, Any] | None:
@@ -40,128 +39,83 @@ def handoff_form(seen: Seen, shown: Mapping[str, Any], versions: Mapping[str, An
     signed, ``changes`` what is new in it since the version ``since``, the last one that was approved, and ``asked`` the
     criteria to be waived. ``shown`` is an answer of ``handoffs.show`` with its reasonings.
     """
-    if not _may_decide(seen, shown):
+    state = seen.client.streams.read(f"handoff/{shown['id']}").state
+    if seen.human is None or not isinstance(state, HandoffState):
         return None
-    name, as_of = shown["id"], shown["as_of"]
-    state = seen.client.streams.read(f"handoff/{name}").state
-    if not isinstance(state, HandoffState):
-        return None
-    displayed = decisions.Displayed(
-        f"handoff/{name}", shown["version"], shown["completion"], as_of["entries"], as_of["size"], seen.now_ms
-    )
-    choices = list(decisions.choices_of(state, shown, versions["to"], seen.human or "", seen.now_ms))
-    done = sum(one["done"] for one in shown["tasks"])
-    met = sum(one["mark"] in ("checked", "waived") for one in shown["criteria"])
-    asked = [one | {"number": one["position"] + 1} for one in shown["criteria"] if one["mark"] == "asked"]
-    changes = [{of: one[of] for of in ("field", "counts")} for one in versions["changes"]]
-    return _form(seen, displayed, choices, note) | {
-        "signs": shown["version"], "number": versions["to"], "since": versions["from"], "changes": changes,
-        "tasks": [done, len(shown["tasks"])], "criteria": [met, len(shown["criteria"])],
-        "asked": asked, "grounds": [*shown["result_reasoning"], *shown["reasoning"]],
-    } if choices else None  # fmt: skip
+    criteria = [one | {"number": one["position"] + 1} for one in shown["criteria"]]
+    met = sum(one["mark"] in ("checked", "waived") for one in criteria)
+    return _form(
+        seen, f"handoff/{shown['id']}", shown, note, choices_of(state, shown, versions["to"], seen.human, seen.now_ms),
+        signs=shown["version"], number=versions["to"], since=versions["from"],
+        changes=[{of: one[of] for of in ("field", "counts")} for one in versions["changes"]],
+        tasks=[sum(one["done"] for one in shown["tasks"]), len(shown["tasks"])], criteria=[met, len(criteria)],
+        asked=[one for one in criteria if one["mark"] == "asked"],
+        grounds=[*shown["result_reasoning"], *shown["reasoning"]],
+    )  # fmt: skip
 
 
-def review_form(
-    seen: Seen, shown: Mapping[str, Any], grounds: list[dict[str, Any]], note: str
-) -> dict[str, Any] | None:
-    """Return what the form of a review shows, as ``handoff_form`` of a handoff."""
-    if not _may_decide(seen, shown) or shown["status"] != "open":
-        return None
-    as_of = shown["as_of"]
-    displayed = decisions.Displayed(f"review/{shown['id']}", "", "", as_of["entries"], as_of["size"], seen.now_ms)
+def review_form(seen: Seen, shown: Mapping[str, Any], note: str = "") -> dict[str, Any] | None:
+    """Return what the form of a review shows, as ``handoff_form`` does: with ``rule``, ``task`` and ``reasons``."""
     asked = {of: shown[of] for of in ("rule", "task", "reasons")}
-    return _form(seen, displayed, decisions.ANSWERS, note) | asked | {"grounds": grounds}
+    choices = ANSWERS if shown["status"] == "open" else ()
+    return _form(seen, f"review/{shown['id']}", shown, note, choices, **asked, grounds=grounds_of(seen, shown))
 
 
-def _may_decide(seen: Seen, shown: Mapping[str, Any]) -> bool:
-    """Whether somebody may decide here of what was read: as it is now, from signed entries."""
-    return seen.human is not None and seen.as_of is None and shown.get("as_of") is not None
-
-
-def _form(seen: Seen, displayed: decisions.Displayed, choices: Sequence[decisions.Choice], note: str) -> dict[str, Any]:
-    sort, _, name = displayed.stream.partition("/")
-    buttons = [
-        one._asdict() | {"value": f"{one.word}:{seen.session.token(*displayed.words(one.word))}"} for one in choices
-    ]
+def _form(
+    seen: Seen, stream: str, shown: Mapping[str, Any], note: str, choices: Iterable[Choice], **own: Any
+) -> dict[str, Any] | None:
+    as_of, (sort, _, name) = shown.get("as_of"), stream.partition("/")
+    if seen.human is None or seen.as_of is not None or as_of is None:  # decided is what is so now, by signed entries
+        return None
+    version, completion = (shown.get(of, "") for of in ("version", "completion"))
+    displayed = Displayed(stream, version, completion, as_of["entries"], as_of["size"], seen.now_ms)
+    fields = {of: value for of, value in displayed._asdict().items() if of != "stream"}
+    tokens = ((one, seen.session.token(*displayed.words(one.word))) for one in choices)
+    buttons = [one._asdict() | {"value": f"{one.word}:{token}"} for one, token in tokens]
     return {
-        "kind": sort, "id": name, "path": f"{path_to(sort, name)}/decide", "fields": displayed.fields(), "note": note,
-        "choices": buttons, "needs_passphrase": not seen.session.signer.left_s,
-    }  # fmt: skip
+        "kind": sort, "id": name, "path": f"{path_to(sort, name)}/decide", "fields": fields, "note": note,
+        "choices": buttons, "needs_passphrase": not seen.session.signer.left_s, **own,
+    } if buttons else None  # fmt: skip
 
 
-def _grounds(seen: Seen, shown: Mapping[str, Any]) -> list[dict[str, Any]]:
+def grounds_of(seen: Seen, shown: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what stands behind a review, as ``Grounds`` tells it."""
     return Grounds(seen.view, asker=shown["author"]).of(filter(None, [shown["reasoning_ref"]]))
 
 
-def review(seen: Seen) -> Page:
-    """Return ``{"review", "reasoning", "form", "done", "problem"}``: what an agent may not decide alone."""
-    return review_page(seen, seen.params["id"])
+def decided(seen: Seen, form: Mapping[str, str], sort: str) -> Go | tuple[str, dict[str, Any], int]:
+    """Sign what was pressed, and lead to its receipt; else return the note, the ``problem`` and its HTTP status.
 
-
-def review_page(
-    seen: Seen, name: str, *, note: str = "", problem: dict[str, Any] | None = None, status: int = 200
-) -> Page:
-    """Return all about one review, as ``handoff_page`` of a handoff."""
-    shown = seen.ask("reviews.show", id=name)
-    grounds, index = _grounds(seen, shown), shown["answered_index"]
-    is_done = index is not None and seen.number("done") == index and _may_decide(seen, shown)
-    data = {
-        "review": shown, "reasoning": grounds, "form": review_form(seen, shown, grounds, note), "problem": problem,
-        "done": index if is_done else None,
-    }  # fmt: skip
-    return Page(
-        "review.html", shown["question"], data, status, "" if problem is None else path_to("review", shown["id"])
-    )
-
-
-def decide(seen: Seen, form: Mapping[str, str]) -> Page | Go:
-    """Sign what was pressed in the form of a handoff, and lead to its receipt; else show its page, and why not."""
-    from consumers.doors.dashboard.pages.handoffs import handoff_page  # noqa: PLC0415 - which shows this form
-
-    return _decided(seen, form, "handoff", handoff_page)
-
-
-def answer(seen: Seen, form: Mapping[str, str]) -> Page | Go:
-    """Sign the answer to a review, as ``decide`` does."""
-    return _decided(seen, form, "review", review_page)
-
-
-def _decided(seen: Seen, form: Mapping[str, str], sort: str, page: Callable[..., Page]) -> Page | Go:
+    Raises Refused: ``NOT_AUTHORIZED``, ``INVALID_FORMAT`` for what this session was not shown: of nobody's concern.
+    """
     if seen.human is None or seen.as_of is not None:
         raise _nobody()
     name = seen.params["id"]
-    decision, displayed = decisions.decision_in(form), decisions.displayed_in(form, f"{sort}/{name}")
-    # First of all: what this session was not shown is of nobody's concern.
-    seen.session.demand({"csrf": decision.token}, *displayed.words(decision.word))
+    decision = decision_in(form, f"{sort}/{name}")
+    seen.session.demand({"csrf": decision.token}, *decision.displayed.words(decision.word))
     try:
-        decisions.check_age(displayed, seen.now_ms)
-        given = decisions.arguments_of(decision, displayed) if sort == "handoff" else {}
+        given = arguments_of(decision, seen.now_ms)
         author = seen.session.signer.author(seen.ledger, seen.human, form.get("passphrase", ""))
-        index = _signed(seen, author, decision, displayed, given)
+        if sort == "review":
+            verdict: Verdict = "approved" if decision.verb == "approve" else "rejected"
+            return _emitted(author, decision, [ReviewAnswered(verdict=verdict, comment=decision.note)])
+        # The result that was displayed, whatever was handed in since: the gate compares.
+        handoff = seen.ask(query_for(decision.verb), id=name) | {"completion": decision.displayed.completion}
+        with saying_way_on(seen.view, name), of_version(seen.client, name, decision.displayed.version):
+            place_of(decision.verb, handoff, decision.displayed.version)
+            return _emitted(author, decision, events_of(decision.verb, handoff, given, author))
     except BatonError as error:
-        problem = {"code": error.code, "message": error.message, "version": displayed.version, "size": displayed.size}
-        return page(seen, name, note=decision.note, problem=problem, status=status_of(error))
-    return Go(f"{path_to(sort, name)}?done={index}")
+        problem = {"code": error.code, "message": error.message, "size": decision.displayed.size}
+        return decision.note, problem | {"changes": error.details.get("changes", [])}, status_of(error)
 
 
-def _signed(
-    seen: Seen, author: Author, decision: decisions.Decision, displayed: decisions.Displayed, given: dict[str, Any]
-) -> int:
-    """Return the index of the event that a decision became, now or when the same form was sent before."""
-    sort, _, name = displayed.stream.partition("/")
-
-    def emit(events: Sequence[EventData], expect: int | None) -> int:
-        drafts = [Draft(stream=displayed.stream, data=one, expect=expect, idem=decision.idem) for one in events]
-        return author.emit(*drafts)[0].index
-
-    if sort == "review":
-        verdict: Verdict = "approved" if decision.verb == "approve" else "rejected"
-        return emit([ReviewAnswered(verdict=verdict, comment=decision.note)], displayed.entries)
-    # The result that was displayed, whatever was handed in since: the gate compares.
-    handoff = seen.ask(query_for(decision.verb), id=name) | {"completion": displayed.completion}
-    with saying_way_on(seen.view, name), of_version(seen.client, name, displayed.version):
-        events = events_of(decision.verb, handoff, given, author)
-        return emit(events, None if decisions.binds_itself(decision.verb) else displayed.entries)
+def _emitted(author: Author, decision: Decision, events: Iterable[EventData]) -> Go:
+    """Append what was decided, or find it where the same form was sent before; lead to the receipt."""
+    stream = decision.displayed.stream
+    drafts = [Draft(stream=stream, data=one, expect=decision.expect, idem=decision.idem) for one in events]
+    accepted = author.emit(*drafts)[0]
+    sort, _, name = stream.partition("/")
+    return Go(f"{path_to(sort, name)}?done={accepted.index}")
 
 
 def unlock(seen: Seen, form: Mapping[str, str]) -> Go:

@@ -1,13 +1,18 @@
-"""`/h/ID`: one handoff; `/h/ID/v/N`: an exact version of it; `/h/ID/diff`: what changed between two."""
+"""`/h/ID`: one handoff; `/h/ID/v/N`: an exact version of it; `/h/ID/diff`: what changed between two; and a review.
+
+What was decided on one leads back to its page: with ``?done=INDEX`` it shows the receipt, and a ``problem`` says why
+nothing was signed, and what happened since the page was shown that he decided on.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from consumers.doors.dashboard.address import path_to
-from consumers.doors.dashboard.page import Page, Seen
-from consumers.doors.dashboard.pages.decisions import handoff_form
+from consumers.doors.dashboard.page import Go, Page, Seen
+from consumers.doors.dashboard.pages.decisions import decided, grounds_of, handoff_form, review_form
 from consumers.handoffs.acts import NOTES, commands_on
 from consumers.handoffs.receiver import later
 from consumers.reasoning.grounds import Grounds
@@ -15,79 +20,86 @@ from consumers.sdk.quotation import gate_seen
 from ledger.errors import Refused
 
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-_ELSEWHERE: Final = ("why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "as_of")
+_ELSEWHERE: Final = ("why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "as_of", "log")
 # Which events of a handoff say something of one of its tasks or criteria.
 _OF_TASKS: Final = ("handoff.task_checked",)
 _OF_CRITERIA: Final = ("handoff.criterion_checked", "handoff.waiver_asked", "handoff.criterion_waived")
 
 
-def handoff(seen: Seen) -> Page:
-    """Return ``handoff_page`` of the one that is asked for, with ``?done=INDEX`` the receipt of a decision on it."""
-    return handoff_page(seen, seen.params["id"])
-
-
-def handoff_page(
-    seen: Seen, name: str, *, note: str = "", problem: dict[str, Any] | None = None, status: int = 200
-) -> Page:
+def handoff(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, status: int = 200) -> Page:
     """Return all about one handoff.
 
     ``{"handoff", "why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "versions", "number", "log",
     "gate", "as_of", "form", "done", "problem"}``: ``form`` is None where there is nothing to decide, ``log`` has the
-    newest event first, ``problem`` says why a decision was not taken, and what happened since its page was shown.
+    newest event first, and of ``done`` it was checked that its signature fits and that it is in the tree named there.
     """
-    shown = Grounds(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=name))
-    versions = seen.ask("handoffs.versions", id=shown["id"])
-    log = shown.pop("log")
-    if problem is not None:  # what was amended between the page that he decided on and this one
-        read = [one["number"] for one in versions["versions"] if one["version"] == problem["version"]]
-        is_other = read and read[-1] != versions["to"]
-        changed = seen.ask("handoffs.versions", id=shown["id"], **{"from": read[-1]}) if is_other else {"changes": []}
-        problem = problem | {"changes": changed["changes"]}
+    shown = Grounds(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=seen.params["id"]))
+    name, log, as_of = shown["id"], shown["log"], shown.get("as_of")
+    versions = seen.ask("handoffs.versions", id=name)
+    done = [one for one in log if one["event_index"] == seen.number("done") and one["author"] == seen.human and as_of]
     data = {
-        "handoff": {name: value for name, value in shown.items() if name not in _ELSEWHERE},
+        "handoff": {of: value for of, value in shown.items() if of not in _ELSEWHERE},
         "why": shown["why"] | {"next": commands_on(seen.view, shown["why"])},
-        "tasks": with_who(shown["tasks"], log, shown["skeleton_index"], _OF_TASKS),
-        "criteria": with_who(shown["criteria"], log, shown["skeleton_index"], _OF_CRITERIA),
-        "notes": {kind: shown["notes"][kind] for kind in NOTES} | {"later": later(shown | {"log": log})},
+        "tasks": _with_said(shown["tasks"], shown, _OF_TASKS), "problem": problem,
+        "criteria": _with_said(shown["criteria"], shown, _OF_CRITERIA),
+        "notes": {kind: shown["notes"][kind] for kind in NOTES} | {"later": later(shown)},
         "reasoning": shown["reasoning"], "result_reasoning": shown["result_reasoning"],
-        "versions": versions["versions"], "number": versions["to"], "log": log[::-1],
-        "gate": gate_seen(seen.ledger.home, seen.client), "as_of": shown.get("as_of"), "problem": problem,
-        "form": handoff_form(seen, shown, versions, note), "done": _receipt(seen, shown, log),
+        "versions": versions["versions"], "number": versions["to"], "log": log[::-1], "as_of": as_of,
+        "gate": gate_seen(seen.ledger.home, seen.client), "form": handoff_form(seen, shown, versions, note),
+        "done": done[0] | {of: as_of[of] for of in ("size", "root")} if as_of and done else None,
     }  # fmt: skip
-    path = "" if problem is None else path_to("handoff", shown["id"])
-    return Page("handoff.html", shown["title"] or shown["id"], data, status, path)
+    return Page("handoff.html", shown["title"] or name, data, status, path_to("handoff", name) if problem else "")
 
 
-def with_who(
-    rows: list[dict[str, Any]], log: list[dict[str, Any]], since: int, kinds: tuple[str, ...]
-) -> list[dict[str, Any]]:
-    """Return tasks or criteria, each counted from 1, with the event that said the last of it (``said``, or None).
-
-    What was said of an earlier version, before the event ``since``, is of another task or criterion.
-    """
-    last = {one["position"]: one for one in log if one["kind"] in kinds and one["event_index"] > since}
-    return [row | {"number": row["position"] + 1, "said": last.get(row["position"])} for row in rows]
+def _with_said(rows: list[dict[str, Any]], shown: Mapping[str, Any], kinds: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return tasks or criteria, each with the event that ``said`` the last of it since its content stands, or None."""
+    log = [one for one in shown["log"] if one["kind"] in kinds and one["event_index"] > shown["skeleton_index"]]
+    return [
+        row | {"said": next((one for one in log[::-1] if one["position"] == row["position"]), None)} for row in rows
+    ]
 
 
-def _receipt(seen: Seen, shown: dict[str, Any], log: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the event that a decision here became, and the tree that it was found in, its signature checked."""
-    index = seen.number("done")
-    event = next((one for one in log if one["event_index"] == index and one["author"] == seen.human), None)
-    as_of = shown.get("as_of")
-    return None if event is None or as_of is None else event | {name: as_of[name] for name in ("size", "root")}
+def review(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, status: int = 200) -> Page:
+    """Return ``{"review", "reasoning", "form", "done", "problem"}``: what an agent may not decide alone."""
+    shown = seen.ask("reviews.show", id=seen.params["id"])
+    done = seen.number("done") if shown.get("as_of") else None
+    data = {
+        "review": shown, "reasoning": grounds_of(seen, shown), "form": review_form(seen, shown, note),
+        "problem": problem, "done": done if done == shown["answered_index"] else None,
+    }  # fmt: skip
+    return Page("review.html", shown["question"], data, status, path_to("review", shown["id"]) if problem else "")
+
+
+def decide(seen: Seen, form: Mapping[str, str]) -> Page | Go:
+    """Sign what was pressed in the form of a handoff; else show its page again."""
+    answer = decided(seen, form, "handoff")
+    return answer if isinstance(answer, Go) else handoff(seen, *answer)
+
+
+def answer(seen: Seen, form: Mapping[str, str]) -> Page | Go:
+    """Sign what was pressed in the form of a review; else show its page again."""
+    given = decided(seen, form, "review")
+    return given if isinstance(given, Go) else review(seen, *given)
+
+
+def form_of(seen: Seen, sort: str, name: str) -> dict[str, Any] | None:
+    """Return the form of a handoff or review, as it stands in the opened row of the queue."""
+    if sort == "review":
+        return review_form(seen, seen.ask("reviews.show", id=name))
+    shown = Grounds(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=name))
+    return handoff_form(seen, shown, seen.ask("handoffs.versions", id=name), "")
 
 
 def handoff_version(seen: Seen) -> Page:
     """Return ``{"id", "version", "versions", "content"}``: one version by its number, as it was signed."""
     answer = seen.ask("handoffs.versions", id=seen.params["id"], to=_number(seen.params["number"]))
-    version = answer["versions"][answer["to"] - 1]
-    data = {"id": answer["id"], "version": version, "versions": answer["versions"], "content": answer["content"]}
+    data = {of: answer[of] for of in ("id", "versions", "content")} | {"version": answer["versions"][answer["to"] - 1]}
     return Page("handoff_version.html", f"{answer['id']} v{answer['to']}", data)
 
 
 def handoff_diff(seen: Seen) -> Page:
     """Return the answer of `handoffs.versions` between ``?from`` and ``?to``, by default since the last approval."""
-    asked = {of: None if seen.number(of) is None else _number(seen.query[of]) for of in ("from", "to")}
+    asked = {of: _number(seen.query[of]) for of in ("from", "to") if seen.query.get(of)}
     answer = seen.ask("handoffs.versions", id=seen.params["id"], **asked)
     return Page("handoff_diff.html", f"{answer['id']}: what changed", answer)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from consumers.doors.dashboard.page import Page, Seen
-from consumers.doors.dashboard.pages.decisions import form_of
+from consumers.doors.dashboard.pages.handoffs import form_of
 
 items_max: Final = 50
 cards_max: Final = 20

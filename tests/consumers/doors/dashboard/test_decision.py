@@ -9,14 +9,12 @@ from building import GIVEN_MS
 from given import fact, fold
 
 from consumers.doors.dashboard.decision import (
-    _BUTTONS,
+    BUTTONS,
     Decision,
     Displayed,
     arguments_of,
-    check_age,
     choices_of,
     decision_in,
-    displayed_in,
 )
 from consumers.handoffs.acts import ACTS
 from ledger.errors import Refused
@@ -32,6 +30,7 @@ CHECKED = [("bob", kinds.HandoffCriterionChecked(position=at)) for at in (0, 1)]
 DONE = ("bob", kinds.HandoffCompleted())
 TOKEN = "0" * 64
 SHOWN = Displayed("handoff/x", VERSION, "", 4, 90, GIVEN_MS)
+FORM = {name: str(value) for name, value in SHOWN._asdict().items()} | {"decision": f"approve:{TOKEN}"}
 
 
 def offered(*authored: tuple[str, Any], human: str = "lin", codes: tuple[str, ...] = ()) -> list[str]:
@@ -79,7 +78,7 @@ def test_what_is_over_only_takes_a_line_in_its_log() -> None:
 
 
 def test_every_act_that_the_table_gives_a_reviewer_has_a_button() -> None:
-    assert set(_BUTTONS) == {verb for verb, act in ACTS.items() if "reviewer" in act.by}
+    assert set(BUTTONS) == {verb for verb, act in ACTS.items() if "reviewer" in act.by}
 
 
 def test_the_label_names_the_version() -> None:
@@ -103,13 +102,13 @@ def test_the_label_names_the_version() -> None:
     ],
 )
 def test_a_decision_gives_the_arguments_of_its_act(word: str, note: str, given: dict[str, Any]) -> None:
-    assert arguments_of(Decision(word, TOKEN, note), SHOWN) == given
+    assert arguments_of(Decision(word, TOKEN, note, SHOWN), GIVEN_MS) == given
 
 
 @pytest.mark.parametrize("word", ["reject", "request_changes", "waive.1", "refuse.1", "log", "cancel"])
 def test_what_needs_a_note_is_refused_without_one(word: str) -> None:
     with pytest.raises(Refused, match="needs a note"):
-        arguments_of(Decision(word, TOKEN, ""), SHOWN)
+        arguments_of(Decision(word, TOKEN, "", SHOWN), GIVEN_MS)
 
 
 @pytest.mark.parametrize(
@@ -117,16 +116,16 @@ def test_what_needs_a_note_is_refused_without_one(word: str) -> None:
 )
 def test_what_is_no_button_of_ours_is_no_decision(sent: str) -> None:
     with pytest.raises(Refused, match="press one of its buttons"):
-        decision_in({"decision": sent})
+        decision_in(FORM | {"decision": sent}, SHOWN.stream)
 
 
 def test_a_note_is_signed_as_it_was_typed() -> None:
-    decision = decision_in({"decision": f"refuse.2:{TOKEN}", "note": " a\r\nb \n"})
+    decision = decision_in(FORM | {"decision": f"refuse.2:{TOKEN}", "note": " a\r\nb \n"}, SHOWN.stream)
     assert (decision.word, decision.verb, decision.note) == ("refuse.2", "waive", "a\nb")
 
 
 def test_what_was_displayed_comes_back_as_it_went() -> None:
-    assert displayed_in(SHOWN.fields(), SHOWN.stream) == SHOWN
+    assert decision_in(FORM, SHOWN.stream) == Decision("approve", TOKEN, "", SHOWN)
 
 
 def test_the_token_is_over_everything_that_was_displayed_and_the_act() -> None:
@@ -137,18 +136,34 @@ def test_the_token_is_over_everything_that_was_displayed_and_the_act() -> None:
 
 @pytest.mark.parametrize("changed", [{"version": "sha256:x"}, {"entries": "-1"}, {"size": ""}, {"shown_ms": "٣"}])
 def test_a_form_that_was_made_by_hand_is_refused(changed: dict[str, str]) -> None:
-    with pytest.raises(Refused, match="load the page again"):
-        displayed_in(SHOWN.fields() | changed, SHOWN.stream)
+    with pytest.raises(Refused, match="load its page again"):
+        decision_in(FORM | changed, SHOWN.stream)
 
 
 @pytest.mark.parametrize("later_ms", [-1, decision_form_max_s * 1000 + 1])
 def test_a_page_that_was_loaded_long_ago_is_read_again(later_ms: int) -> None:
     with pytest.raises(Refused) as refused:
-        check_age(SHOWN, GIVEN_MS + later_ms)
+        arguments_of(Decision("approve", TOKEN, "", SHOWN), GIVEN_MS + later_ms)
     assert refused.value.code == "VERSION_MISMATCH"
 
 
 def test_the_key_of_a_repeat_is_of_the_token_and_does_not_show_it() -> None:
-    decision = Decision("approve", TOKEN, "")
+    decision = Decision("approve", TOKEN, "", SHOWN)
     assert TOKEN not in decision.idem
     assert decision.idem != decision._replace(token="1" * 64).idem
+
+
+@pytest.mark.parametrize(
+    ("word", "entries"), [("approve", None), ("request_changes", None), ("reject", 4), ("waive.1", 4)]
+)
+def test_what_signs_nothing_that_names_what_was_read_is_of_a_stream_as_long_as_it_was(
+    word: str, entries: int | None
+) -> None:
+    assert Decision(word, TOKEN, "", SHOWN).expect == entries
+
+
+def test_a_review_needs_no_note_and_is_as_long_as_it_was() -> None:
+    shown = Displayed("review/r", "", "", 1, 90, GIVEN_MS)
+    decision = Decision("reject", TOKEN, "", shown)
+    assert arguments_of(decision, GIVEN_MS) == {}
+    assert (decision.expect, Decision("approve", TOKEN, "", shown).expect) == (1, 1)
