@@ -162,9 +162,11 @@ class Dashboard:
 
     def _drawn(self, request: Request, name: str, seen: Seen | None, page: Page) -> Response:
         """Return a page in its frame: where it is in the log, who looks, and where one can go."""
+        is_answer = request.method == "POST"  # to a form: what is asked for again is another page
+        path = page.path or ("/" if is_answer else request.url.path)
         frame: dict[str, Any] = {
-            "title": page.title, "name": name, "path": page.path or request.url.path, "version": self._version,
-            "human": self.human, "why_not": self._why_not, "waits": 0, "query": {}, "is_answer": bool(page.path),
+            "title": page.title, "name": name, "path": path, "version": self._version,
+            "human": self.human, "why_not": self._why_not, "waits": 0, "query": {}, "is_answer": is_answer,
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
             "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,
         }  # fmt: skip

@@ -192,7 +192,7 @@ def test_a_page_that_was_left_open_for_a_day_is_read_again(rita: Viewer) -> None
 
 def test_a_form_that_is_too_large_is_refused(rita: Viewer) -> None:
     rita.ledger.hand_over("x")
-    refused(rita, press(rita, "approve", note="x" * 70_000), 400, "bytes")
+    refused(rita, press(rita, "approve", note="x" * 70_000), 413, "bytes")
 
 
 def test_a_note_that_holds_a_secret_is_not_signed(rita: Viewer) -> None:
