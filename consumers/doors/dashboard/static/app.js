@@ -5,9 +5,8 @@
 const body = document.body, held = new Set();
 let head = Number(body.dataset.head), shown = head, isFetching = false, isLeader = false;  // shown: all of it is seen
 
-function say(word, text) {
-  const live = document.getElementById("live");
-  if (live) { live.className = "live " + word; live.textContent = text; }
+function say(word, text, live = document.getElementById("live")) {
+  if (live && live.textContent !== text) { live.className = "live " + word; live.textContent = text; }
 }
 
 // A part of the page stays as it is while somebody points at it, has a field of it open, or may decide in it: what he
@@ -15,8 +14,8 @@ function say(word, text) {
 function isHeld(part) {
   return part.querySelector("form.decide") || part.matches(":hover:not(#head, [data-polls])") || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
 }
-
 function put(fresh) {
+  document.title = fresh.title;
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.getElementById(part.id);
     if (!other || other.isEqualNode(part)) { held.delete(part.id); continue; }
@@ -47,7 +46,6 @@ function news(index) {
   tell();
   refresh();
 }
-
 function follow(channel) {
   // One tab holds the stream, since a browser opens six connections to one server; the others hear it from that one.
   let source, watch;
@@ -78,13 +76,13 @@ if ("follows" in body.dataset && "EventSource" in window) {
   setInterval(() => { if (document.querySelector("[data-polls]")) { body.dataset.head = -1; refresh(); } }, 1000);
   document.addEventListener("mouseout", () => { if (held.size) { body.dataset.head = -1; refresh(); } });
 }
-
 function filter() {
-  const text = document.getElementById("filter")?.value.toLowerCase() ?? "";
+  const field = document.querySelector(".filter input"), text = field?.value.toLowerCase() ?? "";
+  if (field) field.parentElement.hidden = false;
   for (const one of document.querySelectorAll("[data-filter]")) one.hidden = !one.textContent.toLowerCase().includes(text);
 }
 document.addEventListener("input", ({ target }) => {
-  if (target.id === "filter") filter();
+  if (target.closest(".filter")) filter();
   if (!("scrub" in target.dataset)) return;
   // A slider through the log: the page follows while it moves, and its address can be shared.
   history.replaceState(null, "", "?" + new URLSearchParams(new FormData(target.form)));
@@ -106,7 +104,6 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
-
 // How long the key is still open: counted by what the server said, from when it said so.
 const left = document.getElementById("left");
 if (left) {
@@ -118,3 +115,4 @@ if (left) {
   };
   count();
 }
+filter();

@@ -128,7 +128,7 @@ def test_the_token_is_of_this_session_and_of_exactly_what_was_shown(acting: View
 
 def test_a_form_is_of_limited_size_and_plain_text(acting: Viewer) -> None:
     csrf = token_of(acting, "/act", "h", "ref", "approve")
-    assert acting.post("/act", csrf=csrf, note="x" * 70_000).status_code == 400
+    assert acting.post("/act", csrf=csrf, note="x" * 70_000).status_code == 413
     for body in (b"csrf=%ff%fe", "csrf=é".encode(), b"&".join(b"a=1" for _ in range(200))):
         assert acting.client.post("/act", content=body, headers=OWN).status_code == 400
     assert acting.client.get("/act").status_code == 404
