@@ -215,33 +215,34 @@ def around_handoff(moment: Moment, asked: Surroundings) -> Answer:
     ``status`` None. An edge (``from`` waits for ``to``) that ``holds`` is on the way to what holds the handoff up.
     Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
     """
-    root = _end(moment) if asked.id is None else find_handoff(moment, asked.id)
-    links: Links = {}
-    hops: dict[str, int] = {}
-    if root is not None:
-        links = _links(moment, _DOWN, "h.id IN (SELECT id FROM wanted)", root)
-        hops = _hops(moment, links, root, asked.depth)
+    open_ = _links(moment, "", _OPEN_SQL) if asked.id is None else {}
+    end = next(iter(critical_path(still_waits_for(open_))[::-1] or open_), None)
+    root = end if asked.id is None else find_handoff(moment, asked.id)
+    links: Links = {} if root is None else _links(moment, _DOWN, "h.id IN (SELECT id FROM wanted)", root)
+    hops = {} if root is None else _hops(moment, links, root, asked.depth)
     links |= _links(moment, "", "h.id IN (SELECT value FROM json_each(?))", json_list(hops.keys() - links.keys()))
     if asked.is_all:
         links = _links(moment, "", "1") | links
-    held = {} if root is None else _held(links, root)
-    names = dict.fromkeys([*hops, *links, *(on for link in links.values() for on in link.depends_on if asked.is_all)])
-    kept = sorted(names, key=lambda name: (name not in held, name not in hops, abs(hops.get(name, 0))))[: asked.limit]
+    # What still has to move: from the handoff down, as far as something waits.
+    held: dict[str, list[str]] = {}
+    for name in (waiting := [] if root is None else [root]):  # which grows meanwhile
+        link = links.get(name)
+        if name not in held and link is not None and stage_of(link.status) == "waiting":
+            statuses = {on: links[on].status if on in links else None for on in link.depends_on}
+            held[name] = [on for on, status in statuses.items() if not link.is_unlocked_by(status)]
+            waiting.extend(held[name])
+    first = set(waiting)
+    others = (on for link in links.values() for on in link.depends_on) if asked.is_all else ()
+    names = dict.fromkeys([*hops, *links, *others])
+    kept = sorted(names, key=lambda name: (name not in first, name not in hops, abs(hops.get(name, 0))))[: asked.limit]
     shown = set(kept)
     edges = [
         {"from": name, "to": on, "holds": on in held.get(name, ())}
         for name in kept if name in links for on in dict.fromkeys(links[name].depends_on) if on in shown
     ]  # fmt: skip
     total = len(names) + (_beyond(moment, HandoffGraph(is_all=True)) if asked.is_all else 0)
-    return {
-        "id": root, "nodes": [node | {"hops": hops.get(node["id"])} for node in _nodes(moment, kept)], "edges": edges,
-        "totals": {"nodes": total, "left_out": total - len(kept)},
-    }  # fmt: skip
-
-
-def _end(moment: Moment) -> str | None:
-    links = _links(moment, "", _OPEN_SQL)
-    return next(iter(critical_path(still_waits_for(links))[::-1] or links), None)
+    nodes = [node | {"hops": hops.get(node["id"])} for node in _nodes(moment, kept)]
+    return {"id": root, "nodes": nodes, "edges": edges, "totals": {"nodes": total, "left_out": total - len(kept)}}
 
 
 def _hops(moment: Moment, links: Links, root: str, depth: int) -> dict[str, int]:
@@ -261,23 +262,6 @@ def _hops(moment: Moment, links: Links, root: str, depth: int) -> dict[str, int]
         level = sorted(row["id"] for row in rows if row["id"] not in hops)
         hops |= dict.fromkeys(level, hop)
     return hops
-
-
-def _held(links: Links, root: str) -> dict[str, list[str]]:
-    """Return what a handoff waits for, and what that waits for in its turn, as far as something still has to move."""
-    held: dict[str, list[str]] = {}
-    waiting = [root]
-    for name in waiting:  # which grows meanwhile
-        link = links.get(name)
-        if name in held:
-            continue
-        held[name] = []
-        if link is not None and stage_of(link.status) == "waiting":
-            held[name] = [
-                on for on in link.depends_on if not link.is_unlocked_by(links[on].status if on in links else None)
-            ]
-            waiting.extend(held[name])
-    return held
 
 
 def _drawn(moment: Moment, asked: HandoffGraph, root: str | None) -> tuple[Links, dict[str, list[str]]]:

@@ -11,7 +11,7 @@ is laid out once however far the log has grown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -23,13 +23,21 @@ _edges_mended_max: Final = 60
 _waypoints_max: Final = 1_000
 _margin: Final = 16
 _gap: Final = 16
-_SPACING: Final = {"node_gap": 24, "dummy_gap": 16, "layer_gap": 40, "port_gap": 14, "stub": 14}
-_UNMENDED: Final = {"port_relax_rounds": 0, "overlap_repair_rounds": 0}
+_TREE: Final = {"direction": "leftright", "sibling_gap": 8, "subtree_gap": 8, "row_gap": 40}
+_LAYERS: Final = {
+    "spacing": {"node_gap": 24, "dummy_gap": 16, "layer_gap": 40, "port_gap": 14, "stub": 14},
+    "limits": {"max_dummies": _waypoints_max},
+}
+_UNMENDED: Final = {
+    "effort": "fast", "routing": {"lane_gap": 3},
+    "tuning": {"routing": {"port_relax_rounds": 0, "overlap_repair_rounds": 0}},
+}  # fmt: skip
 
-Direction: TypeAlias = Literal["leftright", "topbottom"]
+Direction: TypeAlias = Literal["leftright", "topbottom", "tree"]
 Drawing: TypeAlias = dict[str, Any]
 Point: TypeAlias = tuple[int, int]
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
+Places: TypeAlias = tuple[list[Point], list[list[Point]]]
 
 
 class Box(NamedTuple):
@@ -69,13 +77,6 @@ class Edge(NamedTuple):
     is_faded: bool = False
 
 
-class _Places(NamedTuple):
-    """The upper left corner of every box, and the points of every line."""
-
-    corners: list[Point]
-    lines: list[list[Point]]
-
-
 def layered(
     nodes: Sequence[Node], edges: Sequence[Edge], direction: Direction = "leftright", box: Box = TWO_LINES
 ) -> Drawing:
@@ -85,29 +86,17 @@ def layered(
     ``edges`` have ``from``, ``to`` and ``points`` from border to border. An edge to what is not among the nodes is left
     out. Nodes without any stand below.
     """
-    return _drawing(_layered, nodes, edges, direction, box)
-
-
-def tree(nodes: Sequence[Node], edges: Sequence[Edge], box: Box = ONE_LINE) -> Drawing:
-    """Return a tree, its root at the left and each parent beside the middle of its children; as ``layered``."""
-    return _drawing(_tree, nodes, edges, "leftright", box) | {"is_curved": True}
-
-
-def _drawing(
-    place: Callable[[int, Pairs, Direction, Box], _Places],
-    nodes: Sequence[Node], edges: Sequence[Edge], direction: Direction, box: Box,
-) -> Drawing:  # fmt: skip
     numbers = {node.id: number for number, node in enumerate(nodes)}
     known = [edge for edge in edges if edge.start in numbers and edge.end in numbers]
     pairs = tuple((numbers[edge.start], numbers[edge.end]) for edge in known)
-    corners, lines = place(len(nodes), pairs, direction, box)
+    corners, lines = _places(len(nodes), pairs, direction, box)
     leads_to: list[list[int]] = [[] for _ in nodes]
     for start, end in pairs:
         leads_to[start].append(end)
-    xs = [*(x + box.width for x, _ in corners), *(x for line in lines for x, _ in line)]
-    ys = [*(y + box.height for _, y in corners), *(y for line in lines for _, y in line)]
+    points = [(x + box.width, y + box.height) for x, y in corners] + [point for line in lines for point in line]
+    width, height = (max((point[axis] for point in points), default=0) + _margin for axis in (0, 1))
     return {
-        "width": max(xs, default=0) + _margin, "height": max(ys, default=0) + _margin, "is_curved": False,
+        "width": width, "height": height, "is_curved": direction == "tree",
         "nodes": [
             node._asdict() | {"x": x, "y": y, "w": box.width, "h": box.height, "leads_to": leads}
             for node, (x, y), leads in zip(nodes, corners, leads_to, strict=True)
@@ -119,71 +108,48 @@ def _drawing(
     }  # fmt: skip
 
 
-@lru_cache(drawings_kept_max)
-def _layered(count: int, pairs: Pairs, direction: Direction, box: Box) -> _Places:
-    linked = sorted({number for pair in pairs for number in pair})
-    alone = [number for number in range(count) if number not in set(linked)]
-    rows = {number: row for row, number in enumerate(linked)}
-    local = [(rows[start], rows[end]) for start, end in pairs]
-    options: dict[str, Any] = {"direction": direction, "spacing": _SPACING, "limits": {"max_dummies": _waypoints_max}}
-    if len(pairs) > _edges_mended_max:
-        options |= {"effort": "fast", "routing": {"lane_gap": 3}, "tuning": {"routing": _UNMENDED}}
-    try:
-        corners, lines = _engine(graphlay.layout, len(linked), local, options, box)
-    except graphlay.GraphlayError:
-        forest = _forest(pairs)
-        everywhere = _layered(count, forest if len(forest) < len(pairs) else (), direction, box).corners
-        return _Places(everywhere, [_straight(everywhere[start], everywhere[end], box) for start, end in pairs])
-    # The engine would put what has no line into one column, which of a thousand is 80,000 px high.
-    right = max((x for x, _ in corners), default=0) + box.width
-    bottoms = [y + box.height for _, y in corners] + [y for line in lines for _, y in line]
-    bottom = max(bottoms, default=0) + _gap
-    columns = max(4, right // (box.width + _gap))
-    places = {number: corners[rows[number]] for number in linked}
-    for position, number in enumerate(alone):
-        row, column = divmod(position, columns)
-        places[number] = (_margin + column * (box.width + _gap), bottom + row * (box.height + _gap))
-    return _Places([places[number] for number in range(count)], lines)
+def tree(nodes: Sequence[Node], edges: Sequence[Edge], box: Box = ONE_LINE) -> Drawing:
+    """Return a tree, its root at the left and each parent beside the middle of its children; as ``layered``."""
+    return layered(nodes, edges, "tree", box)
 
 
 @lru_cache(drawings_kept_max)
-def _tree(count: int, pairs: Pairs, direction: Direction, box: Box) -> _Places:
-    options: dict[str, Any] = {"direction": direction, "sibling_gap": 8, "subtree_gap": 8, "row_gap": 40}
-    try:
-        return _engine(graphlay.layout_tree, count, pairs, options, box)
-    except graphlay.GraphlayError:  # it is none
-        return _layered(count, pairs, direction, box)
-
-
-def _engine(place: Any, count: int, pairs: Sequence[tuple[int, int]], options: dict[str, Any], box: Box) -> _Places:
-    """Return what the engine makes of a graph, moved into the margins."""
+def _places(count: int, pairs: Pairs, direction: Direction, box: Box) -> Places:
+    """Return the upper left corner of every box, and the points of every line."""
+    rows = {number: row for row, number in enumerate(sorted({number for pair in pairs for number in pair}))}
     graph = graphlay.Graph()
-    for number in range(count):
-        graph.node(number, width=box.width, height=box.height)
+    for _ in rows:
+        graph.node(width=box.width, height=box.height)
     for start, end in pairs:
-        graph.edge(start, end)
-    placed = place(graph, options=options)
+        graph.edge(rows[start], rows[end])
+    options = {"direction": direction} | _LAYERS | (_UNMENDED if len(pairs) > _edges_mended_max else {})
+    try:
+        is_tree = direction == "tree"
+        placed = graphlay.layout_tree(graph, options=_TREE) if is_tree else graphlay.layout(graph, options=options)
+    except graphlay.GraphlayError:
+        if direction == "tree":  # it is none
+            return _places(count, pairs, "leftright", box)
+        # Of each end the first line, of those that point on: no cycle, and none is long.
+        forest = tuple({end: (start, end) for start, end in reversed(pairs) if start < end}.values())
+        corners, _ = _places(count, forest if len(forest) < len(pairs) else (), direction, box)
+        return corners, [_straight(corners[start], corners[end], box) for start, end in pairs]
     left, top = (_margin - placed.bounds["min"][of] for of in "xy")
-
-    def point(at: Mapping[str, float], x: float = 0, y: float = 0) -> Point:
-        return round(at["x"] + left - x), round(at["y"] + top - y)
-
-    corners = [point(node["center"], box.width / 2, box.height / 2) for node in placed.nodes]
-    return _Places(corners, [[point(at) for at in edge["points"]] for edge in placed.edges])
-
-
-def _forest(pairs: Pairs) -> Pairs:
-    """Return for each end its first line, of those that point on: no cycle, and no line that is long."""
-    first = {end: start for start, end in reversed(pairs) if start < end}
-    return tuple((start, end) for end, start in first.items())
+    lines = [[(round(at["x"] + left), round(at["y"] + top)) for at in edge["points"]] for edge in placed.edges]
+    middles = [(node["center"]["x"] + left, node["center"]["y"] + top) for node in placed.nodes]
+    linked = [(round(x - box.width / 2), round(y - box.height / 2)) for x, y in middles]
+    # The engine would put what has no line into one column, which of a thousand is 80,000 px high.
+    bottom = max([y + box.height for _, y in linked] + [y for line in lines for _, y in line], default=0) + _gap
+    columns = max(4, (max((x for x, _ in linked), default=0) + box.width) // (box.width + _gap))
+    cells = (divmod(position, columns) for position in range(count))
+    alone = ((_margin + column * (box.width + _gap), bottom + row * (box.height + _gap)) for row, column in cells)
+    return [linked[rows[number]] if number in rows else next(alone) for number in range(count)], lines
 
 
 def _straight(start: Point, end: Point, box: Box) -> list[Point]:
     """Return the line between the middles of two boxes, from border to border."""
     width, height = end[0] - start[0], end[1] - start[1]
     share = 0.5 / max(abs(width) / box.width, abs(height) / box.height, 0.5)  # of the way, inside each box
-    middles = [(x + box.width / 2, y + box.height / 2) for x, y in (start, end)]
     return [
-        (round(x + sign * width * share), round(y + sign * height * share))
-        for (x, y), sign in zip(middles, (1, -1), strict=True)
+        (round(x + box.width / 2 + sign * width * share), round(y + box.height / 2 + sign * height * share))
+        for (x, y), sign in ((start, 1), (end, -1))
     ]

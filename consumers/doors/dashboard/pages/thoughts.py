@@ -10,6 +10,7 @@ from ledger.errors import Refused
 
 tasks_shown_max: Final = 50
 nodes_drawn_max: Final = 200
+_GLYPHS: Final = {"best": "✓", "frontier": "○", "pruned": "✕", "": ""}
 
 
 def tasks(seen: Seen) -> Page:
@@ -25,13 +26,14 @@ def thoughts(seen: Seen) -> Page:
     the best path), ``frontier``, ``pruned`` or none. Raises Refused: ``NOT_FOUND`` before its first entry.
     """
     task = seen.ask("tot.show", id=seen.params["id"])
-    stream = f"tot/{task['id']}"
+    stream, first = f"tot/{task['id']}", task["started_index"]
 
-    def index(**asked: Any) -> int | None:
+    def entry(**asked: Any) -> int | None:
         events = seen.ask("catalog.find", stream=stream, limit=1, **asked)["events"]
         return events[0]["event_index"] if events else None
 
-    first, last = task["started_index"], index(newest=True) or 0
+    newest = seen.ask("catalog.find", stream=stream, limit=1, newest=True)
+    last = newest["events"][0]["event_index"]
     at = seen.number("at", last) or 0
     if not first <= at <= (seen.head if seen.as_of is None else seen.as_of):
         raise Refused(
@@ -40,47 +42,31 @@ def thoughts(seen: Seen) -> Page:
     if at < last:
         task = seen.ledger.ask("tot.show", as_of=at, id=task["id"])
     nodes = _nodes(seen.ledger.ask("tot.tree", as_of=at if at < last else seen.moment, id=task["id"]))
-    before = index(newest=True, after=min(at, last))
-    steps = {"first": first, "previous": before, "next": index(after=at), "last": last}
-    steps |= {"all": seen.ask("catalog.find", stream=stream, limit=1)["total"]}
+    steps = {"previous": entry(newest=True, after=min(at, last)), "next": entry(after=at)}
+    steps |= {"first": first, "last": last, "all": newest["total"]}
     drawn = nodes[:nodes_drawn_max]
-    data = {
-        "task": task, "at": at, "steps": steps, "drawing": _drawing(drawn), "nodes": drawn,
-        "left_out": len(nodes) - len(drawn),
-    }  # fmt: skip
-    return Page("thoughts.html", f"Thoughts of {task['id']}", data)
+    data = {"task": task, "at": at, "steps": steps, "drawing": _drawing(drawn), "nodes": drawn}
+    return Page("thoughts.html", f"Thoughts of {task['id']}", data | {"left_out": len(nodes) - len(drawn)})
 
 
 def _nodes(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what is shown of each node, parents before their children, each level as it was thought."""
+    """Return the nodes with their ``score`` and ``mark``, parents before children, each level as it was thought."""
     known, state = answer["nodes"], answer["search_state"]
-    best, waiting = set(state["best_path"]), set(state["frontier"])
-    ids, cut = [answer["root_id"]] if answer["root_id"] else [], set()
-    nodes = []
-    for name in ids:  # which grows meanwhile
-        node = known[name]
-        ids.extend(node["children_ids"])
-        if node["status"] == "pruned" or node["parent_id"] in cut:
-            cut.add(name)
-        mark = "best" if name in best else "frontier" if name in waiting else "pruned" if name in cut else ""
-        kept = {of: node[of] for of in ("id", "parent_id", "depth", "content", "action_type", "status")}
-        judged = node["evaluation"] or {"score": None, "confidence": None, "reasoning": ""}
-        nodes.append(kept | {of: judged[of] for of in ("score", "confidence", "reasoning")} | {"mark": mark})
-    return nodes
+    marks = dict.fromkeys(state["frontier"], "frontier") | dict.fromkeys(state["best_path"], "best")
+    names = [answer["root_id"]] if answer["root_id"] else []
+    for name in names:  # which grows meanwhile
+        names.extend(known[name]["children_ids"])
+        if known[name]["status"] == "pruned" or marks.get(known[name]["parent_id"]) == "pruned":
+            marks[name] = "pruned"
+    score = {name: (known[name]["evaluation"] or {"score": None})["score"] for name in names}
+    return [known[name] | {"score": score[name], "mark": marks.get(name, "")} for name in names]
 
 
 def _drawing(nodes: list[dict[str, Any]]) -> Drawing:
-    glyphs = {"best": "✓ ", "frontier": "○ ", "pruned": "✕ ", "": ""}
-    boxes = [
-        Node(
-            node["id"], node["content"], figure=f"{glyphs[node['mark']]}{score}", state=node["mark"],
-            is_faded=node["mark"] == "pruned",
-        )
-        for node in nodes for score in ("" if node["score"] is None else node["score"],)
-    ]  # fmt: skip
-    is_best = {node["id"]: node["mark"] == "best" for node in nodes}
-    lines = [
-        Edge(node["parent_id"], node["id"], "ok" if is_best[node["id"]] else "", node["mark"] == "pruned")
-        for node in nodes if node["parent_id"]
-    ]  # fmt: skip
+    boxes, lines = [], []
+    for node in nodes:
+        mark, score = node["mark"], "" if node["score"] is None else node["score"]
+        figure = f"{_GLYPHS[mark]} {score}".strip()
+        boxes.append(Node(node["id"], node["content"], figure=figure, state=mark, is_faded=mark == "pruned"))
+        lines.append(Edge(node["parent_id"] or "", node["id"], "ok" if mark == "best" else "", mark == "pruned"))
     return tree(boxes, lines)
