@@ -137,12 +137,20 @@ def test_what_was_decided_already_is_refused_and_says_so(rita: Viewer) -> None:
         {"origin": "http://127.0.0.1:4280", "sec-fetch-site": "cross-site"},
         {"origin": "http://127.0.0.1:4280", "sec-fetch-site": "same-site"},
         {"origin": "https://127.0.0.1:4280"},
+        {"referer": "http://127.0.0.1:42800/h/x"},
+        {"origin": "null", "referer": "http://127.0.0.1:4280/h/x"},
     ],
 )
 def test_a_form_from_elsewhere_is_refused(rita: Viewer, headers: dict[str, str]) -> None:
     rita.ledger.hand_over("x")
     answer = rita.post("/h/x/decide", headers=headers, **form_of(rita, "approve"))
     refused(rita, answer, 403, "another origin")
+
+
+def test_a_browser_of_texts_decides_which_says_no_origin_and_where_its_form_stood(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    answer = rita.post("/h/x/decide", headers={"referer": "http://127.0.0.1:4280/h/x"}, **form_of(rita, "approve"))
+    assert (answer.status_code, status_of(rita)) == (303, "approved")
 
 
 def test_a_foreign_host_is_refused(rita: Viewer) -> None:
