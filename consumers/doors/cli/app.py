@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from ledger.errors import Refused, Unavailable
 from ledger.files import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from consumers.sdk.ledger import Ledger
     from ledger.author import Author
@@ -213,6 +214,16 @@ class App:
     def line(self, value: Any) -> None:
         """Print one JSON document on one line."""
         click.echo(json_text(value, order="deterministic"))
+
+
+@contextlib.contextmanager
+def extra(name: str, verb: str) -> Iterator[None]:
+    """Import within the block what a verb needs of an extra. Raises Unavailable: ``EXTRA_MISSING``."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        message = f"{verb} needs the package {error.name}: pip install 'baton-ledger[{name}]'"
+        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra=name) from error
 
 
 def read_line(descriptor: int) -> str:

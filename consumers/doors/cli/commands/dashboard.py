@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from consumers.doors.cli.app import App
+from consumers.doors.cli.app import App, extra
 from consumers.doors.cli.program import Command
 from consumers.doors.dashboard.address import Address, announced, running
 from ledger.errors import Unavailable
@@ -35,11 +35,9 @@ def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
     Decisions are signed with the key of a human (--as, or the only one whose key is here); without it one only reads.
     On another machine: `ssh -L 4280:127.0.0.1:4280 HOST`. Runs until SIGINT or SIGTERM.
     """
-    try:
+    with extra("web", "baton dashboard"):
+        from consumers.doors.dashboard import app as _  # noqa: F401, PLC0415 - starlette, jinja2 and graphlay
         from consumers.doors.web.server import bind  # noqa: PLC0415 - loads uvicorn
-    except ModuleNotFoundError as error:
-        message = f"baton dashboard needs the package {error.name}: pip install 'baton-ledger[web]'"
-        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="web") from error
     ledger = app.ledger()
     human, why_not = who_decides(ledger)
     if (other := running(ledger.settings.home)) is not None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from consumers.doors.cli.app import App
+from consumers.doors.cli.app import App, extra
 from consumers.doors.cli.output import configure_logging
 from consumers.doors.cli.program import Command
 from ledger import trust
 from ledger.config import environment_variable, usual_port
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import BatonError, Refused
 
 if TYPE_CHECKING:
     from consumers.doors.mcp.tool_ledger import ToolLedger
@@ -68,12 +68,9 @@ async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> N
 
 
 def _publishing(node: Node, where: str, *, is_public: bool) -> contextlib.AbstractAsyncContextManager[str]:
-    try:
+    with extra("web", "serve --web"):
         from consumers.doors.web.app import publishing  # noqa: PLC0415 - loads uvicorn
         from consumers.doors.web.server import LOOPBACK, bind  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        message = f"serve --web needs the package {error.name}: pip install 'baton-ledger[web]'"
-        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="web") from error
     listening = bind(where)
     if listening.getsockname()[0] != LOOPBACK:
         click.echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
@@ -110,11 +107,8 @@ def mcp(
 
 
 def _open_tools(app: App) -> ToolLedger:
-    try:
+    with extra("mcp", "baton mcp"):
         from consumers.doors.mcp import server  # noqa: F401, PLC0415 - loads the SDK, a second that no other verb pays
-    except ModuleNotFoundError as error:
-        message = f"baton mcp needs the package {error.name}: pip install 'baton-ledger[mcp]'"
-        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="mcp") from error
     from consumers.doors.mcp.tool_ledger import ToolLedger, check_may_sign, roles_of  # noqa: PLC0415 - as above
 
     settings, passphrase = app.settings(), None

@@ -20,11 +20,11 @@ from consumers.doors.dashboard.pages.timeline import timeline
 
 ROUTES: Final[tuple[Route, ...]] = (
     Route("/", "home", home, "Needs you"),
+    Route("/graph", "graph", graph, "Graph"),
+    Route("/timeline", "timeline", timeline, "Timeline"),
     Route("/events", "events", events, "Events"),
     Route("/e/{ref:path}", "event", event),
     Route("/search", "search", search, searches=True),
-    Route("/graph", "graph", graph, "Graph"),
-    Route("/timeline", "timeline", timeline, "Timeline"),
     Route("/h/{id}", "handoff", handoff),
     Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
     Route("/h/{id}/diff", "handoff_diff", handoff_diff),

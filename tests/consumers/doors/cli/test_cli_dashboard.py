@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from calling import Baton, Place, Running
+from calling import Baton, Place, Running, environment
 
 from consumers.doors.cli.commands.dashboard import who_decides
 from consumers.sdk.ledger import Ledger
@@ -106,3 +108,13 @@ def test_who_decides_is_the_human_whose_key_is_here(populated: Callable[[str], P
         assert who_decides(ledger) == (None, "no human's key is here")
     with Ledger("rita", home=home) as ledger:
         assert who_decides(ledger) == (None, "the key of rita is not here")
+
+
+def test_without_its_extra_it_names_it(alone: Baton) -> None:
+    program = (
+        "import sys; sys.modules['graphlay'] = None; from consumers.doors.cli.program import main; main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", program, "--home", str(alone.home), "dashboard", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], error["details"]) == ("EXTRA_MISSING", {"extra": "web", "package": "graphlay"})
