@@ -31,9 +31,9 @@ def timeline(seen: Seen) -> Page:
 
 def _drawing(answer: dict[str, Any]) -> dict[str, Any]:
     acts = answer["acts"][::-1]
-    busy = {act[of] for act in acts for of in ("author", "passed_to")} | {one["author"] for one in answer["sessions"]}
-    ordered = dict.fromkeys([*(lane["agent"] for lane in answer["lanes"]), *sorted(busy - {None})])
-    names = [name for name in ordered if name in busy][:lanes_shown_max]
+    # Whoever acted last stands above.
+    acting = dict.fromkeys(act[of] for act in answer["acts"] for of in ("author", "passed_to") if act[of] is not None)
+    names = list(acting | dict.fromkeys(one["author"] for one in answer["sessions"]))[:lanes_shown_max]
     middles = {name: _top + number * _lane + 16 for number, name in enumerate(names)}
     xs, times = ([_step], [{"x": _step, "at_ms": acts[0]["accepted_ms"]}]) if acts else ([], [])
     for act, following in pairwise(acts):

@@ -116,3 +116,4 @@ if (left) {
   count();
 }
 filter();
+document.querySelector(".node.chosen")?.scrollIntoView({ block: "nearest", inline: "center" });
