@@ -87,6 +87,7 @@ class Browser:
         # With the place of its driver named, selenium asks nobody for one; should that change, this stops it.
         os.environ["SE_OFFLINE"] = "true"
         self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+        self.driver.set_page_load_timeout(wait_max_s)
 
     def __enter__(self) -> Self:
         return self
