@@ -30,7 +30,7 @@ VIEW_VERSIONS: Final = {
     "validations": 3,
     "snapshots": 3,
     "reviews": 4,
-    "reports": 7,
+    "reports": 8,
     "thoughts": 7,
     "records": 3,
     "search": 4,

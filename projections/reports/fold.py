@@ -43,9 +43,6 @@ class ReportRow(Row, frozen=True):
     report_id: str
     event_index: int
     author: str
-    accepted_ms: int
-    report_type: str
-    versions: int
     task: str
     happened_ms: int
     imported: str | None
@@ -57,12 +54,7 @@ class VersionRow(Row, frozen=True):
     event_index: int
     session_id: str
     report_id: str
-    ai_id: str
-    author: str
     timestamp: str
-    accepted_ms: int
-    report_type: str
-    calibration_status: str
     report: str
     happened_ms: int
 
@@ -78,12 +70,11 @@ VERSIONS: Final = Table(
 
 
 class ReportRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A session's latest report, when it was accepted (Unix ms), and how many versions there are."""
+    """A session's latest report, when it was accepted and when it happened (Unix ms)."""
 
     id: str
     report: Report | None = None
     accepted_ms: int = 0
-    versions: int = 0
     happened_ms: int = 0
 
 
@@ -92,10 +83,10 @@ def fold(state: ReportRecord, event: Event) -> ReportRecord:
 
     Of imported versions the one that claims the later time is the newer: notes are found in any order.
     """
-    at_ms, versions = happened_ms(event), state.versions + 1
+    at_ms = happened_ms(event)
     if state.report is not None and (at_ms, event.index) <= (state.happened_ms, state.report.event_index):
-        return msgspec.structs.replace(state, versions=versions)
-    return ReportRecord(state.id, _report(event), event.accepted_ms, versions, at_ms)
+        return state
+    return ReportRecord(state.id, _report(event), event.accepted_ms, at_ms)
 
 
 def rows(state: ReportRecord) -> Rows:
@@ -117,8 +108,7 @@ def added(_state: ReportRecord | None, logged: Logged) -> Rows:
         return ()
     report = _report(event)
     whole = json_text(plain(report))
-    times = {"accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
-    return (row_of(VersionRow, report, report=whole, **times),)
+    return (row_of(VersionRow, report, report=whole, happened_ms=happened_ms(event)),)
 
 
 def _report(event: Event) -> Report:
