@@ -35,6 +35,7 @@ key_digits_shown: Final = 16
 cut_cells_min: Final = 15
 """What a column keeps of its text, with the gap behind it, before another is left out instead."""
 gap: Final = "  "
+depth_drawn_max: Final = 16
 _COLOURS: Final = {
     "pending": "yellow", "approved": "cyan", "in_progress": "blue", "blocked": "red", "rejected": "red",
     "completed": "green", "verified": "green", "cancelled": "bright_black", "superseded": "bright_black",
@@ -104,6 +105,20 @@ def print_lines(*lines: str) -> None:
     cells = terminal_cells()
     for line in lines:
         click.echo(_coloured(line if cells is None else cut(line, cells)))
+
+
+def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
+    """Return what stands before each line of a tree: the branches that lead to it, and those that go on below it."""
+    drawn = []
+    follows = [goes_on] * (max(depths, default=0) + 2)  # whether a line of a depth comes before a shallower one, below
+    for depth in reversed(depths):
+        stem = "".join("│  " if follows[one] else "   " for one in range(1, depth))
+        if depth > depth_drawn_max:  # a hundred bars would leave no room for what they lead to
+            stem = f"⋯ {depth} deep "
+        drawn.append(stem + ("" if depth == 0 else "├─ " if follows[depth] else "└─ "))
+        follows[depth] = True
+        follows[depth + 1 :] = [False] * len(follows[depth + 1 :])
+    return drawn[::-1]
 
 
 def print_command(command: str, before: str = "") -> None:

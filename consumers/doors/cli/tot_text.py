@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import print_fields, print_table, when
+from consumers.doors.cli.output import print_fields, print_table, stems, when
 from consumers.sdk.mermaid import Flowchart, Style
 from consumers.sdk.text import cut, one_line, told
 from consumers.thoughts.logs import ends, entries_of
@@ -27,7 +27,6 @@ Draw: TypeAlias = Callable[[dict[str, Any]], Iterator[str]]
 wait_s: Final = 1.0
 content_chars_max: Final = 100
 line_chars_max: Final = 300
-depth_drawn_max: Final = 16
 
 _CLASSES: Final = {
     "best": "stroke-width:3px",
@@ -50,18 +49,13 @@ def tree_text(tree: dict[str, Any]) -> Iterator[str]:
         return
     nodes, best = tree["nodes"], set(state["best_path"])
     # A stack, not recursion: a path of 64 nodes is no deeper than it is long.
-    waiting = [(tree["root_id"], "", "")]
+    lines, waiting = [], [(tree["root_id"], 0)]
     while waiting:
-        id_, stem, below = waiting.pop()
+        id_, depth = waiting.pop()
+        lines.append((id_, depth))
+        waiting += [(child, depth + 1) for child in reversed(nodes[id_]["children_ids"])]
+    for (id_, _), stem in zip(lines, stems([depth for _, depth in lines]), strict=True):
         yield f"{stem}{node_text(nodes[id_], is_best=id_ in best)}"
-        children = nodes[id_]["children_ids"]
-        if nodes[id_]["depth"] >= depth_drawn_max:  # bars beyond would leave no room for what they lead to
-            waiting += [(child, f"⋯ {nodes[child]['depth']} deep ", "") for child in reversed(children)]
-            continue
-        for number, child in reversed(list(enumerate(children, 1))):
-            is_last = number == len(children)
-            branch, bar = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
-            waiting.append((child, below + branch, below + bar))
     yield f"at depth {state['current_depth']}, {len(nodes)} nodes, {len(state['frontier'])} in the frontier"
 
 

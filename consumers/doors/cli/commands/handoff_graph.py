@@ -12,13 +12,12 @@ from typing import Any, Final, Literal, assert_never
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.output import next_page, print_lines
+from consumers.doors.cli.output import next_page, print_lines, stems
 from consumers.doors.cli.program import Command
 from consumers.sdk.mermaid import Flowchart, Style, node_name
 from consumers.sdk.text import clean, one_line
 from ledger.lifecycle.handoff import FINAL
 
-depth_drawn_max: Final = 16
 path_named_max: Final = 12
 _NAME_PREFIX: Final = "h"
 
@@ -39,7 +38,9 @@ def tree_text(answer: dict[str, Any]) -> Iterator[str]:
         yield "(none)"
     if answer["path"]:
         yield f"… below {_names(answer['path'])}:"
-    for line, stem in zip(lines, _stems(lines, goes_on=answer["next"] is not None), strict=True):
+    for line, stem in zip(
+        lines, stems([line["depth"] for line in lines], goes_on=answer["next"] is not None), strict=True
+    ):
         text = stem + node_text(nodes[line["id"]])
         yield f"{text} (see above)" if line["is_again"] else text
     if len(answer["critical_path"]) > 1:
@@ -111,22 +112,6 @@ FORMATS: Final[dict[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
 def name_of(id_: str) -> str:
     """Return the name of a node in a drawing: the same for the same id, and a word in any language."""
     return node_name(_NAME_PREFIX, id_)
-
-
-def _stems(lines: list[dict[str, Any]], *, goes_on: bool) -> list[str]:
-    """Return what stands before each line: the branches that lead to it, and those that go on below it."""
-    stems = []
-    deepest = max((line["depth"] for line in lines), default=0)
-    follows = [goes_on] * (deepest + 2)  # whether, further down, another line stands on a depth before a shallower one
-    for line in reversed(lines):
-        depth = line["depth"]
-        stem = "".join("│  " if follows[one] else "   " for one in range(1, depth))
-        if depth > depth_drawn_max:  # a hundred bars would leave no room for what they lead to
-            stem = f"⋯ {depth} deep "
-        stems.append(stem + ("" if depth == 0 else "├─ " if follows[depth] else "└─ "))
-        follows[depth] = True
-        follows[depth + 1 :] = [False] * len(follows[depth + 1 :])
-    return stems[::-1]
 
 
 def _names(names: list[str]) -> str:
