@@ -41,7 +41,7 @@ from ledger.checkpoint import CheckpointVerifier, open_ends
 from ledger.client import Client
 from ledger.codec import UNREADABLE, encode_packed
 from ledger.config import resolved
-from ledger.envelope import Entry
+from ledger.envelope import Entry, decode_entry
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.files import read_regular, replacing
 from ledger.history import Growth, Proven, StreamAsked, Trusted, is_continued, root_digits_shown
@@ -177,8 +177,11 @@ class StreamReader:
         self._lock = threading.Lock()
         self.authority = self._loaded()
 
-    def read(self, stream: str) -> CheckedStream:
+    def read(self, stream: str, size: int | None = None) -> CheckedStream:
         """Return a stream as its signed entries give it; one without entries is empty.
+
+        With ``size`` it is the stream as it was in the log of so many entries. It is read and checked up to the end all
+        the same: that nothing of it is withheld is proven of the present log alone.
 
         Raises Corrupted: ``VERIFICATION_FAILED``: what was handed over does not prove itself; ``HISTORY_CHANGED``.
         Unavailable: as ``Client.entries``.
@@ -186,24 +189,40 @@ class StreamReader:
         with self._lock:
             before = len(self.authority.kept.indexes)
             try:
-                checked = self._read(stream)
+                checked = self._read(stream, size)
             except BatonError:
                 self.authority = self._loaded()  # this one may hold what was not proven to the end
                 raise
             self.authority.kept.head = checked.head
             if len(self.authority.kept.indexes) != before:
                 self._keep()
-            return checked
+            return checked if size is None else self._before(checked, size)
 
-    def _read(self, stream: str) -> CheckedStream:
+    def _before(self, checked: CheckedStream, size: int) -> CheckedStream:
+        """Return a stream as it was when the log had ``size`` entries, of which the log of now is proven to go on."""
+        page = self._client.stream(StreamAsked(checked.name, start=size, authority_start=size, size=size))
+        then, last = page.growth.head, page.last
+        growth = self._client.consistency(size, checked.head.size)
+        if growth.root != checked.head.root or then.size != size or not is_continued(then, growth):
+            raise unproven(f"the log of {checked.head.size} entries does not go on from the one of {size}", size=size)
+        if last.index != size - 1 or not verify_inclusion(
+            leaf_hash(last.data), last.index, size, last.path, bytes.fromhex(then.root)
+        ):
+            raise unproven(f"entry {last.index} is not the last of {size}", size=size)
+        entries = [(index, data) for index, data in checked.entries if index < size]
+        ignored = [one for one in checked.ignored if one.index < size]
+        last_ms = decode_entry(last.data).accepted_ms
+        return replace(checked, entries=entries, ignored=ignored, head=then, last_ms=last_ms, ends="")
+
+    def _read(self, stream: str, size: int | None) -> CheckedStream:
         authority, known = self.authority, self.authority.kept.head
         asked = StreamAsked(stream, authority_start=authority.start, known_size=known.size)
         page = self._client.stream(asked)
         if known.size and not is_continued(known, replace(page.growth, path=page.known_path)):
             # What was kept is of a past that was given up, or of another copy: begin with entry 0.
             self.authority = self._nobody()
-            return self._read(stream)
-        run, ends = _Run(self._client.ledger, stream, authority, page.growth), page.ends
+            return self._read(stream, size)
+        run, ends = _Run(self._client.ledger, stream, authority, page.growth, size), page.ends
         while True:
             for proven in page.entries:
                 run.take(proven)
@@ -214,7 +233,7 @@ class StreamReader:
         last_ms = run.end(page.last)
         if key := self._client.memory.checkpoint_key:  # whoever reads over the bus has learnt it
             run.compare(ends, key)
-        return CheckedStream(stream, run.entries, run.ignored, run.state, run.head, last_ms, ends)
+        return CheckedStream(stream, run.entries, run.ignored, run.then, run.head, last_ms, ends)
 
     def _nobody(self) -> Authority:
         return Authority(_Kept(_FORMAT, self._client.ledger, Trusted(0, ""), [], {}))
@@ -246,10 +265,12 @@ class StreamReader:
 class _Run:
     """One reading of a stream under one head."""
 
-    def __init__(self, ledger: str, stream: str, authority: Authority, growth: Growth) -> None:
+    def __init__(self, ledger: str, stream: str, authority: Authority, growth: Growth, size: int | None) -> None:
         self.entries: list[tuple[int, bytes]] = []
         self.ignored: list[Ignored] = []
         self.state: StreamState | None = None
+        self.then: StreamState | None = None  # as it was in the log of ``size`` entries
+        self._size = growth.size if size is None else size
         self.head = growth.head
         self.ledger = ledger
         self._stream = stream
@@ -287,6 +308,7 @@ class _Run:
             return
         record = state.stream(body.stream)
         self.state = None if record is None else record.state
+        self.then = self.state if index < self._size else self.then
         self._ids[candidate.id] = index
         self.entries.append((index, proven.data))
 

@@ -21,16 +21,16 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from ledger.checked import CheckedStream, unproven
-from ledger.client import Client, every_row
-from ledger.events.body import Event
+from ledger.client import Client, When, every_row
 from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.lifecycle.clock import ledger_now
 from ledger.lifecycle.handoff import HandoffState, is_unlocked
-from projections.agents.fold import AgentRow, KeyRow
+from projections.agents.fold import KEYS, AgentRow, KeyRow
 from projections.agents.suspects import marked
 from projections.handoffs.facts import stage_of
 from projections.handoffs.why import chain_links_max
-from projections.projection import Projection, Row, json_text, row_of
+from projections.instants import asked_of, to_ms
+from projections.projection import Logged, Projection, Row, json_text, row_of
 from projections.query import Answer, Moment, Query, is_whole_ref, prefix_range
 from projections.runner import Work, read_logged
 from projections.sqlite import temporary
@@ -61,28 +61,30 @@ _SORTS: Final = {"handoffs": "handoff", "reasoning": "reasoning", "reviews": "re
 T = TypeVar("T")
 
 
-def answer_checked(client: Client, query: str, arguments: dict[str, Any]) -> Answer:
+def answer_checked(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Answer:
     """Return the answer of a view's query (one of ``views.CHECKED``) about one thing, from its signed entries.
 
     ``as_of`` says of which head it is (``size``, ``root``), how many ``entries`` the stream has there, which of them
     count for nothing (``ignored``), whether the ledger's root key is pinned here, and over the bus the signed note on
-    where it ``ends``. Raises Refused: as the query. Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: what was
-    handed over does not prove itself.
+    where it ``ends``. Asked for a moment of the past, all of that is of then, and proven to be the beginning of
+    the ledger's head; which of its entries a time means is a view's word. Raises Refused: as the query. Corrupted:
+    ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: what was handed over does not prove itself.
     """
     found = QUERIES[query]
     try:
         msgspec.convert(arguments, found.arguments)
     except msgspec.ValidationError:
         return client.view(query, arguments)  # which refuses it
-    question = _Question(client)
+    question = _Question(client, as_of)
     return question.queue(found, arguments) if query == _QUEUE else question.answer(query, found, arguments)
 
 
 class _Question:
     """One question, and the streams that it is answered from."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, as_of: When | None) -> None:
         self._client = client
+        self._when, self._size = as_of, None if as_of is None else self._size_at(as_of)
         self._streams: dict[str, CheckedStream] = {}
 
     def answer(self, query: str, found: Query, arguments: dict[str, Any]) -> Answer:
@@ -93,20 +95,20 @@ class _Question:
                 names = self._found(sort, asked)
                 arguments = arguments | ({"id": names[0]} if sort == "handoff" else {})
         if family == "validations":  # who has recorded the same graph under another id is no independent judge of it
-            for name in self._client.view("reasoning.origins", {"ref": arguments["ref"]})["ids"]:
+            for name in self._view("reasoning.origins", {"ref": arguments["ref"]})["ids"]:
                 self._read(f"reasoning/{name}")
         if query not in _ALONE and family == "handoffs":
             self._gather(str(arguments["id"]))
         with self._folded(_VIEWS[family]) as moment:
             answer = marked(moment, query, found.run(moment, msgspec.convert(arguments, found.arguments)))
         if listed := _LISTED.get(query):
-            seen = self._client.view(query, arguments)
+            seen = self._view(query, arguments)
             answer |= _formed({of: seen.get(of) for of in listed}, dict[str, list[_Link]])
         return answer | {"as_of": self._as_of()}
 
     def queue(self, found: Query, arguments: dict[str, Any]) -> Answer:
         """Return the page of what waits that a view names, as far as the signed entries of each agree."""
-        page = self._client.view(_QUEUE, arguments)
+        page = self._view(_QUEUE, arguments)
         total, rows = _formed([page.get("total"), page.get("items")], tuple[int, list[_Link]])
         named = _formed([[item.get(of) for of in ("kind", "id", "agent")] for item in rows], list[_Named])
         if not named:
@@ -134,18 +136,42 @@ class _Question:
     def _folded(self, names: Iterable[str], agents: Collection[str] = ()) -> Iterator[Moment]:
         """Yield a store of what these views, the catalog and the agents make of the streams."""
         views = [import_module(f"projections.{view}.fold").VIEW for view in ("catalog", "agents", *names)]
-        rows = self._rows(views, agents)
+        entries = sorted(entry for stream in self._streams.values() for entry in stream.entries)
+        logged = [read_logged(index, data) for index, data in entries]
+        rows = self._rows(views, logged, agents)
         with temporary(table for view in views for table in view.tables) as store:
             for view in views:
                 own = {table.row: rows.get(table.row, []) for table in view.tables}
                 store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live
+            if self._size is not None:  # what is suspect is known now; what an approval was worth, as it was then
+                store.shadow(KEYS, self._keys(logged, self._size))
             # The clock of the newest head that was read: the root may have set it since the last entry of a stream.
             _, last_ms = max(((one.head.size, one.last_ms) for one in self._streams.values()), default=(0, 0))
-            yield Moment(store, ledger_now(last_ms, time.time_ns() // 1_000_000))
+            yield Moment(store, self._now_ms(last_ms))
+
+    def _size_at(self, when: When) -> int:
+        index = _formed(self._client.view("catalog.moment", {"at": when}).get("event_index"), int)
+        if isinstance(asked := asked_of(when), int) and index != asked:
+            raise unproven(f"it was asked for entry {asked}, and names {index}", index=index)
+        return index + 1
+
+    def _now_ms(self, last_ms: int) -> int:
+        """Return the time of the ledger's clock, of which the last entry's is ``last_ms``, now or at that moment."""
+        now_ms = ledger_now(last_ms, time.time_ns() // 1_000_000)
+        if self._when is None:
+            return now_ms
+        if isinstance(asked := asked_of(self._when), int):
+            return last_ms
+        if last_ms > to_ms(asked):
+            raise unproven(f"entry {self._end() - 1} was accepted after {self._when}", index=self._end() - 1)
+        return min(now_ms, to_ms(asked))
+
+    def _view(self, query: str, arguments: dict[str, Any]) -> Answer:
+        return self._client.view(query, arguments, self._when)
 
     def _read(self, stream: str) -> CheckedStream:
         if stream not in self._streams:
-            self._streams[stream] = self._client.streams.read(stream)
+            self._streams[stream] = self._client.streams.read(stream, self._size)
         return self._streams[stream]
 
     def _found(self, sort: str, asked: str) -> list[str]:
@@ -155,16 +181,16 @@ class _Question:
         if name and not may_be_ref and self._read(f"{sort}/{name}").entries and not is_whole_ref(asked):
             return [name]
         if sort == "reasoning":
-            names: list[str] = self._client.view("reasoning.origins", {"ref": asked})["ids"]
+            names: list[str] = self._view("reasoning.origins", {"ref": asked})["ids"]
         else:
             query = "handoffs.facts" if sort == "handoff" else f"{sort}s.show"
-            names = [self._client.view(query, {"id": asked})["id"]]
+            names = [self._view(query, {"id": asked})["id"]]
             if not names[0].startswith(name.removesuffix(".md")):  # else what is cancelled is another one than was said
                 raise unproven(f"it was asked for {sort} {asked}, and names {names[0]}", id=names[0])
         if not names:
             self._read(f"{sort}/{name}")  # there is none: said as of this head
             if not is_whole_ref(asked):
-                self._client.view("reasoning.show", {"id": asked})  # which names what is written much alike
+                self._view("reasoning.show", {"id": asked})  # which names what is written much alike
         for name in names:
             if not self._read(f"{sort}/{name}").entries:
                 raise unproven(f"it names {sort} {name}, and hands over no entry of it that counts", id=name)
@@ -183,23 +209,23 @@ class _Question:
             if not is_root and not (isinstance(there, HandoffState) and is_unlocked(there.status, life.unlock_at)):
                 return
 
-    def _rows(self, views: Iterable[Projection[Any]], agents: Collection[str]) -> dict[type[Row], Sequence[Row]]:
-        entries = sorted(entry for stream in self._streams.values() for entry in stream.entries)
-        logged = [read_logged(index, data) for index, data in entries]
-        authority = list(self._authority((one.event for one in logged), agents))
+    def _rows(
+        self, views: Iterable[Projection[Any]], logged: Sequence[Logged], agents: Collection[str]
+    ) -> dict[type[Row], Sequence[Row]]:
+        known = self._client.streams.authority.kept.head.size
         rows: dict[type[Row], Sequence[Row]] = {
-            form: [row for row in authority if isinstance(row, form)] for form in (AgentRow, KeyRow)
-        }
+            AgentRow: list(self._agents(agents)), KeyRow: list(self._keys(logged, known))
+        }  # fmt: skip
         for view in views:
             if view.name != "agents":
                 rows |= Work(view).fold(logged, lambda _: {}).rows
         return rows
 
-    def _authority(self, events: Iterable[Event], agents: Collection[str]) -> Iterator[Row]:
-        """Yield as much of agents and keys as queries ask: who is there, who was removed, and what is suspect."""
-        authority, end = self._client.streams.authority, self._end()
+    def _keys(self, logged: Iterable[Logged], end: int) -> Iterator[KeyRow]:
+        """Yield as much of keys as queries ask: what is suspect, by the first ``end`` entries."""
+        authority = self._client.streams.authority
         keys: dict[str, KeyRecord] = {}
-        waiting = [event.key for event in events]
+        waiting = [one.event.key for one in logged]
         while waiting:
             key = waiting.pop()
             if key and key not in keys and (record := authority.key(key, end)) is not None:
@@ -209,6 +235,9 @@ class _Question:
             sort = "identity" if record.is_identity else "session"
             unknown = dict.fromkeys(("expires_at", "ended_by", "ended_because"))
             yield row_of(KeyRow, record, key=key, sort=sort, since_ms=0, kinds="[]", streams="[]", **unknown)
+
+    def _agents(self, agents: Collection[str]) -> Iterator[AgentRow]:
+        """Yield as much of agents: who is there, and who was removed."""
         for name in dict.fromkeys((*self._receivers(), *agents)):
             if (agent := self._agent(name)) is not None:
                 roles = json_text(sorted(agent.roles))

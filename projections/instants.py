@@ -60,7 +60,7 @@ def instant_of(reading: Reading, at: int | str) -> Instant:
     Raises Refused: ``INVALID_FIELD`` for what is neither; ``NOT_FOUND`` beyond the log's end, or before its beginning.
     """
     size = _size(reading)
-    asked = _asked(at)
+    asked = asked_of(at)
     if isinstance(asked, int):
         if asked >= size:
             message = f"the log has no entry {asked}: it has {size}, the last is {size - 1}"
@@ -78,8 +78,8 @@ def instant_of(reading: Reading, at: int | str) -> Instant:
     raise Refused("NOT_FOUND", message, asked=clock_text(at_ms), first=first, size=size)
 
 
-def _asked(at: int | str) -> int | datetime:
-    """Return the index or the time; digits alone are an index."""
+def asked_of(at: int | str) -> int | datetime:
+    """Return the index or the time that is meant; digits alone are an index. Raises Refused: as ``instant_of``."""
     if isinstance(at, str) and _INDEX.fullmatch(at):
         at = int(at)
     if isinstance(at, int) and not isinstance(at, bool) and at >= 0:

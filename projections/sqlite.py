@@ -43,7 +43,6 @@ from projections.store import (
     Damaged,
     Slot,
     Value,
-    Writing,
     boundary_before,
     kept_table,
     quarantine_table,
@@ -161,7 +160,7 @@ class SqliteStore:
 
 
 @contextlib.contextmanager
-def temporary(tables: Iterable[Table]) -> Iterator[Writing]:
+def temporary(tables: Iterable[Table]) -> Iterator[Transaction]:
     """A place for the rows of one question, without indexes and books, on disk what is large; gone after the block."""
     with contextlib.closing(sqlite3.connect("", isolation_level=None)) as db:
         db.executescript("PRAGMA journal_mode = OFF; BEGIN")
@@ -244,9 +243,7 @@ class Transaction:
 
     def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
         if changes.replaced and (boundary := boundary_before(slot.position)):
-            kept, states = (
-                _physical(table(view.name).name, is_live=slot.is_live) for table in (kept_table, states_table)
-            )
+            kept, states = (_physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
             then = f'SELECT ?1, key, changed, data FROM "{states}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
             sql = f'INSERT INTO "{kept}" {then}'
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
@@ -256,7 +253,7 @@ class Transaction:
                 sql = f'DELETE FROM "{_physical(table.name, is_live=slot.is_live)}" WHERE "{table.owner}" = ?'  # noqa: S608
                 self._db.executemany(sql, [(key,) for key in changes.replaced])
             if rows := changes.rows.get(table.row):
-                self._insert(slot, table, rows)
+                self._insert(_physical(table.name, is_live=slot.is_live), table, rows)
 
     def move(self, slot: Slot) -> None:
         sql = "UPDATE baton_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
@@ -286,6 +283,11 @@ class Transaction:
             name, listed = "_".join(("by", table.name, *columns)), ", ".join(f'"{column}"' for column in columns)
             self._db.execute(f'CREATE INDEX {schema}."{name}" ON "{table.name}" ({listed})')
 
+    def shadow(self, table: Table, rows: Iterable[Row]) -> None:
+        """Let these rows stand in the place of a table's, for this connection alone."""
+        create_table(self._db, table, table.name, schema="temp")
+        self._insert(table.name, table, rows)
+
     def drop(self, view: str, *, is_live: bool) -> None:
         # The names come from the books: an older version of the view may have had other tables.
         held = self._db.execute("SELECT name FROM baton_tables WHERE view = ? AND is_live = ?", (view, is_live))
@@ -294,8 +296,7 @@ class Transaction:
         for book in ("baton_views", "baton_tables"):
             self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))  # noqa: S608
 
-    def _insert(self, slot: Slot, table: Table, rows: Sequence[Row]) -> None:
-        name = _physical(table.name, is_live=slot.is_live)
+    def _insert(self, name: str, table: Table, rows: Iterable[Row]) -> None:
         verb, columns = "INSERT", ""
         if table.is_full_text:
             columns = f'(rowid, "{table.columns[1]}")'

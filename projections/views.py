@@ -181,8 +181,8 @@ def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | Non
     With ``as_of`` it is what the query answered then (``projections.instants``). Raises Refused: as the query, and
     ``Client.view`` for the moment. Corrupted: as ``projections.checked``.
     """
-    if query not in CHECKED or as_of is not None:
+    if query not in CHECKED:
         return client.view(query, arguments, as_of)
     from projections.checked import answer_checked  # noqa: PLC0415 - loads the rules and the folds
 
-    return answer_checked(client, query, arguments)
+    return answer_checked(client, query, arguments, as_of)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,13 +13,14 @@ from ledger.events.authority import AgentRemoved, KeyCompromised
 from ledger.events.handoff import HandoffAmended, HandoffBlocked
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from ledger.events.review import ReviewRequested
+from ledger.lifecycle.clock import clock_text
 from ledger.local import LocalClient
 from projections.checked import answer_checked
 from projections.reader import Reader
 from projections.views import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from building import Ledger
 
@@ -59,6 +62,36 @@ def test_checked_answers_are_those_of_the_views_where_nobody_lies(ledger: Ledger
             as_of = answer.pop("as_of")
             assert answer == wanted, (query, name)
             assert (as_of["size"], as_of["root"]) == (client.head().size, client.head().root)
+
+
+def test_checked_answers_of_a_past_are_those_of_its_views(ledger: Ledger, client: Client) -> None:
+    for name in ("carol", "dora"):
+        ledger.register(name)
+    start = ledger.head()[0]
+    story(ledger)
+    size = ledger.head()[0]
+    for index in (0, start, (start + size) // 2, size - 3, size - 1):
+        at = clock_text(ledger.event(index).accepted_ms + 7)
+        for query, name in itertools.product(("handoffs.facts", "handoffs.show", "handoffs.why"), NAMES):
+            for moment in (index, at):
+                wanted = or_refusal(partial(client.view, query, {"id": name}, moment))
+                answer = or_refusal(partial(ask, client, query, {"id": name}, moment))
+                as_of = answer.pop("as_of", None)
+                assert answer == wanted, (query, name, moment)
+                if moment == index and as_of is not None:
+                    assert (as_of["size"], as_of["root"]) == (index + 1, client.consistency(0, index + 1).root)
+        for agent in ("bob", "rita"):
+            wanted = or_refusal(partial(client.view, "handoffs.next", {"agent": agent}, index))
+            answer = or_refusal(partial(ask, client, "handoffs.next", {"agent": agent}, index))
+            answer.pop("as_of", None)
+            assert answer == wanted, (index, agent)
+
+
+def or_refusal(asked: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return asked()
+    except Refused as refusal:
+        return refusal.to_dict()
 
 
 def test_checked_reasoning_is_that_of_the_views_by_its_id_its_ref_and_the_beginning_of_either(
