@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
+import msgspec
 import pytest
 from building import key_named
 from faults import times
@@ -13,7 +15,10 @@ from test_reader import ARGUMENTS
 
 from ledger.errors import BatonError
 from ledger.events import authority, handoff, review, session
-from projections import QUERIES, Reader, store
+from ledger.lifecycle.clock import clock_text
+from projections import QUERIES, Reader, Runner, runner, store, verify_views
+from projections.past import pasts_open_max
+from projections.views import VIEWS
 
 FAR = 40
 # The same of other things, and lists that are cut, or hold one sort alone.
@@ -29,6 +34,7 @@ MORE: list[tuple[str, dict[str, Any]]] = [
     ("reviews.list", {}), ("search.find", {"text": "zebra"}), ("sessions.trajectory", {"id": "s2"}),
 ]  # fmt: skip
 ASKED = [*((query, ARGUMENTS.get(query, {})) for query in sorted(QUERIES)), *MORE]
+SHORT = [(query, ARGUMENTS.get(query, {})) for query in ("handoffs.board", "sessions.list", "agents.keys", "tot.list")]
 # Ranked by how rare words are in all that was ever written: the hits are those of then, their order is that of now.
 RANKED = {"search.find", "search.related", "search.similar", "reports.overlap"}
 
@@ -72,11 +78,12 @@ def live(ledger) -> None:
     ledger.delegate("carol", key_named("carol's session"))
     emit("carol", "session/s3", session.SessionStarted(task="Help", ai_id="carol-1"))
     ledger.reason("r2", steps=5)
+    ledger.clock.advance(2 * 86_400)
     ledger.ask("v2")
     emit("rita", "review/v1", review.ReviewAnswered(verdict="approved", comment="go on"))
     emit("bob", "session/s2", session.UnknownLogged(unknown="Where is the herd"))
     unknown = ledger.event(-1).id
-    ledger.clock.advance(-20 * 86_400)
+    ledger.clock.advance(-2 * 86_400)
     emit("root", "ledger", authority.ClockSet(time=ledger.clock.text(60), reason="it was ahead"))
     emit("bob", "session/s2", session.UnknownResolved(target=unknown, answer="At the water"))
     emit("bob", "session/s2", session.FindingRetracted(target=finding, reason="It was a horse"))
@@ -93,6 +100,13 @@ def live(ledger) -> None:
     carol = ledger.keys["carol"].public.hex()
     emit("root", "agent/carol", authority.KeyCompromised(key=carol, since=0, reason="lost"))
     emit("root", "agent/carol", authority.AgentRemoved(agent="carol"))
+
+
+def live_on(ledger) -> None:
+    """Let the agents go on with everything that is under way."""
+    for number in range(30):
+        ledger.finish(f"later-{number}")
+    ledger.claim("b")
 
 
 def answer_of(reader, query, arguments, *as_of):
@@ -127,5 +141,111 @@ def compare(reader: Reader, index: int, asked: Any = ASKED) -> None:
 
 def test_every_query_answers_of_a_random_past_what_a_fresh_fold_of_the_prefix_answers(lived, reader):
     chosen = random.Random(18)
-    for _ in range(times(25, 200)):
+    for _ in range(times(25, 8)):
         compare(reader, chosen.randrange(lived.size))
+
+
+def test_states_between_two_boundaries_are_kept_once_whatever_batches_they_came_in(lived, open_store, monkeypatch):
+    def kept(path):
+        made = open_store(path)
+        Runner(lived.reads, made, VIEWS).catch_up()
+        with made.reading() as reading:
+            return {view.name: reading.rows(f"SELECT * FROM {store.kept_table(view.name).name}") for view in VIEWS}
+
+    whole = kept(lived.home.views)
+    monkeypatch.setattr(runner, "batch_events_max", 1)
+    assert kept(lived.home.path / "singly.db") == whole
+    assert {name for name, rows in whole.items() if rows} >= {"catalog", "agents", "handoffs", "sessions", "reasoning"}
+
+
+def test_kept_state_that_was_changed_is_named(lived, reader):
+    reader.catch_up()
+    with reader.store.writing() as writing:
+        writing.rows("UPDATE baton_kept_handoffs SET data = x'00' RETURNING key")
+    (found,) = verify_views(lived.reads, reader.store, VIEWS)
+    assert (found.view, found.table) == ("handoffs", "baton_kept_handoffs")
+
+
+def test_past_stays_as_it_was_while_the_log_grows_and_the_views_are_made_anew(lived, reader):
+    index = lived.size - 20
+    before = [answer_of(reader, *asked, index) for asked in SHORT]
+    live_on(lived)
+    assert [answer_of(reader, *asked, index) for asked in SHORT] == before
+    reader.rebuild([view.name for view in VIEWS])
+    assert [answer_of(reader, *asked, index) for asked in SHORT] == before
+    lived.home.views.unlink()  # what the connection of the past had open is gone
+    assert [answer_of(reader, *asked, index) for asked in SHORT] == before
+    compare(reader, index, SHORT)
+
+
+def test_refused_question_leaves_a_past_that_answers(lived, reader):
+    index = lived.size // 2
+    assert answer_of(reader, "handoffs.show", {"id": "zz"}, index)["code"] == "NOT_FOUND"
+    compare(reader, index, SHORT)
+
+
+def test_time_that_the_root_gave_up_is_behind_its_setting_of_the_clock(lived, reader):
+    times_ms = [lived.event(index).accepted_ms for index in range(lived.size)]
+    setting = next(index for index in range(lived.size) if lived.event(index).kind == "ledger.clock_set")
+    assert times_ms[setting] < times_ms[setting - 1]
+    for at_ms in (times_ms[setting], times_ms[setting - 1], times_ms[-1]):
+        moment = reader.answer("catalog.moment", {"at": clock_text(at_ms)})
+        assert moment["event_index"] >= setting
+    before = reader.answer("catalog.moment", {"at": clock_text(times_ms[setting] - 1)})
+    assert before["event_index"] == max(index for index in range(setting) if times_ms[index] < times_ms[setting])
+
+
+def test_lease_is_over_at_a_time_when_it_was_over_though_nobody_gave_it_up(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h"))
+    claimed_ms = ledger.event(ledger.claim("h", lease_seconds=60).index).accepted_ms
+    for after_ms, agent in ((59_000, "bob"), (61_000, None)):
+        (item,) = reader.answer("handoffs.next", {"agent": "bob"}, clock_text(claimed_ms + after_ms))["items"]
+        assert (item["action"] == "continue") == (agent is not None)
+
+
+def test_pasts_are_kept_open_up_to_their_number_and_closed_with_the_reader(lived, reader):
+    chosen = [lived.size - 1 - number for number in range(pasts_open_max + 3)]
+    for index in chosen * 2:
+        assert reader.answer("catalog.find", as_of=index)["total"] == index + 1
+    assert [size - 1 for _, size in reader._pasts._open] == chosen[-pasts_open_max:]
+    open_now = list(reader._pasts._open.values())
+    reader.close()
+    assert all(past.is_closed for past in open_now)
+
+
+def test_threads_ask_of_many_pasts_at_once(lived, reader):
+    wrong: list[Any] = []
+
+    def ask(seed: int) -> None:
+        chosen = random.Random(seed)
+        for index in (chosen.randrange(lived.size) for _ in range(25)):
+            total = answer_of(reader, "catalog.find", {}, index).get("total")
+            if total != index + 1:
+                wrong.append((index, total))
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert wrong == []
+
+
+def test_past_of_a_log_that_was_rolled_back_is_refused(lived, reader, tmp_path):
+    reader.answer("handoffs.list", as_of=7)
+    with (
+        type(lived)(tmp_path / "fork") as fork,  # the same keys, so the same ledger
+        Reader(fork.reads, fork.settings(), views_file=lived.home.views) as other,
+    ):
+        assert answer_of(other, "handoffs.list", {}, 7)["code"] == "HISTORY_CHANGED"
+
+
+def test_what_is_open_of_another_log_is_closed_and_made_again(lived, reader, monkeypatch):
+    index = lived.size // 2
+    before = reader.answer("handoffs.list", as_of=index)
+    (first,) = reader._pasts._open.values()
+    other = msgspec.structs.replace(reader.client.consistency(0, index + 1), root="00" * 32)
+    lived.hand_over("one more")
+    monkeypatch.setattr(reader.client, "consistency", lambda *_: other)
+    assert reader.answer("handoffs.list", as_of=index) == before
+    assert first.is_closed

@@ -1,0 +1,88 @@
+"""``--as-of``: what verbs that read would have shown then, and who does not look back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from consumers.doors.cli.program import Group
+from consumers.doors.cli.program import baton as program
+from ledger.lifecycle.clock import clock_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from calling import Baton
+
+
+@pytest.fixture
+def handed(baton: Baton, fresh: Callable[[str], str]) -> tuple[str, int]:
+    """A handoff that was amended, and the index of the entry that made it."""
+    name = fresh("past")
+    baton("handoff", "create", "--id", name, "--title", "first", "--to", "b", "--reviewer", "rita", "--as", "a")
+    (made,) = baton.data("log", "--stream", f"handoff/{name}")["events"]
+    baton.data("handoff", "amend", name, "--title", "second", "--reason", "more", "--as", "a")
+    return name, made["index"]
+
+
+@pytest.mark.served
+def test_verbs_that_read_show_what_was_there_after_an_entry(baton: Baton, handed: tuple[str, int]) -> None:
+    name, index = handed
+    then = baton.data("handoff", "show", name, "--as-of", index)
+    assert (then["title"], then["as_of"]["size"]) == ("first", index + 1)
+    assert baton.data("handoff", "show", name)["title"] == "second"
+    assert baton.data("--as-of", index, "log")["events"][0]["index"] == index
+    assert name in [row["id"] for row in baton.data("handoff", "list", "--as-of", index)["handoffs"]]
+    assert name not in [row["id"] for row in baton.data("handoff", "list", "--as-of", index - 1)["handoffs"]]
+    said = baton.run("handoff", "show", name, "--as-of", index)
+    assert f"as of entry {index}, " in said.err
+    assert "first" in said.out
+
+
+@pytest.mark.served
+def test_times_are_those_of_every_option_that_takes_a_time(baton: Baton, handed: tuple[str, int]) -> None:
+    name, _ = handed
+    accepted = baton.data("log", "--kind", "handoff.amended")["events"][0]["accepted_ms"]
+    assert baton.data("handoff", "show", name, "--as-of", clock_text(accepted))["title"] == "second"
+    for text in ("2020-01-01", "7 days ago", "2020-01-01T00:00:00+02:00"):
+        baton.refuses("NOT_FOUND", "handoff", "list", "--as-of", text)
+
+
+@pytest.mark.served
+@pytest.mark.parametrize("text", ["-1", "soon", "", "tomorrow", "1e3"])
+def test_what_is_no_moment_is_refused(baton: Baton, text: str) -> None:
+    baton.refuses("INVALID_FIELD", "handoff", "list", "--as-of", text)
+
+
+@pytest.mark.served
+def test_moment_beyond_the_end_names_the_last_entry(baton: Baton) -> None:
+    said = baton.refuses("NOT_FOUND", "next", "--as-of", 10**6)
+    assert "the last is" in said["message"]
+
+
+def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if isinstance(command, Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from verbs(found, (*path, name))
+    else:
+        yield path, command
+
+
+@pytest.mark.parametrize(
+    "words", ["handoff claim h --as b", "watch --as a --kind x", "log --follow", "verify", "emit x --stream s/t"]
+)
+def test_verbs_that_act_or_go_on_do_not_look_back(baton: Baton, words: str) -> None:
+    said = baton.refuses("USAGE", *words.split(), "--as-of", 3)
+    assert "--as-of looks back" in said["message"]
+
+
+def test_no_verb_that_signs_looks_back() -> None:
+    looking = {" ".join(path) for path, command in verbs(program) if command._looks_back}
+    assert {"handoff show", "next", "log", "search", "why", "tot show", "session list", "report query"} <= looking
+    acting = {"create", "amend", "approve", "claim", "complete", "verify", "run", "emit", "record", "generate", "add"}
+    assert not {name for name in looking if name.split()[-1] in acting}

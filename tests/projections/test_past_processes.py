@@ -1,0 +1,85 @@
+"""Pasts beside processes that fold: one that is killed, and one that makes the views anew."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+from typing import TYPE_CHECKING, Any
+
+from faults import times
+from test_past import compare, live, live_on, stretched
+
+from ledger.local import LocalClient
+from projections import Reader, Runner, SqliteStore, runner, store, verify_views
+from projections.views import VIEWS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.config import Settings
+
+__all__ = ["stretched"]
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    ("handoffs.board", {}), ("sessions.list", {}), ("agents.keys", {}), ("tot.list", {}), ("catalog.find", {}),
+]  # fmt: skip
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def fold_until_killed(settings: Settings, path: Path, batches: int) -> None:
+    """Fold so many short batches, and die while the next one is written."""
+    store.stretch_events, runner.batch_events_max = 13, 5
+    written = SqliteStore.writing
+    left = [batches]
+
+    def writing(self: SqliteStore) -> Any:
+        left[0] -= 1
+        transaction = written(self)
+        if left[0] < 0:
+            transaction.__enter__()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return transaction
+
+    SqliteStore.writing = writing
+    with LocalClient(settings) as client:
+        Runner(client, SqliteStore(path, ledger=client.ledger), VIEWS).catch_up()
+
+
+def make_anew(settings: Settings, rounds: int) -> None:
+    store.stretch_events = 13
+    with LocalClient(settings) as client, Reader(client, settings) as reader:
+        for _ in range(rounds):
+            reader.rebuild([view.name for view in VIEWS])
+
+
+def ended(target: Any, *given: Any) -> int | None:
+    process = SPAWN.Process(target=target, args=given)
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def test_past_is_whole_after_a_process_was_killed_while_it_folded(stretched, ledger, reader):
+    live(ledger)
+    chosen = random.Random(9)
+    for _ in range(times(3, 2)):
+        reader.store.set_aside()
+        code = ended(fold_until_killed, ledger.settings(), ledger.home.views, chosen.randrange(1, ledger.size // 5))
+        assert code == -signal.SIGKILL
+        for index in (chosen.randrange(ledger.size) for _ in range(3)):
+            compare(reader, index, ASKED)
+        assert verify_views(ledger.reads, reader.store, VIEWS) == []
+
+
+def test_past_is_answered_while_another_process_makes_the_views_anew(stretched, ledger, reader):
+    live(ledger)
+    chosen = random.Random(10)
+    process = SPAWN.Process(target=make_anew, args=(ledger.settings(), times(3, 10)))
+    process.start()
+    compare(reader, chosen.randrange(ledger.size), ASKED)
+    live_on(ledger)
+    while process.is_alive():
+        compare(reader, chosen.randrange(ledger.size), ASKED)
+    process.join(60)
+    assert process.exitcode == 0
