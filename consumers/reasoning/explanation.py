@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -29,12 +30,14 @@ from projections.briefs.sentences import (
 )
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
-FRESHNESS: Final = ("fresh", "changed", "gone", "not_checkable")
-"""What became of a reference since its author looked."""
-
-_CHANGED: Final = frozenset({"file_changed", "line_changed", "no_such_line"})
+_FRESHNESS: Final = (
+    dict.fromkeys(HOLDING, "fresh")
+    | dict.fromkeys(("file_changed", "line_changed", "no_such_line"), "changed")
+    | {"gone": "gone"}
+)
 _OF_FACTS: Final = frozenset({TOP_ASSUMPTIONS, REASONING_BRIEF})
-_STARTS: Final = r"(?:^(?:- )?|(?<=[.!?…。！？] ))"
+_STARTS: Final = r"(?:^|(?<=^- )|(?<=[.!?…。！？] ))"
+_NOTHING: Final = r"(?!)"
 
 
 def explain_brief(received: Received) -> dict[str, Any]:
@@ -76,8 +79,8 @@ def sections_of(brief: Brief, memory: ReasoningMemory, text: str) -> list[dict[s
     The pieces together are the text, character for character (``{"text", "step"}``; ``step`` is None between facts).
     """
     steps = {line: fact.step for fact in brief.facts for line in (fact_statement(fact), fact_line(fact, brief.layout))}
-    wanted = "|".join(map(re.escape, sorted(steps, key=len, reverse=True)))  # else a part of one would be found in it
-    pattern = re.compile(f"{_STARTS}({wanted})") if steps else None
+    longest_first = sorted(steps, key=len, reverse=True)  # else a part of one would be found in it
+    pattern = re.compile(f"{_STARTS}({'|'.join(map(re.escape, longest_first)) or _NOTHING})")
     own = (step.step_number for step in memory.steps if step.content.strip() == brief.conclusion.strip())
     concluding = next(own, None)
     sections: list[dict[str, Any]] = []
@@ -85,43 +88,30 @@ def sections_of(brief: Brief, memory: ReasoningMemory, text: str) -> list[dict[s
         heading = next((one for one in HEADINGS if line.startswith(f"{one}: ")), "")
         if heading or not sections:
             sections.append({"heading": heading, "lines": []})
-        opened, rest = sections[-1], line.removeprefix(f"{heading}: ") if heading else line
-        pieces = [{"text": rest, "step": concluding if opened["heading"] == CONCLUSION else None}]
-        if opened["heading"] in _OF_FACTS and pattern is not None:
-            pieces = _pieces(rest, pattern, steps)
-        opened["lines"].append(pieces)
+        opened, rest = sections[-1]["heading"], line.removeprefix(f"{heading}: ") if heading else line
+        parts = pattern.split(rest) if opened in _OF_FACTS else [rest]
+        other = concluding if opened == CONCLUSION else None
+        pieces = [{"text": part, "step": steps[part] if place % 2 else other} for place, part in enumerate(parts)]
+        sections[-1]["lines"].append([piece for piece in pieces if piece["text"]])
     return sections
 
 
-def _pieces(text: str, pattern: re.Pattern[str], steps: dict[str, int]) -> list[dict[str, Any]]:
-    pieces: list[dict[str, Any]] = []
-    last = 0
-    for match in pattern.finditer(text):
-        pieces += [{"text": text[last : match.start(1)], "step": None}, {"text": match[1], "step": steps[match[1]]}]
-        last = match.end(1)
-    return [piece for piece in (*pieces, {"text": text[last:], "step": None}) if piece["text"]]
+def look_again(
+    view: Ask, memory: ReasoningMemory, root: Path | None, validations: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return what a validator finds now in the work tree ``root``; without one, what the last of ``validations`` found.
 
-
-def look_again(view: Ask, memory: ReasoningMemory, root: Path | None) -> dict[str, Any]:
-    """Return what a validator finds now in the work tree ``root`` (None: nowhere); nothing of it is signed.
-
-    ``counts`` says how many references are fresh, changed since the author looked, gone, and not checkable; those
-    that are not fresh come first. ``assumptions`` are each held, refuted, settled by the author or not checked.
+    ``counts`` says how much ``evidence`` is fresh, changed since its author looked, gone, or not_checkable;
+    fresh ones stand last. ``assumptions`` are each held, refuted, settled by the author or not_checked.
     """
     with open_tree(root) if root is not None else nullcontext() as tree:
         report = ReasoningValidator(tree, knows=partial(is_known, view)).validate(memory)
-    checks = [msgspec.to_builtins(check) | {"freshness": _freshness(check.status)} for check in report.evidence]
-    counts = Counter(check["freshness"] for check in checks)
+    last = next((one for one in validations if one["tree"] != "none"), None) if root is None else None
+    checks = msgspec.to_builtins(report.evidence) if last is None else last["data"]["evidence"]
+    checks = [check | {"freshness": _FRESHNESS.get(check["status"], "not_checkable")} for check in checks]
     return {
-        "tree": None if root is None else str(root),
+        "tree": root and str(root), "by": last and last["author"], "at_ms": last and last["accepted_ms"],
         "evidence": sorted(checks, key=lambda check: check["freshness"] == "fresh"),
-        "counts": {name: counts[name] for name in FRESHNESS},
+        "counts": Counter(check["freshness"] for check in checks),
         "assumptions": msgspec.to_builtins(report.assumptions),
-        "issues": [issue for issue in msgspec.to_builtins(report.issues) if issue["code"][:8] != "EVIDENCE"],
-    }
-
-
-def _freshness(status: str) -> str:
-    if status in HOLDING:
-        return "fresh"
-    return "changed" if status in _CHANGED else "gone" if status == "gone" else "not_checkable"
+    }  # fmt: skip

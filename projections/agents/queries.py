@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Final
 
 from ledger.lifecycle.authority import to_ms
 from ledger.lifecycle.clock import Span
 from projections.query import Answer, Arguments, Moment, names_in, only_match, with_json
 
-held_named_max: Final = 5
-_ACTIVITY: Final = (
-    "SELECT a.name, roles, ai_id, removed_index, e.event_index AS last_index, e.kind AS last_kind, "
-    "e.accepted_ms AS last_ms, "
-    "(SELECT count(*) FROM sessions s WHERE s.author = a.name AND s.status = 'open') AS open_sessions, "
-    "(SELECT count(*) FROM handoffs h WHERE h.receiver = a.name AND h.status = 'in_progress') AS working "
-    "FROM agents a LEFT JOIN events e ON e.event_index = (SELECT max(event_index) FROM events WHERE author = a.name) "
-    "WHERE (? IS NULL AND removed_index IS NULL) OR a.name = ? ORDER BY name"
-)
+_LAST: Final = "SELECT event_index, kind, accepted_ms FROM events WHERE author = ? ORDER BY event_index DESC LIMIT 1"
 _IN_PROGRESS: Final = (
-    "SELECT id, title, lease_until_ms, updated_ms FROM handoffs WHERE receiver = ? AND status = 'in_progress' "
-    "ORDER BY updated_index DESC LIMIT ?"
+    "SELECT id, title, lease_until_ms FROM handoffs WHERE receiver = ? AND status = 'in_progress' "
+    "ORDER BY updated_index DESC LIMIT 20"
 )
 
 
@@ -34,12 +25,6 @@ class KeyFilter(Arguments, frozen=True):
     """Keys of one agent, or of all."""
 
     agent: str | None = None
-
-
-class Activity(Arguments, frozen=True):
-    """One agent, also a removed one; or (None) all that are there."""
-
-    name: str | None = None
 
 
 class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
@@ -62,17 +47,19 @@ def show_agent(moment: Moment, asked: AgentName) -> Answer:
     return with_json(rows[0], "roles") | {"keys": list_keys(moment, KeyFilter(agent=asked.name))["keys"]}
 
 
-def agents_at_work(moment: Moment, asked: Activity) -> Answer:
-    """Return ``{"agents"}`` by name: of each its last event, open sessions, its keys by state, and what it works on.
+def agents_at_work(moment: Moment, asked: AgentFilter) -> Answer:
+    """Return ``{"agents"}`` by name: each with its ``keys``, ``last`` event, ``open_sessions``, and ``handoffs``.
 
-    ``working`` is how many handoffs are in progress under it, and ``handoffs`` the newest of them.
+    Those are the 20 newest of what it claimed and did not finish.
     """
-    agents = [with_json(row, "roles") for row in moment.rows(_ACTIVITY, (asked.name, asked.name))]
-    keys = list_keys(moment, KeyFilter(agent=asked.name))["keys"]
+    agents = list_agents(moment, asked)["agents"]
+    keys = list_keys(moment, KeyFilter())["keys"]
     for agent in agents:
-        agent["key_states"] = dict(Counter(key["state"] for key in keys if key["agent"] == agent["name"]))
-        agent["suspect_keys"] = sum(key["agent"] == agent["name"] and key["suspect_since"] is not None for key in keys)
-        agent["handoffs"] = moment.rows(_IN_PROGRESS, (agent["name"], held_named_max)) if agent["working"] else []
+        name = (agent["name"],)
+        agent["keys"] = [key for key in keys if key["agent"] == agent["name"]]
+        agent["last"] = next(iter(moment.rows(_LAST, name)), None)
+        open_sessions = "SELECT count(*) FROM sessions WHERE author = ? AND status = 'open'"
+        agent |= {"open_sessions": moment.count(open_sessions, name), "handoffs": moment.rows(_IN_PROGRESS, name)}
     return {"agents": agents}
 
 

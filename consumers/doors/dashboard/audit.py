@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 result_size_max_bytes: Final = 4 * 1024**2
 end_wait_max_s: Final = 10.0
-told_every_s: Final = 0.2
 
 
 class AuditState(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,13 +108,9 @@ def _verify(settings: Settings, views: bool, answers: Connection) -> None:  # no
     # Ended so, its own workers are ended with it; killed, they would wait for ever. When the server was killed, what
     # is sent next finds nobody, and ends it likewise.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    told_s = 0.0
 
     def tell(done: int, total: int) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s >= told_every_s:
-            told_s = time.monotonic()
-            answers.send({"done": done, "total": total})
+        answers.send({"done": done, "total": total})
 
     with suppress(BrokenPipeError):
         try:

@@ -108,4 +108,13 @@ def test_evidence_is_fresh_changed_gone_or_not_checkable(cited: ReasoningMemory,
 def test_without_a_tree_nothing_of_a_file_is_called_fresh(cited: ReasoningMemory) -> None:
     looked = look_again(view, cited, None)
     assert looked["tree"] is None
-    assert looked["counts"] == {"fresh": 1, "changed": 0, "gone": 1, "not_checkable": 4}
+    assert looked["counts"] == {"fresh": 1, "gone": 1, "not_checkable": 4}
+
+
+def test_without_a_tree_the_last_validation_that_had_one_tells(cited: ReasoningMemory) -> None:
+    none, report = (
+        {"tree": tree, "author": tree, "accepted_ms": 5, "data": {"evidence": [{"reference": "a", "status": status}]}}
+        for tree, status in (("none", "not_checked"), ("folder", "line_changed"))
+    )
+    looked = look_again(view, cited, None, [none, report])
+    assert (looked["by"], looked["at_ms"], looked["counts"]) == ("folder", 5, {"changed": 1})

@@ -16,25 +16,23 @@ idle_after_ms: Final = 15 * 60_000
 def agents(seen: Seen) -> Page:
     """Return ``{"agents", "services"}``, those at work first."""
     rows = [_at_work(row, seen.now_ms) for row in seen.ask("agents.activity")["agents"]]
-    rows.sort(key=lambda row: (not row["is_at_work"], -(row["last_ms"] or 0)))
+    rows.sort(key=lambda row: (not row["is_at_work"], -row["last"]["accepted_ms"] if row["last"] else 0))
     services = [row for row in rows if row["roles"] in (["service"], [])]
     return Page("agents.html", "Agents", {"agents": [row for row in rows if row not in services], "services": services})
 
 
 def _at_work(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    leases = [one["lease_until_ms"] for one in row["handoffs"]]
-    is_recent = row["last_ms"] is not None and now_ms - row["last_ms"] < idle_after_ms
-    is_busy = any(until is None or until > now_ms for until in leases)
+    is_recent = row["last"] is not None and now_ms - row["last"]["accepted_ms"] < idle_after_ms
+    is_busy = any((one["lease_until_ms"] or now_ms + 1) > now_ms for one in row["handoffs"])
     return row | {"suspect": row.get("suspect"), "is_at_work": is_busy or (is_recent and row["open_sessions"] > 0)}
 
 
 def agent(seen: Seen) -> Page:
     """Return ``{"agent", "calibration", "limit", "sessions", "sent", "received", "events"}``."""
-    row = seen.ask("agents.show", name=seen.params["name"])
-    name = row["name"]
-    (activity,) = seen.ask("agents.activity", name=name)["agents"]
+    name = seen.ask("agents.show", name=seen.params["name"])["name"]
+    row = next(row for row in seen.ask("agents.activity", all=True)["agents"] if row["name"] == name)
     data = {
-        "agent": row | _at_work(activity, seen.now_ms), "limit": bias_above,
+        "agent": _at_work(row, seen.now_ms), "limit": bias_above,
         "calibration": seen.ask("reports.calibration", author=name, limit=points_max)["agents"],
         "sessions": seen.ask("sessions.list", author=name, limit=rows_max),
         "sent": seen.ask("handoffs.list", **{"from": name}, limit=rows_max),

@@ -41,32 +41,34 @@ _STATES: Final = {"inference": "active", "assumption": "open", "hypothesis": "re
 def reasoning(seen: Seen) -> Page:
     """Return one version: its ``brief`` as it reads, ``fidelity``, ``steps``, ``graph``, reports and ``delta``."""
     ref = seen.params["ref"]
-
-    def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return seen.ask(query, **arguments)
-
     row = seen.ask("reasoning.show", id=ref)
     del row["memory"]
     (version,) = (one for one in row["versions"] if one["version"] == row["asked_version"])
-    received = _received(view, ref, seen.query.get("budget", "700"))
+    received = _received(seen.view, ref, seen.query.get("budget", "700"))
     sections = sections_of(received.brief, received.memory, received.prompt.expanded)
     chosen = seen.number("step")
     steps = _steps(received, {piece["step"] for one in sections for line in one["lines"] for piece in line})
     event = read_event(version["event_index"], seen.client.entry(version["event_index"]))
-    owners = seen.ask("reasoning.existing", ids=seen.ask("reasoning.origins", ref=version["ref"])["ids"])["reasonings"]
-    brief = describe(received)
+    delta = None
+    if against := seen.query.get("against"):  # applied here, and what comes of it hashes to the ref
+        before = fetch(seen.view, against)
+        after = fetch(seen.view, version["ref"], have=before.memory)
+        delta = describe_change(before.memory, after.memory) | {"sent": msgspec.to_builtins(after.sent)}
+    origins = seen.ask("reasoning.existing", ids=seen.ask("reasoning.origins", ref=version["ref"])["ids"])
+    owners = sorted({one["author"] for one in origins["reasonings"].values()})
+    reports = seen.ask("validations.list", ref=version["ref"], limit=validations_shown_max)["validations"]
+    others = [one for one in reports if one["author"] not in owners]
     data = {
         "reasoning": row | {"asked": ref, "ref": version["ref"], "signer": event.author, "signed_ms": event.accepted_ms,
                             "signed_index": event.index, "suspect": row.get("suspect")},
-        "brief": brief | {"sections": sections, "rules": msgspec.to_builtins(received.answer.all_rules)},
+        "brief": describe(received) | {"sections": sections, "rules": msgspec.to_builtins(received.answer.all_rules)},
         "fidelity": msgspec.to_builtins(measure(received.memory, received.prompt.prompt)),
         "budgets": list(budgets), "budget": seen.query.get("budget", "700"), "is_full": "full" in seen.query,
         "steps": steps, "chosen": next((step for step in steps if step["step"] == chosen), None),
         "graph": _drawing(seen, steps, chosen), "limitations": received.memory.known_limitations,
-        "looked": look_again(view, received.memory, _tree_of(seen.settings)),
-        "validations": seen.ask("validations.list", ref=version["ref"], limit=validations_shown_max)["validations"],
-        "owners": sorted({one["author"] for one in owners.values()}),
-        "delta": _delta(view, version["ref"], seen.query.get("against", "")),
+        "looked": look_again(seen.view, received.memory, _tree_of(seen.settings), others),
+        "validations": reports, "owners": owners,
+        "delta": delta,
     }  # fmt: skip
     return Page("reasoning.html", received.memory.task, data)
 
@@ -123,12 +125,3 @@ def _tree_of(settings: Settings) -> Path | None:
         if (named := actions_of(settings).validator_tree) is not None:
             return beside(home, named)
     return work_tree(beside(home, ".")) or work_tree(Path.cwd())
-
-
-def _delta(view: Ask, ref: str, against: str) -> dict[str, Any] | None:
-    """Return what changed since another version: the delta was applied here, and what came of it hashes to ``ref``."""
-    if not against:
-        return None
-    before = fetch(view, against)
-    after = fetch(view, ref, have=before.memory)
-    return describe_change(before.memory, after.memory) | {"sent": msgspec.to_builtins(after.sent)}
