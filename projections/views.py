@@ -117,7 +117,7 @@ _KINDS: Final = {
     "records.list": "records", "reports.calibration": "calibration", "reports.list": "reports",
     "reports.overlap": "overlap", "reports.show": "report", "reviews.list": "reviews", "reviews.show": "review",
     "search.find": "hits", "search.similar": "similar", "sessions.list": "sessions", "sessions.show": "session",
-    "snapshots.list": "snapshots", "snapshots.show": "snapshot", "tot.list": "thought_tasks",
+    "snapshots.list": "snapshots", "tot.list": "thought_tasks",
     "tot.prove": "thought_proof", "tot.tree": "thought_tree", "validations.list": "validations",
 }  # fmt: skip
 

@@ -73,7 +73,7 @@ def show(app: App, id_: str) -> None:
         click.echo(f"-- {found.snapshot_id} by {found.author}, context {found.context_source}; vectors: {assessed}")
         print_rejected(found.rejected)
 
-    app.show("snapshots.show", answer, text)
+    app.show("snapshot", answer, text)
 
 
 @snapshot.command("list", looks_back=True)
