@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from looking import Viewer
 
 
-def test_a_viewer_is_told_where_the_log_ends_and_each_time_it_grows(viewer: Viewer) -> None:
+def test_a_viewer_is_told_where_the_log_ends_and_each_time_it_grows(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("consumers.doors.dashboard.live.beat_s", 1e9)
     over: list[bool] = []
 
     async def follow() -> list[bytes]:

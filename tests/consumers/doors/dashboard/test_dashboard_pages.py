@@ -34,6 +34,7 @@ def test_a_thing_whose_id_ends_in_json_has_a_page_and_a_twin(viewer: Viewer) -> 
     assert link is not None
     assert link[1] == "/s/x%2Ejson"
     assert viewer.data("/e/session%2Fx%2Ejson")["row"]["stream"] == "session/x.json"
+    assert "</html>" in viewer.page("/e/session%2Fx%2Ejson")
 
 
 def test_one_entry_shows_its_body_its_key_and_its_proof(viewer: Viewer) -> None:
@@ -127,6 +128,9 @@ def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer:
     assert 'href="/h/early?as_of=4"' in page
     assert "data-follows" not in page
     assert viewer.data("/events", as_of=3)["total"] == 4
+    viewer.ledger.clock.advance(7200)
+    assert ">2h</time>" in viewer.page("/")
+    assert ">2h</time>" not in viewer.page("/", as_of=4)  # as old as it was then
     assert [item["id"] for item in viewer.data("/", as_of=viewer.ledger.clock.text())["items"]] == ["early", "late"]
 
 
