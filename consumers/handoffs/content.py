@@ -7,12 +7,12 @@ signed, because ``render`` and ``watch`` would fail on it ever after.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -21,7 +21,7 @@ from consumers.handoffs.acts import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
 from consumers.handoffs.receiver import notes_of
 from consumers.sdk.names import default_id, split_ids
 from consumers.sdk.text import cut
-from ledger.client import Ask, Client, read_event
+from ledger.client import Ask, Client
 from ledger.codec import schema_error
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
@@ -31,7 +31,6 @@ from projections.views import ask
 
 if TYPE_CHECKING:
     from ledger.author import Author
-    from ledger.checked import CheckedStream
     from ledger.config import Settings
 
 _words_max: Final = 80
@@ -75,7 +74,7 @@ def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
     except Refused as refusal:
         if refusal.code != "VERSION_MISMATCH" or version is None:
             raise
-        raise _mismatch(client.streams.read(f"handoff/{id_}"), version) from refusal
+        raise _mismatch(partial(ask, client), id_, version) from refusal
 
 
 def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | None:
@@ -91,44 +90,32 @@ def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | 
     return int(handoff["as_of"]["entries"])
 
 
-def _mismatch(stream: CheckedStream, version: str) -> Refused:
-    from projections.handoffs.fold import HandoffRecord, fold  # noqa: PLC0415 - only a refusal needs it
-    from projections.handoffs.versions import changes_of  # noqa: PLC0415 - as above
-
-    name = stream.name.removeprefix("handoff/")
-    record = HandoffRecord(name)
-    versions: dict[str, kinds.HandoffContent] = {}
-    for index, data in stream.entries:
-        record = fold(record, read_event(index, data))
-        if record.life is not None and record.content is not None:
-            versions[record.life.version] = record.content
-    present, read = record.content, versions.get(version)
+def _mismatch(view: Ask, name: str, version: str) -> Refused:
+    versions = view("handoffs.versions", {"id": name})["versions"]
+    read = [one["number"] for one in versions if one["version"] == version]
     again = f"read it again (`baton handoff show {quote(name)}`)"
-    if present is None or read is None:
+    if not read:
         return Refused("VERSION_MISMATCH", f"{version} was never a version of {name}: {again}", changed=[])
-    changes = changes_between(read, present)
-    words = [f"{one.field} was {one.before} and is {one.after}" for one in changes]
-    message = f"{name} is another version than the one you have read: {'; '.join(words) or 'handed in anew'}: {again}"
-    lines = changes_of(*({**asdict(one), "notes": asdict(one.notes)} for one in (read, present)))
-    return Refused("VERSION_MISMATCH", message, changed=[one.field for one in changes], changes=lines)
+    changes = view("handoffs.versions", {"id": name, "from": read[-1]})["changes"]
+    words = "; ".join(told_changes(changes)) or "handed in anew"
+    message = f"{name} is another version than the one you have read: {words}: {again}"
+    return Refused("VERSION_MISMATCH", message, changed=[one["field"] for one in changes], changes=changes)
 
 
-class Change(NamedTuple):
-    """What an amendment made of a field; the words are cut, and quoted."""
+def changes_between(*contents: kinds.HandoffContent) -> list[dict[str, Any]]:
+    """Return what differs between two contents, as ``handoffs.versions`` tells it."""
+    from projections.handoffs.versions import changes_of  # noqa: PLC0415 - only who amends needs it
 
-    field: str
-    before: str
-    after: str
+    before, after = ({**asdict(one), "notes": asdict(one.notes)} for one in contents)
+    return changes_of(before, after)
 
 
-def changes_between(before: kinds.HandoffContent, after: kinds.HandoffContent) -> list[Change]:
-    """Return what differs between two contents, but for the file that shows them; each of the notes for itself."""
-    old, new = (asdict(kinds.content_of(one)) | asdict(one.notes) for one in (before, after))
-    return [
-        Change(name, *(repr(cut(str(one[name]), _words_max)) for one in (old, new)))
-        for name in old
-        if name not in ("skeleton", "notes") and old[name] != new[name]
-    ]
+def told_changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a sentence for each line that differs; the words are cut, and quoted."""
+    for field, line in ((one["field"], line) for one in changes for line in one["lines"] if line["mark"] != "kept"):
+        was, text = (repr(cut(line[of] or "", _words_max)) for of in ("was", "text"))
+        words = {"changed": f"was {was} and is {text}", "added": f"now has {text}", "removed": f"no longer has {text}"}
+        yield f"{field} {words[line['mark']]}"
 
 
 def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author: Author) -> list[EventData]:

@@ -19,7 +19,7 @@ from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused, did_you_mean
 from ledger.events.fields import EventData
-from ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffContent, content_of
+from ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffContent
 from ledger.forms import REF_PATTERN
 
 LAZY: Final = {
@@ -120,7 +120,7 @@ def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
     (data,) = content.events_of("amend", found, changes | {"reason": reason or ""}, app.author())
     assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
-    emit(app, found["id"], data, changes=content.changes_between(content.content_from(found), content_of(data)))
+    emit(app, found["id"], data, changes=content.changes_between(content.content_from(found), data))
 
 
 def act(verb: acts.Verb) -> click.Command:
@@ -179,7 +179,7 @@ supersede = act("supersede")
 
 def emit(
     app: App, name: str, *data: EventData, expect: int | None = None, tells_left: bool = False,
-    changes: Sequence[content.Change] = (), warnings: Sequence[str] = (),
+    changes: Sequence[dict[str, Any]] = (), warnings: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
     drafts = [Draft(stream=f"handoff/{name}", data=one, expect=None if at else expect) for at, one in enumerate(data)]
@@ -203,14 +203,14 @@ def emit(
     if tells_left:
         answer |= {"left": found["left"], "why": found["sentence"]}
     if changes:
-        answer["changes"] = [one._asdict() for one in changes]
+        answer["changes"] = list(changes)
     if warnings:
         answer["warnings"] = list(warnings)
 
     def text() -> None:
         click.echo(f"{name} is {found['status']} ({at})")
-        for one in changes:
-            click.echo(clean(f"  {one.field}: {one.before} → {one.after}"))
+        for words in content.told_changes(changes):
+            click.echo(clean(f"  {words}"))
         if tells_left:
             click.echo(clean(answer["why"]))
         print_grounds(answer.get("reasoning", ()), "reasoning")
