@@ -76,3 +76,22 @@ def test_page_prints_whole(story: Settings, browser: Browser) -> None:
         browser.look_at_paper()
         assert browser.overflow() == []
         assert browser.evaluate(CUT) == []
+
+
+def test_slider_leads_through_a_search_and_its_address_can_be_shared(story: Settings, browser: Browser) -> None:
+    address = next(one for name, one in shown(story) if name == "thoughts")
+    browser.open(browser.url + address)
+    last = browser.evaluate("document.querySelectorAll('#tree .node').length")
+    for share in (0.25, 0.5):  # the second comes while the first is fetched
+        browser.evaluate(
+            "(() => { const one = document.querySelector('[data-scrub]'); "
+            f"one.value = Math.round(Number(one.min) + {share} * (one.max - one.min)); "
+            "one.dispatchEvent(new Event('input', {bubbles: true})); })()"
+        )
+    value = browser.evaluate("document.querySelector('[data-scrub]').value")
+    browser.until(lambda: browser.text("#steps .mono").replace(",", "") == f"#{value}")
+    assert 0 < browser.evaluate("document.querySelectorAll('#tree .node').length") < last
+    assert browser.evaluate("location.search") == f"?at={value}"
+    browser.open(browser.evaluate("location.href"))
+    assert browser.text("#steps .mono").replace(",", "") == f"#{value}"
+    assert browser.problems() == []
