@@ -71,16 +71,19 @@ def running(home: Path) -> Address | None:
 
 @contextlib.contextmanager
 def announced(home: Path, address: Address) -> Iterator[None]:
-    """Say within the block that the dashboard runs there.
+    """Say within the block that the dashboard runs there; on read-only media nobody hears of it.
 
-    Raises Unavailable: ``STORE_IN_USE`` when another does; ``STORE_UNAVAILABLE`` when the folder cannot be written.
+    Raises Unavailable: ``STORE_IN_USE`` when another does.
     """
-    with held(home / f"{FILE}.lock", _taken()):
-        write_whole(home / FILE, msgspec.json.encode(address))
+    with contextlib.ExitStack() as stack:
         try:
-            yield
-        finally:
-            (home / FILE).unlink(missing_ok=True)
+            stack.enter_context(held(home / f"{FILE}.lock", _taken()))
+            write_whole(home / FILE, msgspec.json.encode(address))
+            stack.callback((home / FILE).unlink, missing_ok=True)
+        except Unavailable as error:
+            if error.code == "STORE_IN_USE":
+                raise
+        yield
 
 
 def _taken() -> Unavailable:

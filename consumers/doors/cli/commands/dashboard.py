@@ -64,10 +64,7 @@ def who_decides(ledger: Ledger) -> tuple[str | None, str]:
         return None, f"say with --as who decides: {', '.join(here)}" if here else "no human's key is here"
     if name in here:
         return name, ""
-    return (
-        None,
-        f"the key of {name} is not here" if name in humans else f"{name} is no human, and only humans decide here",
-    )
+    return None, f"the key of {name} is not here" if name in humans else f"{name} is no human: only humans decide here"
 
 
 async def _serve(app: App, listening: socket.socket, human: str | None, why_not: str, *, is_opened: bool) -> None:
@@ -76,7 +73,7 @@ async def _serve(app: App, listening: socket.socket, human: str | None, why_not:
     from consumers.doors.web.server import serving  # noqa: PLC0415 - loads uvicorn
 
     stop, ledger = asyncio.Event(), app.ledger()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     guard = Guard(secrets.token_urlsafe(32), listening.getsockname()[1])
     pages = Dashboard(ledger, guard, human=human, why_not=why_not)

@@ -5,10 +5,12 @@ The folder is mounted read-only in a namespace of its own, which binds root as w
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
+import httpx
 import pytest
 from building import Ledger
 
@@ -71,3 +73,22 @@ def test_verb_on_a_log_cut_short_says_how_to_restore(evidence: Path) -> None:
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert answer.returncode == (7 if words == "doctor" else 6), answer.stdout + answer.stderr
         assert "baton restore" in answer.stdout + answer.stderr
+
+
+def test_dashboard_shows_an_evidence_copy(evidence: Path) -> None:
+    command = ["unshare", "-r", "-m", "sh", "-c", MOUNTED, "sh", str(evidence), *CALL, "--home", str(evidence)]
+    command += ["--as", "rita", "dashboard", "--port", "0", "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=evidence.parent
+    ) as one:
+        assert one.stdout is not None
+        try:
+            shown = json.loads(one.stdout.readline())["data"]
+            with httpx.Client(base_url=shown["url"]) as browser:
+                browser.get(shown["link"])
+                assert "first" in browser.get("/events").text
+                assert browser.get("/", params={"as_of": 5}).status_code == 200
+        finally:
+            one.terminate()
+    assert one.returncode == 0
+    assert not (evidence / "dashboard.json").exists()
