@@ -41,6 +41,7 @@ GROUPS: Final = {
     "floods": "floods",
     "cli": "starting",
     "pages": "pages",
+    "web": "web",
     "judging": "judging",
     "handoffs": "handoffs_large",
     "reports": "reports",

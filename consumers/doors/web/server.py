@@ -46,10 +46,13 @@ def bind(where: str) -> socket.socket:
         raise Refused("USAGE", f"--web takes HOST:PORT or PORT, as 127.0.0.1:8080, and not {where[:80]!r}")
     host, port = match[1] or LOOPBACK, int(match[2])
     try:
-        return socket.create_server((host, port))
+        listening = socket.create_server((host, port))
     except OSError as error:
         code = "STORE_UNAVAILABLE" if isinstance(error, socket.gaierror) else "STORE_IN_USE"
         raise Unavailable(code, f"nobody can listen at {host}:{port}: {error.strerror}", port=port) from error
+    # Accepted sockets have it, too: asyncio knows none of these as TCP, and head and body would wait for each other.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 @contextlib.asynccontextmanager
