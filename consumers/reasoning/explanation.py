@@ -18,7 +18,7 @@ from consumers.reasoning.validator.trees import open_tree
 from consumers.reasoning.validator.validator import ReasoningValidator
 from ledger.client import Ask
 from ledger.events.brief import Brief
-from projections.briefs.critical import critical_numbers
+from projections.briefs.critical import critical_numbers, is_open_assumption, is_refuted
 from projections.briefs.fidelity import measure
 from projections.briefs.sentences import (
     CONCLUSION,
@@ -41,36 +41,38 @@ _NOTHING: Final = r"(?!)"
 
 
 def explain_brief(received: Received) -> dict[str, Any]:
-    """Return the brief beside its graph as plain values."""
-    brief, memory = received.brief, received.memory
-    facts = {fact.step for fact in brief.facts}
-    critical = critical_numbers(memory)
+    """Return the brief beside its graph: the text in ``sections``, its fidelity, and what became of each step and why.
+
+    A step is ``kept`` as a fact, and ``in_text`` where the text says it; its ``state`` is open, refuted or empty.
+    """
+    brief, memory, prompt = received.brief, received.memory, received.prompt
+    sections = sections_of(brief, memory, prompt.expanded)
+    in_text = {piece["step"] for one in sections for line in one["lines"] for piece in line}
+    facts, critical = {fact.step for fact in brief.facts}, critical_numbers(memory)
     steps = []
     for step in memory.steps:
         number = step.step_number
-        judged = {"kept": number in facts, "critical": number in critical}
-        steps.append({
-            "step": number, "type": step.type, "content": step.content, "evidence": step.evidence,
-            "rests_on": memory.dependencies.get(number, []), **judged, "why": _why(step, memory, **judged),
+        judged = {"kept": number in facts, "critical": number in critical, "in_text": number in in_text}
+        steps.append(step.to_dict() | judged | {
+            "step": number, "rests_on": memory.dependencies.get(number, []), "why": _why(step, memory, **judged),
+            "state": "open" if is_open_assumption(step) else "refuted" if is_refuted(step) else "",
         })  # fmt: skip
+    measured = measure(memory, prompt.prompt)
     return {
-        "reasoning_ref": brief.reasoning_ref, "level": received.prompt.level, "tokens": received.prompt.tokens,
-        "budget": received.prompt.budget, "fidelity": msgspec.to_builtins(brief.fidelity),
-        "measured_again": measure(memory, received.prompt.prompt).value,
-        "rejected": msgspec.to_builtins(received.rejected), "steps": steps,
-        "dropped_sections": [] if brief.whole_graph else received.prompt.dropped,
+        "reasoning_ref": brief.reasoning_ref, "level": prompt.level, "tokens": prompt.tokens, "budget": prompt.budget,
+        "fidelity": msgspec.to_builtins(brief.fidelity), "measured_again": measured.value,
+        "measured": msgspec.to_builtins(measured), "rejected": msgspec.to_builtins(received.rejected),
+        "steps": steps, "sections": sections, "dropped_sections": [] if brief.whole_graph else prompt.dropped,
         "budget_needed_for_0.90": brief.budget_needed_for_090,
     }  # fmt: skip
 
 
-def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: bool) -> str:
-    if kept:
+def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: bool, in_text: bool) -> str:
+    if kept and in_text:
         return "the conclusion rests on it" if critical else "there was room"
     if step.content.strip() == memory.conclusion.strip():
         return "it stands as the conclusion"
-    if not critical:
-        return f"the conclusion does not rest on this {step.type}"
-    return "the budget had no room for it"
+    return "the budget had no room for it" if critical or kept else f"the conclusion does not rest on this {step.type}"
 
 
 def sections_of(brief: Brief, memory: ReasoningMemory, text: str) -> list[dict[str, Any]]:

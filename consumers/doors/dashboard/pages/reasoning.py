@@ -15,15 +15,13 @@ from consumers.doors.dashboard.address import path_to
 from consumers.doors.dashboard.drawing.layout import Drawing, Edge, Node, layered
 from consumers.doors.dashboard.page import Page, Seen
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
-from consumers.reasoning.explanation import explain_brief, look_again, sections_of
+from consumers.reasoning.explanation import explain_brief, look_again
 from consumers.reasoning.validator.trees import work_tree
 from consumers.sdk.text import one_line
 from ledger.client import Ask, read_event
 from ledger.config import Settings, beside, resolved
 from ledger.errors import BatonError, Refused
 from ledger.trust import actions_of
-from projections.briefs.critical import is_open_assumption, is_refuted
-from projections.briefs.fidelity import measure
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.delta import describe_change
 
@@ -40,14 +38,13 @@ _STATES: Final = {"inference": "active", "assumption": "open", "hypothesis": "re
 
 def reasoning(seen: Seen) -> Page:
     """Return one version: its ``brief`` as it reads, ``fidelity``, ``steps``, ``graph``, reports and ``delta``."""
-    ref = seen.params["ref"]
+    ref, budget = seen.params["ref"], seen.query.get("budget") or "700"
     row = seen.ask("reasoning.show", id=ref)
     del row["memory"]
     (version,) = (one for one in row["versions"] if one["version"] == row["asked_version"])
-    received = _received(seen.view, ref, seen.query.get("budget", "700"))
-    sections = sections_of(received.brief, received.memory, received.prompt.expanded)
-    chosen = seen.number("step")
-    steps = _steps(received, {piece["step"] for one in sections for line in one["lines"] for piece in line})
+    received = _received(seen.view, ref, budget)
+    explained, chosen = explain_brief(received), seen.number("step")
+    steps = explained["steps"]
     event = read_event(version["event_index"], seen.client.entry(version["event_index"]))
     delta = None
     if against := seen.query.get("against"):  # applied here, and what comes of it hashes to the ref
@@ -61,14 +58,13 @@ def reasoning(seen: Seen) -> Page:
     data = {
         "reasoning": row | {"asked": ref, "ref": version["ref"], "signer": event.author, "signed_ms": event.accepted_ms,
                             "signed_index": event.index, "suspect": row.get("suspect")},
-        "brief": describe(received) | {"sections": sections, "rules": msgspec.to_builtins(received.answer.all_rules)},
-        "fidelity": msgspec.to_builtins(measure(received.memory, received.prompt.prompt)),
-        "budgets": list(budgets), "budget": seen.query.get("budget", "700"), "is_full": "full" in seen.query,
-        "steps": steps, "chosen": next((step for step in steps if step["step"] == chosen), None),
+        "brief": describe(received), "rules": msgspec.to_builtins(received.answer.all_rules),
+        "sections": explained["sections"], "fidelity": explained["measured"], "is_full": "full" in seen.query,
+        "budgets": list(budgets), "budget": budget, "steps": steps, "delta": delta,
+        "chosen": next((step for step in steps if step["step"] == chosen), None),
         "graph": _drawing(seen, steps, chosen), "limitations": received.memory.known_limitations,
         "looked": look_again(seen.view, received.memory, _tree_of(seen.settings), others),
         "validations": reports, "owners": owners,
-        "delta": delta,
     }  # fmt: skip
     return Page("reasoning.html", received.memory.task, data)
 
@@ -80,18 +76,6 @@ def _received(view: Ask, ref: str, budget: str) -> Received:
         if not 0 < tokens <= budget_max_tokens:
             raise Refused("USAGE", f"budget is `full` or a number up to {budget_max_tokens}, not {budget[:40]!r}")
     return receive_brief(view, ref, level, budget=tokens)
-
-
-def _steps(received: Received, in_text: set[int | None]) -> list[dict[str, Any]]:
-    """Return all of each step, what became of it in the text, and why; ``state`` is open, refuted or nothing."""
-    judged = {one["step"]: one for one in explain_brief(received)["steps"]}
-    steps = []
-    for step in received.memory.steps:
-        one, is_there = judged[step.step_number], step.step_number in in_text
-        why = one["why"] if is_there or not one["kept"] else "the budget had no room for it"
-        state = "open" if is_open_assumption(step) else "refuted" if is_refuted(step) else ""
-        steps.append(step.to_dict() | one | {"in_text": is_there, "why": why, "state": state})
-    return steps
 
 
 def _drawing(seen: Seen, steps: list[dict[str, Any]], chosen: int | None) -> Drawing:

@@ -32,7 +32,7 @@ def shown_text(data: dict[str, Any]) -> str:
     """Return the text of the brief as it stands on the page."""
     return "\n".join(
         (f"{section['heading']}: " if place == 0 and section["heading"] else "") + "".join(one["text"] for one in line)
-        for section in data["brief"]["sections"]
+        for section in data["sections"]
         for place, line in enumerate(section["lines"])
     )
 
@@ -76,7 +76,7 @@ def test_a_refuted_or_unvalidated_graph_does_not_look_trusted(viewer: Viewer) ->
     page = viewer.page("/r/audit")
     assert "found wrong" in page
     assert "evidence gone" in page
-    assert data["brief"]["rules"][0]["name"] == "found_wrong"
+    assert data["rules"][0]["name"] == "found_wrong"
 
 
 def test_what_changed_since_another_version_was_applied_and_hashed_here(viewer: Viewer) -> None:
