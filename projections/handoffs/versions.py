@@ -66,8 +66,8 @@ def versions_of_handoff(moment: query.Moment, asked: Versions) -> query.Answer:
     to = asked.number or len(rows)
     before = [row["number"] for row in rows[: to - 1] if row["approvals"]] or [to - 1]
     since = asked.since or before[-1] or None
-    if max(to, since or 0) > len(rows):
-        raise Refused("NOT_FOUND", f"{name} has {len(rows)} versions, and none of that number", versions=len(rows))
+    if (last := max(to, since or 0)) > len(rows):
+        raise Refused("NOT_FOUND", f"{name} has no version {last}: its last is {len(rows)}", versions=len(rows))
     changes = [] if since is None else changes_of(contents[since - 1], contents[to - 1])
     return {"id": name, "versions": rows, "from": since, "to": to, "content": contents[to - 1], "changes": changes}
 
