@@ -6,13 +6,10 @@ Whatever asks the ledger runs in a worker thread, never on the event loop: a slo
 from __future__ import annotations
 
 import logging
-import mimetypes
 import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from hashlib import sha256
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -21,7 +18,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount
 from starlette.routing import Route as WebRoute
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consumers.doors.dashboard.address import own_path
@@ -64,8 +63,6 @@ class Dashboard:
         self.clock_ms = clock_ms
         self._why_not = why_not
         self._templates = templates()
-        self._static = {file.name: file.read_bytes() for file in (resources.files(__package__) / "static").iterdir()}
-        self._version = sha256(b"".join(self._static[name] for name in sorted(self._static))).hexdigest()[:12]
         self._followers = Followers()
         self._rebuild = Rebuild(ledger.client, ledger.settings) if ledger.settings.server is None else None
         self._away_cookie = f"baton_left_{ledger.client.ledger[:12]}"
@@ -83,7 +80,7 @@ class Dashboard:
         """Return what a server runs; what is no coroutine, it runs in a worker thread."""
         routes = [
             WebRoute("/launch", self._launch),
-            WebRoute("/static/{name}", self._send_static),
+            Mount("/static", StaticFiles(packages=[(__package__, "static")])),
             WebRoute("/live", self._live),
             *(WebRoute(one.path, partial(self._answer, one, one.show)) for one in ROUTES),
             *(WebRoute(one.path, partial(self._post, one), methods=["POST"]) for one in ACTS),
@@ -92,15 +89,6 @@ class Dashboard:
         app = Starlette(routes=routes)
         app.router.redirect_slashes = False
         return _Door(app)
-
-    def _send_static(self, request: Request) -> Response:
-        content = self._static.get(name := request.path_params["name"])
-        if content is None:
-            return PlainTextResponse("there is no such file\n", 404)
-        # The address bears the version, so that a browser asks once; what is fetched without it is asked for anew.
-        is_versioned = request.query_params.get("v") == self._version
-        headers = {"cache-control": "private, max-age=31536000, immutable" if is_versioned else "no-cache"}
-        return Response(content, headers=headers, media_type=mimetypes.guess_type(name)[0])
 
     def _launch(self, request: Request) -> Response:
         cookie = self.guard.launch(request.query_params.get("token", ""), self.clock_ms())
@@ -165,7 +153,7 @@ class Dashboard:
         is_answer = request.method == "POST"  # to a form: what is asked for again is another page
         path = page.path or ("/" if is_answer else request.url.path)
         frame: dict[str, Any] = {
-            "title": page.title, "name": name, "path": path, "version": self._version,
+            "title": page.title, "name": name, "path": path,
             "human": self.human, "why_not": self._why_not, "waits": 0, "query": {}, "is_answer": is_answer,
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
             "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,
@@ -215,6 +203,8 @@ class _Door:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                if scope["path"].startswith("/static/"):
+                    headers.setdefault("cache-control", "no-cache")  # kept, and asked for by its ETag
                 headers.update({name: headers.get(name, value) for name, value in HEADERS.items()})
             await send(message)
 
