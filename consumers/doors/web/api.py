@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
+from blake3 import blake3
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -86,12 +87,13 @@ class Api:
         self._node = client
         self._own = LocalClient(client.settings, log=client.log, views=Reader)
         self._rebuild = Rebuild(client, client.settings)
-        self._threads = CapacityLimiter(questions_running_max)
+        self._threads = ThreadPoolExecutor(questions_running_max, thread_name_prefix="baton-web")
         # How far each sort of views is known to be folded: those that every question brings up to date, and all.
         self.folded = {False: -1, True: -1}
 
     def close(self) -> None:
         """Let go of the views."""
+        self._threads.shutdown(cancel_futures=True)
         self._rebuild.reader.close()
         self._own.close()
 
@@ -119,7 +121,7 @@ class Api:
     async def _in_thread(self, answer: Callable[..., Any], given: Any) -> Any:
         try:
             async with asyncio.timeout(answer_wait_max_s):
-                return await to_thread.run_sync(answer, given, limiter=self._threads, abandon_on_cancel=True)
+                return await asyncio.get_running_loop().run_in_executor(self._threads, answer, given)
         except TimeoutError as error:
             message = f"this was not answered within {answer_wait_max_s:g} s: ask for less, or again later"
             raise Unavailable("BUSY", message) from error
@@ -140,7 +142,7 @@ class Api:
             moment = {} if question.as_of is None else {"as_of": question.as_of}
             answer["next"], following = *sealed.values(), address(path_of(name), question.arguments | moment | sealed)
         made = document(kind_of(name), answer, following)
-        return _json(request, made, size) if kept is None else answered(request, _text(made), kept, _KEPT)
+        return _json(request, made, size) if kept is None else answered(request, json_text(made), kept, _KEPT)
 
     def _kept(self, question: Question) -> str | None:
         """Return the ETag of an answer about the past, which the log up to there and this software decide alone."""
@@ -291,18 +293,15 @@ def _etags(request: Request) -> set[str]:
 
 def _json(request: Request, made: dict[str, Any], size: int) -> Response:
     # Weak, and by the log's size first: the same rows again are the same answer.
-    return answered(request, text := _text(made), f'W/"{size}-{sha256(text.encode()).hexdigest()[:24]}"', _ASKED_AGAIN)
+    content = json_text(made).encode()
+    return answered(request, content, f'W/"{size}-{blake3(content).hexdigest()[:24]}"', _ASKED_AGAIN)
 
 
 def _as_text_too(request: Request, media: str, text: str, made: dict[str, Any], size: int) -> Response:
     if media == JSON:
         return _json(request, made, size)
-    return answered(request, text, f'"{sha256(text.encode()).hexdigest()[:24]}"', _ASKED_AGAIN, TEXT)
-
-
-def _text(value: Any) -> str:
-    return json_text(value, order="deterministic")
+    return answered(request, text, f'"{blake3(text.encode()).hexdigest()[:24]}"', _ASKED_AGAIN, TEXT)
 
 
 def _line(value: Any) -> bytes:
-    return _text(value).encode() + b"\n"
+    return json_text(value).encode() + b"\n"
