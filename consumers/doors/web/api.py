@@ -234,18 +234,20 @@ class Api:
 
     def _event(self, request: Request) -> Response:
         accepted(request, JSON)
-        return _json(
-            request, document("event", whole_event(self.client, self._index_of(request), self._ask)), self.size
-        )
+        data = whole_event(self.client, self._index_of(request), self._ask)
+        return _json(request, document("event", data), self.size)
 
     def _receipt(self, request: Request) -> Response:
-        media, index = accepted(request, JSON, TEXT), self._index_of(request)
-        text = take(self.client, index).to_text()
-        return _as_text_too(request, media, text, document("receipt", {"index": index, "receipt": text}), self.size)
+        index = self._index_of(request)
+        return self._text_too(request, "receipt", take(self.client, index).to_text(), index=index)
 
     def _checkpoint(self, request: Request) -> Response:
-        media, note = accepted(request, JSON, TEXT), self.client.published_checkpoint()
-        return _as_text_too(request, media, note, document("checkpoint", {"checkpoint": note}), self.size)
+        return self._text_too(request, "checkpoint", self.client.published_checkpoint())
+
+    def _text_too(self, request: Request, kind: str, text: str, **more: Any) -> Response:
+        if accepted(request, JSON, TEXT) == TEXT:
+            return answered(request, text, f'"{blake3(text.encode()).hexdigest()[:24]}"', _ASKED_AGAIN, TEXT)
+        return _json(request, document(kind, more | {kind: text}), self.size)
 
     def _blob(self, request: Request) -> Response:
         accepted(request, BYTES)
@@ -264,14 +266,12 @@ def refused(error: BatonError, status: int = 0, **headers: str) -> Response:
     return Response(json_text(error_document(error)), status, headers, JSON)
 
 
-def answered(
-    request: Request, content: str | bytes, etag: str, cache: str, media: str = JSON, **more: str
-) -> Response:  # fmt: skip
+def answered(request: Request, body: str | bytes, etag: str, cache: str, media: str = JSON, **more: str) -> Response:
     """Return an answer, or, where it is what the client has, that it is unchanged."""
     headers = {"cache-control": cache, "etag": etag, "vary": "accept"} | more
     if etag in _etags(request):
         return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=media)
+    return Response(body, headers=headers, media_type=media)
 
 
 def accepted(request: Request, *offered: str) -> str:
@@ -295,12 +295,6 @@ def _json(request: Request, made: dict[str, Any], size: int) -> Response:
     # Weak, and by the log's size first: the same rows again are the same answer.
     content = json_text(made).encode()
     return answered(request, content, f'W/"{size}-{blake3(content).hexdigest()[:24]}"', _ASKED_AGAIN)
-
-
-def _as_text_too(request: Request, media: str, text: str, made: dict[str, Any], size: int) -> Response:
-    if media == JSON:
-        return _json(request, made, size)
-    return answered(request, text, f'"{blake3(text.encode()).hexdigest()[:24]}"', _ASKED_AGAIN, TEXT)
 
 
 def _line(value: Any) -> bytes:

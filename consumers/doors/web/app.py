@@ -13,6 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ from consumers.doors.web import log
 from consumers.doors.web.api import JSON, Api, refused
 from consumers.doors.web.questions import ROOT
 from consumers.doors.web.server import hosts, serving
+from consumers.doors.web.stream import CHECK
 from consumers.doors.web.tokens import Tokens
 from consumers.sdk.text import document, json_text
 from ledger import trust
@@ -166,7 +168,8 @@ class _Door:
             return refused(Refused("TOO_LARGE", "a question has no body: ask by the address"))
         if method == "OPTIONS":
             return Response(status_code=204, headers={"allow": METHODS})
-        self._check(path, headers.get("authorization", ""))
+        scope[CHECK] = partial(self._check, path, headers.get("authorization", ""))
+        scope[CHECK]()
         return None
 
 

@@ -21,9 +21,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from consumers.doors.web.server import DROP
 from ledger.client import Client, poll_wait_s, read_event
-from ledger.errors import Unavailable
+from ledger.errors import Refused, Unavailable
 from ledger.events.body import Event
 
+CHECK: Final = "baton.check"
 EVENT_STREAM: Final = "text/event-stream"
 heartbeat_s: Final = 15.0
 stall_max_s: Final = 30.0
@@ -89,7 +90,10 @@ def as_server_sent(last: int, document: bytes = b"") -> bytes:
 
 
 class Stream(StreamingResponse):
-    """An answer without an end, which ends when its reader goes, or reads nothing any more."""
+    """An answer without an end, which ends when its reader goes, reads nothing any more or may read no more.
+
+    The last is what ``scope[CHECK]`` raises of, where there is one, before anything is sent, a heartbeat at the latest.
+    """
 
     def __init__(self, content: AsyncIterator[bytes], media_type: str, followers: Followers | None = None) -> None:
         super().__init__(content, media_type=media_type, headers=_NOTHING_KEPT)
@@ -100,11 +104,16 @@ class Stream(StreamingResponse):
 
         async def send_soon(message: Message) -> None:
             try:
+                scope.get(CHECK, _nothing)()
                 async with asyncio.timeout(stall_max_s):
                     await send(message)
-            except TimeoutError:
-                scope.get(DROP, lambda: None)()  # else what it does not read waits in its socket for ever
+            except (TimeoutError, Refused):
+                scope.get(DROP, _nothing)()  # else what it does not read waits in its socket for ever
                 raise ClientDisconnect from None
 
         with self._place, contextlib.suppress(ClientDisconnect):
             await super().__call__(scope, receive, send_soon)
+
+
+def _nothing() -> None:
+    """Do nothing, where no server of ours serves."""

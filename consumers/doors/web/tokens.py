@@ -84,7 +84,7 @@ class Tokens:
         with as_unavailable(self._file), locked(self._file.parent):
             if len(held := self.present()) >= tokens_max:
                 raise Refused("TOO_LARGE", f"there are {tokens_max} tokens: `baton token revoke` those of nobody")
-            self._write([*held, token])
+            write_whole(self._file, msgspec.json.encode([*held, token]))
         return token, text
 
     def revoke(self, name: str) -> list[Token]:
@@ -93,11 +93,8 @@ class Tokens:
             gone = [one for one in self.present() if name in (one.id, one.agent)]
             if not gone:
                 raise Refused("NOT_FOUND", f"there is no token {name}, nor one of {name}: see `baton token list`")
-            self._write([one for one in self.present() if one not in gone])
+            write_whole(self._file, msgspec.json.encode([one for one in self.present() if one not in gone]))
         return gone
-
-    def _write(self, tokens: list[Token]) -> None:
-        write_whole(self._file, msgspec.json.encode(tokens))
 
     def check(self, header: str, client: LocalClient) -> Token:
         """Return the token that an ``Authorization`` header bears. Raises Refused: ``TOKEN_INVALID``."""

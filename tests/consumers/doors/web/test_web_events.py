@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import urllib.request
@@ -181,6 +182,19 @@ def test_there_are_only_so_many_places_to_follow_from_and_they_are_given_back(
         while (third := Follower(url, own.reading.token, "/v1/events")).status == 503:
             third.close()
         third.close()
+
+
+def test_whoever_may_read_no_more_hears_nothing_more(own: Own) -> None:
+    kept, token = Tokens(own.reading.home).create("bob", "reader", LATER_MS)
+    with web_of(own.ledger.reads) as url:
+        follower = Follower(url, token, f"/v1/events?from={own.ledger.size}")
+        blocks = follower.blocks()
+        next(blocks)
+        Tokens(own.reading.home).revoke(kept.id)
+        own.ledger.hand_over("a")
+        with contextlib.suppress(ConnectionResetError):  # as the system tells of a connection that was cut
+            assert next(blocks, None) is None
+        follower.close()
 
 
 def test_a_reader_that_takes_nothing_is_cut_off(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
