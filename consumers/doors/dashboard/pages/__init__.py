@@ -9,10 +9,9 @@ from consumers.doors.dashboard.pages.agents import agent, agents
 from consumers.doors.dashboard.pages.audit import VERIFY, audit, verify
 from consumers.doors.dashboard.pages.decisions import lock, unlock
 from consumers.doors.dashboard.pages.events import event, events, search
-from consumers.doors.dashboard.pages.graph import graph
+from consumers.doors.dashboard.pages.graph import graph, knowledge
 from consumers.doors.dashboard.pages.handoffs import answer, decide, handoff, handoff_diff, handoff_version, review
 from consumers.doors.dashboard.pages.home import home
-from consumers.doors.dashboard.pages.knowledge import knowledge
 from consumers.doors.dashboard.pages.reasoning import reasoning
 from consumers.doors.dashboard.pages.session import session
 from consumers.doors.dashboard.pages.thoughts import tasks, thoughts

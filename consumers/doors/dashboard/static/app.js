@@ -116,4 +116,4 @@ if (left) {
   count();
 }
 filter();
-document.querySelector(".node.chosen")?.scrollIntoView({ block: "nearest", inline: "center" });
+document.querySelector(".node.chosen")?.scrollIntoView({ block: "nearest", inline: "nearest" });
