@@ -118,6 +118,16 @@ def test_a_handoff_to_which_something_was_added_is_not_rejected_unread(rita: Vie
     assert status_of(rita) == "rejected"
 
 
+def test_a_handoff_that_was_amended_is_not_rejected_as_what_it_was(rita: Viewer) -> None:
+    rita.ledger.hand_over("x", tasks=["delete all"])
+    form = form_of(rita, "reject", note="deletes all")
+    amended = kinds.HandoffAmended(title="x", to="bob", reviewer="rita", tasks=["delete nothing"])
+    rita.ledger.emit("alice", "handoff/x", amended)
+    answer = rita.post("/h/x/decide", **form)
+    refused(rita, answer, 409, "Not signed: version mismatch")
+    assert re.search(r"<del>.*delete all.*<ins>.*delete nothing", answer.text, re.DOTALL)
+
+
 def test_what_was_decided_already_is_refused_and_says_so(rita: Viewer) -> None:
     rita.ledger.hand_over("x")
     approve, reject = form_of(rita, "approve"), form_of(rita, "reject", note="no")
