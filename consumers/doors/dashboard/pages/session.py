@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from consumers.doors.dashboard.page import Page, Seen
 from ledger.errors import or_none
+from projections.query import page_rows_max
 from projections.reports.calibration import INVERTED, VECTOR_NAMES, bias_above, ends_of
 
 rows_max: Final = 200
+_MADE: Final = frozenset({"handoff.created", "handoff.completed"})
 _ENDS: Final = frozenset({"PREFLIGHT", "POSTFLIGHT"})
 
 
@@ -41,11 +43,14 @@ def session(seen: Seen) -> Page:
 
 
 def _handoffs(seen: Seen, row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the handoffs that the session's author created while it ran; of an imported one nobody knows."""
+    """Return the handoffs that the session's author created or completed while it ran; nobody knows of an imported one.
+
+    Among its author's next events that is, as many as a page of them holds.
+    """
     if row["imported"] is not None:
         return []
-    asked = {"author": row["author"], "kind": "handoff.created", "after": row["started_index"], "limit": rows_max}
     end = seen.head if row["ended_index"] is None else row["ended_index"]
-    made = [one["stream"] for one in seen.ask("catalog.find", **asked)["events"] if one["event_index"] <= end]
-    ids = [stream.removeprefix("handoff/") for stream in made]
+    events = seen.ask("catalog.find", author=row["author"], after=row["started_index"], limit=page_rows_max)["events"]
+    made = [one["stream"] for one in events if one["event_index"] <= end and one["kind"] in _MADE]
+    ids = [stream.removeprefix("handoff/") for stream in dict.fromkeys(made)]
     return list(seen.ask("handoffs.existing", ids=ids)["handoffs"].values())

@@ -92,14 +92,15 @@ def test_markup_stays_text_in_every_field(viewer: Viewer) -> None:
     assert viewer.data("/s/s1")["report"]["report"]["key_findings"] == ["one", EVIL]
 
 
-def test_handoffs_that_came_of_a_session_are_those_created_while_it_ran(viewer: Viewer) -> None:
+def test_handoffs_that_came_of_a_session_are_those_created_or_completed_while_it_ran(viewer: Viewer) -> None:
     viewer.ledger.hand_over("before", sender="bob", to="alice")
     log(viewer, SessionStarted(task="t"))
     viewer.ledger.hand_over("within", sender="bob", to="alice")
-    viewer.ledger.hand_over("another's")
+    viewer.ledger.hand_over("another")
+    viewer.ledger.finish("done")
     log(viewer, SessionEnded())
     viewer.ledger.hand_over("after", sender="bob", to="alice")
-    assert [one["id"] for one in viewer.data("/s/s1")["handoffs"]] == ["within"]
+    assert {one["id"] for one in viewer.data("/s/s1")["handoffs"]} == {"within", "done"}
     assert "within" in viewer.page("/s/s1")
 
 
