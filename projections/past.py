@@ -37,6 +37,8 @@ from projections.views import ON_DEMAND, VIEWS
 T = TypeVar("T")
 
 pasts_open_max: Final = 4
+counts_kept_max: Final = 1_024
+_COUNTING: Final = "SELECT count(*) FROM "
 _NAMES: Final = re.compile(r"[a-z_]+")
 
 
@@ -90,6 +92,7 @@ class _Past(SqliteStore):
         self.size = size
         self._head, self._root = client.head(), self._present_root()
         self.is_closed = False
+        self.counts: dict[tuple[str, tuple[Value, ...]], list[dict[str, Any]]] = {}
         self.lock = threading.RLock()
         super().__init__(path, ledger=client.ledger)
 
@@ -161,7 +164,13 @@ class _Reading(Transaction):
         for name in _names_in(sql) & self._owned.keys() - self._shown:
             if name not in self._shown:
                 self._make(self._owned[name])
-        return super().rows(sql, values)
+        if not sql.startswith(_COUNTING):
+            return super().rows(sql, values)
+        # Of a whole table SQLite knows how many rows it has, of one that was cut it counts them; they stay so many.
+        counts, asked = self._past.counts, (sql, tuple(values))
+        if asked not in counts and len(counts) < counts_kept_max:
+            counts[asked] = super().rows(sql, values)
+        return counts.get(asked) or super().rows(sql, values)
 
     def slots(self) -> list[Slot]:
         size = self._past.size

@@ -36,7 +36,7 @@ from blake3 import blake3
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.files import as_unavailable, locked
 from projections import views_file
-from projections.projection import Projection, Row, Table
+from projections.projection import NoState, Projection, Row, Table
 from projections.store import (
     ADVICE,
     Changes,
@@ -243,9 +243,9 @@ class Transaction:
 
     def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
         if changes.replaced and (boundary := boundary_before(slot.position)):
-            kept, states = (_physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
-            then = f'SELECT ?1, key, changed, data FROM "{states}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
-            sql = f'INSERT INTO "{kept}" {then}'
+            # What a state was at the boundary is kept when it changes for the first time behind it.
+            kept, now = (_physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
+            sql = f'INSERT INTO "{kept}" SELECT ?1, key, changed, data FROM "{now}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
             # A row that is its state's only one is replaced by its key; of several, some may have gone.
@@ -341,11 +341,10 @@ def create_table(db: sqlite3.Connection, table: Table, name: str, *, schema: str
     Raises Unavailable: ``STORE_UNAVAILABLE`` when this Python's SQLite was built without FTS5.
     """
     if not table.is_full_text:
-        columns = _columns_sql(table.row)
         key = ", ".join(f'"{column}"' for column in table.primary_key)
         # A clustered table keeps the rows of one owner together; a single key keeps SQLite's own row number.
         option = " WITHOUT ROWID" if len(table.primary_key) > 1 else ""
-        db.execute(f'CREATE TABLE {schema}."{name}" ({columns}, PRIMARY KEY ({key})){option}')
+        db.execute(f'CREATE TABLE {schema}."{name}" ({_columns_sql(table.row)}, PRIMARY KEY ({key})){option}')
         return
     words = table.columns[1]
     try:
@@ -371,8 +370,9 @@ def _sql_type(annotation: Any) -> str:
 
 
 def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
-    """Return the tables of a view, with those in which a store keeps its states, now and then, and what it left out."""
-    return (*view.tables, states_table(view.name), kept_table(view.name), quarantine_table(view.name))
+    """Return the tables of a view, with those of its states, now and at boundaries, and of what it left out."""
+    states = () if view.state is NoState else (states_table(view.name), kept_table(view.name))
+    return (*view.tables, *states, quarantine_table(view.name))
 
 
 def _physical(name: str, *, is_live: bool) -> str:

@@ -37,6 +37,7 @@ GROUPS: Final = {
     "disk": "disk",
     "audit": "auditing",
     "fold": "folding",
+    "past": "pasts",
     "delivery": "delivery",
     "floods": "floods",
     "cli": "starting",

@@ -66,10 +66,10 @@ def rows(bench: Bench) -> Iterator[Row]:
     yield Row("fold: rebuild of all views", ratios(found), BASELINE, Budget("≥", 2.0), note)
 
 
-def grow(ledger: Ledger) -> None:
+def grow(ledger: Ledger, events: int = EVENTS) -> None:
     """Append handoffs that are taken through to their completion, and sessions of ten events, in batches."""
     round_ = 0
-    while ledger.head()[0] < EVENTS:
+    while ledger.head()[0] < events:
         created = {f"work-{round_}-{n}": _handoff(n) for n in range(ABREAST)}
         _submit(ledger, "alice", [Draft(stream=f"handoff/{name}", data=data) for name, data in created.items()])
         approvals = {name: HandoffApproved(version=compute_version("alice", data)) for name, data in created.items()}

@@ -135,11 +135,11 @@ def test_every_kind_is_folded_by_more_than_the_catalog():
 def test_states_survive_their_packed_form(ledger, reader):
     ledger.fill()
     reader.catch_up()
-    for view in VIEWS:
+    for view in (view for view in VIEWS if view.state is not NoState):
         with reader.store.reading() as reading:
             packed = [row["data"] for row in reading.rows(f"SELECT data FROM baton_states_{view.name}")]
         decoder = msgspec.msgpack.Decoder(view.state)
-        assert packed or view.state is NoState
+        assert packed
         for data in packed:
             assert msgspec.msgpack.encode(decoder.decode(data)) == data
 

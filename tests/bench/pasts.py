@@ -1,0 +1,47 @@
+"""Rows of the past: questions as of the middle of a long log, against the same questions now."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from projections import Reader
+from tests.bench.folding import grow
+from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
+from tests.bench.workload import open_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EVENTS: Final = scaled(int(os.environ.get("BATON_BENCH_PAST", "1000000")), 8_192)
+REPEATS: Final = 20
+APART: Final = 1_500  # so many entries lie between two moments that are asked for first
+QUESTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("handoffs.board", {}), ("handoffs.list", {}), ("handoffs.show", {"id": "work-0-3"}),
+    ("handoffs.next", {"agent": "bob"}), ("sessions.list", {}), ("sessions.show", {"id": "day-0-3"}),
+    ("catalog.find", {"newest": True}), ("catalog.find", {"stream": "session/day-0-3"}), ("catalog.why", {"ref": "90"}),
+    ("agents.list", {}),
+)  # fmt: skip
+BASELINE: Final = "the same questions now"
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of this group."""
+    with open_ledger(bench.folder / "ledger") as ledger, ledger.client() as client:
+        bench.say(f"filling a log up to {EVENTS:,} entries")
+        grow(ledger, EVENTS)
+        with Reader(client, ledger.settings()) as reader:
+            bench.say("folding it")
+            folded_s = seconds(reader.catch_up)
+            size = client.head().size
+
+            def ask(as_of: int | None, repeats: int) -> float:
+                return seconds(lambda: [reader.answer(*one, as_of) for _ in range(repeats) for one in QUESTIONS])
+
+            note = f"{len(QUESTIONS)} questions, as of entry {size // 2:,} of {size:,}"
+            found = bench.paired(lambda _: ask(size // 2, REPEATS), lambda _: ask(None, REPEATS))
+            yield Row("past: questions at the middle", ratios(found), BASELINE, Budget("≤", 3.0), note)
+            found = bench.paired(lambda n: ask(size // 2 + n * APART % (size // 2), 1), lambda _: ask(None, 1))
+            first_ms = sorted(1000 * ours for ours, _ in found)[len(found) // 2]
+            note = f"{first_ms:.0f} ms for all of them; folding the log took {folded_s:.0f} s"
+            yield Row("past: the same at an entry that nobody asked for yet", ratios(found), BASELINE, None, note)
