@@ -1,6 +1,7 @@
 """``make screenshots``: every page of the demo's past, in two widths, light and dark, as PNG files to look at.
 
     python tests/screenshots.py [FOLDER] [PART OF AN ADDRESS]     (default: build/screenshots, all)
+    python tests/screenshots.py --readme                          the two that README shows, small, into docs/
 
 Each file bears the address of its page. What a page does wrong in the browser is printed beside it.
 """
@@ -9,25 +10,40 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import sys
 import tempfile
+import zlib
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from browser import LOOKS, Browser, Shown
-from story_pages import live, shown
+from story_pages import live, project_of, shown
 
-FOLDER = Path(__file__).parents[1] / "build" / "screenshots"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "build" / "screenshots"
+README = {"/?open=auth-rotate": "needs-you", "/graph?sel=rel-0-4&depth=2": "graph"}
+colours_max = 128
+PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def main(folder: Path = FOLDER, part: str = "") -> None:
     """Write them, and say where."""
+    is_readme = str(folder) == "--readme"
+    folder = ROOT / "docs" if is_readme else folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="baton-screenshots-") as made:
         os.environ |= {"XDG_CONFIG_HOME": f"{made}/config", "XDG_STATE_HOME": f"{made}/state"}
         story = live(Path(made) / ".baton")
-        with Browser(Path(made) / "profile") as browser, Shown(story.home) as dashboard:
+        project = project_of(story.home)
+        with Browser(Path(made) / "profile") as browser, Shown(story.home, project=project) as dashboard:
             browser.open(dashboard.link)
-            for _, address in shown(story):
+            for look, (address, name) in zip(LOOKS[::2], README.items() if is_readme else (), strict=False):
+                browser.look(look)
+                browser.open(dashboard.url + address)
+                (folder / f"{name}.png").write_bytes(small(browser.picture()))
+            for _, address in () if is_readme else shown(story):
                 if part in address:
                     print(address, *picture(browser, dashboard.url, address, folder), sep="\n  ")
     print(folder)
@@ -45,6 +61,57 @@ def picture(browser: Browser, url: str, address: str, folder: Path) -> list[str]
         faults += [f"{look.width} {look.scheme}: {fault}" for fault in browser.overflow()]
         (folder / f"{name}-{look.width}-{look.scheme}.png").write_bytes(browser.picture(is_whole=True))
     return faults + browser.problems()
+
+
+def small(png: bytes) -> bytes:
+    """Return a PNG of a page with its most frequent colours alone: a third of the bytes, and as good to read."""
+    width, height, rows = pixels(png)
+    counts = Counter(row[at : at + 3] for row in rows for at in range(0, len(row), 3))
+    palette = [colour for colour, _ in counts.most_common(colours_max)]
+    near = {colour: min(range(len(palette)), key=partial(distance, colour, palette)) for colour in counts}
+    lines = [b"\0" + bytes(near[row[at : at + 3]] for at in range(0, len(row), 3)) for row in rows]
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    parts = [
+        (b"IHDR", header),
+        (b"PLTE", b"".join(palette)),
+        (b"IDAT", zlib.compress(b"".join(lines), 9)),
+        (b"IEND", b""),
+    ]
+    chunks = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    ]
+    return PNG + b"".join(chunks)
+
+
+def distance(colour: bytes, palette: list[bytes], at: int) -> int:
+    """Return how far a colour is from one of a palette."""
+    return sum((one - other) ** 2 for one, other in zip(colour, palette[at], strict=True))
+
+
+def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
+    """Return the width, the height and the rows of a PNG with three bytes a pixel (W3C PNG, 9.2: filters undone)."""
+    data, at = b"", len(PNG)
+    width, height, depth, sort = struct.unpack(">IIBB", png[at + 8 : at + 18])
+    assert (depth, sort) == (8, 2)
+    while at < len(png):
+        (size,), kind = struct.unpack(">I", png[at : at + 4]), png[at + 4 : at + 8]
+        data += png[at + 8 : at + 8 + size] if kind == b"IDAT" else b""
+        at += size + 12
+    raw, rows, above = zlib.decompress(data), [], bytes(3 * width)
+    for number in range(height):
+        line = bytearray(raw[number * (3 * width + 1) + 1 : (number + 1) * (3 * width + 1)])
+        unfilter(raw[number * (3 * width + 1)], line, above)
+        above = bytes(line)
+        rows.append(above)
+    return width, height, rows
+
+
+def unfilter(sort: int, line: bytearray, above: bytes) -> None:
+    """Undo the filter of a line."""
+    for at, value in enumerate(line):
+        left, up, corner = (line[at - 3], above[at], above[at - 3]) if at > 2 else (0, above[at], 0)
+        near = min((left, up, corner), key=lambda one: abs(left + up - corner - one))
+        line[at] = (value + (0, left, up, (left + up) // 2, near)[sort]) & 0xFF
 
 
 if __name__ == "__main__":

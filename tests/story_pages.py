@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,9 +25,16 @@ SAMPLE: Final = Path(life.__file__).with_name("sample_project")
 
 def live(home: Path) -> Settings:
     """Play the demo's past in a new ledger; return the settings with which its human opens it."""
-    settings = Settings(home=home, agent=HUMAN)
-    life.Life(Settings(home=home), SAMPLE, {HUMAN: PASSPHRASE}).play("demo.test/story")
+    settings, project = Settings(home=home, agent=HUMAN), project_of(home)
+    shutil.copytree(SAMPLE, project)
+    subprocess.run(["git", "init", "--quiet", project], check=True)
+    life.Life(Settings(home=home), project, {HUMAN: PASSPHRASE}).play("demo.test/story")
     return settings
+
+
+def project_of(home: Path) -> Path:
+    """Return the folder of the sample project beside a ledger: a work tree of git."""
+    return home.with_name("project")
 
 
 def addresses(settings: Settings) -> list[str]:

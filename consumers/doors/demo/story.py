@@ -23,6 +23,7 @@ from typing import IO, Any, Final, NamedTuple, Self
 import msgspec
 
 from consumers.doors.demo.actor import AGENTS, AUDIT, PHASE_2A, PHASE_2C, RETURN_2A
+from consumers.sdk.git import Git
 from consumers.sdk.ledger import Ledger
 from consumers.sdk.service import register_agent
 from ledger.config import FOLDER, Settings
@@ -45,13 +46,14 @@ _BATON: Final = ("-m", "consumers.doors.cli")
 class Process:
     """A child process that answers a JSON line for each JSON line."""
 
-    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, arguments: list[str], environment: dict[str, str], folder: Path | None = None) -> None:
         # In a session of its own: ^C reaches the demo alone, which then ends its processes in order.
         self._child = subprocess.Popen(  # noqa: S603 - this Python, with arguments of our own
             [sys.executable, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            cwd=folder,
             start_new_session=True,
         )
         self.pid = self._child.pid
@@ -133,10 +135,10 @@ class Stage:
         for actor in self.actors.values():
             actor.read()
 
-    def start(self, arguments: list[str]) -> Process:
-        """Start a process of this demo with its ledger as BATON_HOME."""
+    def start(self, arguments: list[str], folder: Path | None = None) -> Process:
+        """Start a process of this demo with its ledger as BATON_HOME, in ``folder`` (default: this one)."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
-        process = Process(arguments, environment | {"BATON_HOME": str(self.home.path)})
+        process = Process(arguments, environment | {"BATON_HOME": str(self.home.path)}, folder)
         self._exit.callback(process.end)
         return process
 
@@ -188,7 +190,10 @@ class Story:
     def open_dashboard(self, *, is_opened: bool) -> dict[str, Any]:
         """Start the dashboard; return its link, and with whose key and passphrase one decides there."""
         shown = ["dashboard", "--port", "0", "--json", *(["--open"] if is_opened else [])]
-        found: dict[str, Any] = self._stage.start([*_BATON, "--as", HUMAN, *shown]).read()["data"]
+        project = self._stage.folder / "project"  # whose files are the evidence of reasonings
+        with contextlib.suppress(Unavailable):  # without git nobody looks into it
+            Git(project).ask("init", "--quiet")
+        found: dict[str, Any] = self._stage.start([*_BATON, "--as", HUMAN, *shown], project).read()["data"]
         return found | {"passphrase": self._stage.passphrases[HUMAN], "home": str(self._stage.home.path)}
 
     def go_on(self) -> None:

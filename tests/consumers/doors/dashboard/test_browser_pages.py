@@ -12,7 +12,7 @@ import pytest
 from browser import LOOKS, Browser, Shown
 from faults import is_long_run
 from selenium.webdriver.common import selenium_manager
-from story_pages import live, shown
+from story_pages import live, project_of, shown
 
 from consumers.doors.dashboard.pages import ROUTES
 
@@ -43,7 +43,10 @@ def browser(story: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             raise AssertionError("selenium wants to fetch a browser or a driver")
 
         patch.setattr(selenium_manager.SeleniumManager, "binary_paths", fetch)
-        with Browser(tmp_path_factory.mktemp("profile")) as started, Shown(story.home) as dashboard:
+        with (
+            Browser(tmp_path_factory.mktemp("profile")) as started,
+            Shown(story.home, project=project_of(story.home)) as dashboard,
+        ):
             started.open(dashboard.link)
             started.url = dashboard.url
             yield started
