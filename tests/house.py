@@ -18,7 +18,7 @@ TYPED = (*PACKAGES, "consumers/doors/python/baton")
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 TOP_LEVEL = {
-    "pyproject.toml", "README.md", "ledger", "projections", "consumers", "proto", "tests", "deploy",
+    "pyproject.toml", "README.md", "ledger", "projections", "consumers", "proto", "tests", "deploy", "docs",
     "Makefile", "LICENSE", "CHANGELOG.md", "requirements.lock", ".ci", ".github", ".gitignore", ".gitattributes",
 }  # fmt: skip
 FORBIDDEN_NAMES = {"utils", "helpers", "manager", "common", "misc"}
@@ -77,6 +77,8 @@ def faults() -> list[str]:
         name = path.relative_to(ROOT)
         if name.parts[0] == "proto" and path.suffix == ".py":
             found.append(f"{name}: proto/ is data")
+        if name.parts[0] == "docs" and path.suffix != ".png":
+            found.append(f"{name}: docs/ holds the pictures of the README, and no page")
         if name.parts[0] == "tests" and path.name == "__init__.py":
             found.append(f"{name}: a package under tests/ would shadow the real one")
         if name.suffix == ".py" and name.parts[0] in PACKAGES:
