@@ -36,7 +36,7 @@ BUDGET: Final = Budget("≤", 2.0)
 QUESTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("handoffs.list", {"limit": 50}),
     ("handoffs.show", {"id": "2026-02-12-step-7"}),
-    ("catalog.find", {"newest": True, "limit": 50}),
+    ("handoffs.board", {"limit": 20}),
 )
 
 
