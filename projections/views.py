@@ -73,7 +73,7 @@ _QUERIES: Final = {
     "handoffs.unannounced": "handoffs.queries.unannounced_handoffs",
     "handoffs.versions": "handoffs.versions.versions_of_handoff",
     "handoffs.why": "handoffs.queries.why_handoff",
-    "knowledge.graph": "knowledge.graph.graph_knowledge",
+    "knowledge.graph": "knowledge.graph_knowledge",
     "reasoning.existing": "reasoning.queries.existing",
     "reasoning.fetch": "reasoning.queries.fetch",
     "reasoning.full": "reasoning.queries.full_reasoning",

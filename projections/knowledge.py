@@ -1,4 +1,4 @@
-"""Knowledge as a graph: things by their sort, and what leads from one to another.
+"""Knowledge as a graph over all views: things by their sort, and what leads from one to another.
 
 A line leads from what was there to what came of it: who worked to his session, that to what was found in it, evidence
 to the reasoning that rests on it, and that to the handoff which argues with it. A thing is named ``SORT/ID``; what was

@@ -1,1 +1,0 @@
-"""What is known here and where it came from, over all other views: this package has queries and no fold."""
