@@ -36,7 +36,7 @@ class ScriptedNode:
 
     def reader(self, file: Path | None = None) -> StreamReader:
         """Return a reader of this node."""
-        return StreamReader(self, file)  # type: ignore[arg-type]  # it asks for ``stream`` and the checkpoint key alone
+        return StreamReader(self, file)  # type: ignore[arg-type]  # it asks for no more than what stands here
 
     def stream(self, asked: StreamAsked) -> StreamPage:
         self.asked.append(asked)
@@ -60,6 +60,11 @@ class ScriptedNode:
                 next_index=wanted[len(kept)] if len(kept) < len(wanted) else None,
             )
         )
+
+    def consistency(self, old_size: int, new_size: int) -> Growth:
+        """Return the growth from a smaller log to the one of so many entries, as ``Client.consistency`` does."""
+        leaves = [leaf_hash(data) for data in self.entries[:new_size]]
+        return Growth(new_size, root_of(leaves).hex(), consistency_proof(old_size, new_size, subtrees_of(leaves)))
 
     def _proven(self, index: int, size: int) -> Proven:
         data, entry = self.entries[index], decode_entry(self.entries[index])

@@ -260,3 +260,49 @@ def test_reader_goes_on_after_it_was_lied_to(node: ScriptedNode) -> None:
         node.reader().read(STREAM)
     node.edits = lambda page: page
     assert reader.read(STREAM) == whole
+
+
+def test_stream_of_then_is_what_stands_before_its_end_under_a_head_that_the_present_one_goes_on_from(
+    node: ScriptedNode, entries: list[bytes]
+) -> None:
+    reader = node.reader()
+    for size in range(6, len(entries) + 1):  # no log ends within a batch
+        then = reader.read(STREAM, size)
+        whole = ScriptedNode(node.ledger, entries[:size]).reader().read(STREAM)
+        assert then == whole, size
+
+
+def then_of_another_log(page: StreamPage) -> StreamPage:
+    return msgspec.structs.replace(page, growth=msgspec.structs.replace(page.growth, root="ab" * 32))
+
+
+def then_of_another_size(page: StreamPage) -> StreamPage:
+    return msgspec.structs.replace(page, growth=msgspec.structs.replace(page.growth, size=page.growth.size - 1))
+
+
+def then_with_another_end(page: StreamPage) -> StreamPage:
+    last = msgspec.structs.replace(page.last, data=changed(page.last.data, accepted_ms=1))
+    return msgspec.structs.replace(page, last=last)
+
+
+def then_with_an_earlier_end(page: StreamPage) -> StreamPage:
+    return msgspec.structs.replace(page, last=msgspec.structs.replace(page.last, index=page.last.index - 1))
+
+
+@pytest.mark.parametrize(
+    "edit", [then_of_another_log, then_of_another_size, then_with_another_end, then_with_an_earlier_end]
+)
+def test_stream_of_then_that_does_not_prove_itself_is_refused(
+    node: ScriptedNode, entries: list[bytes], edit: Callable[[StreamPage], StreamPage]
+) -> None:
+    size = len(entries) - 2
+    node.edits = lambda page: edit(page) if node.asked[-1].size == size else page
+    with pytest.raises(Corrupted) as refused:
+        node.reader().read(STREAM, size)
+    assert refused.value.code == "VERIFICATION_FAILED"
+
+
+def test_stream_of_then_is_refused_where_something_of_now_is_withheld(node: ScriptedNode, entries: list[bytes]) -> None:
+    node.hides = frozenset({2})  # of authority, whose number the last entry says
+    with pytest.raises(Corrupted):
+        node.reader().read(STREAM, len(entries) - 1)

@@ -60,6 +60,28 @@ def test_the_same_verbs_are_awaited_on_an_event_loop(place: Place) -> None:
     assert awaited(place, work, "claude-code")[-1] == "handoff.completed"
 
 
+def test_what_was_so_then_is_asked_of_either_ledger(place: Place) -> None:
+    name = fresh("work")
+    with opened(place) as kuro:
+        kuro.handoff(name).create(to="claude-code", reviewer="alex", title="first")
+        (made,) = kuro.events("handoff.created", stream=f"handoff/{name}")
+        kuro.handoff(name).amend(title="second", reason="more")
+        then = kuro.ask("handoffs.show", id=name, as_of=made.index)
+        assert (then["title"], kuro.ask("handoffs.show", id=name)["title"]) == ("first", "second")
+        before = kuro.ask("handoffs.list", as_of=made.index - 1)
+        assert name not in [row["id"] for row in before["handoffs"]]
+        assert refusal(lambda: kuro.ask("handoffs.list", as_of="1999-01-01")).code == "NOT_FOUND"
+        assert refusal(lambda: kuro.ask("handoffs.list", as_of="soon")).code == "INVALID_FIELD"
+
+    async def ask(ledger: AsyncLedger) -> tuple[Any, Any]:
+        shown = await ledger.ask("handoffs.show", id=name, as_of=made.index)
+        return shown, await ledger.ask("handoffs.list", as_of=made.index - 1)
+
+    shown, listed = awaited(place, ask)
+    assert (shown["title"], shown["as_of"]["root"]) == ("first", then["as_of"]["root"])
+    assert listed == before
+
+
 def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -> None:
     def status() -> str:
         return str(kuro.ask("handoffs.facts", id=name)["status"])
