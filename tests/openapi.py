@@ -77,6 +77,8 @@ def description() -> dict[str, Any]:
             },
         },
     }  # fmt: skip
+    error = error_document(Refused("NOT_FOUND", "there is no handoff event-buss: did you mean event-bus?"))
+    content = {JSON: {"schema": {"$ref": _REF.format(name="Error")}, "example": error}}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -88,6 +90,9 @@ def description() -> dict[str, Any]:
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": dict(sorted(schemas.items())),
+            "responses": {
+                status: {"description": meaning, "content": content} for status, meaning in _ERRORS.items()
+            },
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "`baton token create`"}},
         },
     }  # fmt: skip
@@ -164,12 +169,10 @@ def _operation(
     answers: dict[str, Any] = {one: {"schema": {"type": "string"}} for one in media}
     if media[0] == JSON:
         answers[JSON] = _document_of(kind) if kind else {"schema": {"type": "object"}}
-    error = error_document(Refused("NOT_FOUND", "there is no handoff event-buss: did you mean event-bus?"))
-    content = {JSON: {"schema": {"$ref": _REF.format(name="Error")}, "example": error}}
     responses = {
         "200": {"description": summary, "content": answers},
         "304": {"description": "It is what If-None-Match names."},
-        **{status: {"description": meaning, "content": content} for status, meaning in _ERRORS.items()},
+        **{status: {"$ref": f"#/components/responses/{status}"} for status in _ERRORS},
     }
     return {"operationId": name, "summary": summary, "parameters": parameters, "responses": responses}
 
