@@ -17,6 +17,7 @@ import click
 from consumers.doors.cli.app import App, extra
 from consumers.doors.cli.program import Command
 from consumers.doors.dashboard.address import Address, announced, running
+from ledger import trust
 from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
         from consumers.doors.dashboard import app as _  # noqa: F401, PLC0415 - starlette, jinja2 and graphlay
         from consumers.doors.web.server import bind  # noqa: PLC0415 - loads uvicorn
     ledger = app.ledger()
+    # Its address is believed by other verbs, and a key is opened beside it: not in a folder that a stranger made.
+    trust.demand(ledger.settings.home, ledger=ledger.client.ledger)
     human, why_not = who_decides(ledger)
     if (other := running(ledger.settings.home)) is not None:
         if other.human != human:
@@ -52,7 +55,8 @@ def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
         if port is not None:
             raise
         listening = bind("0")
-    asyncio.run(_serve(app, listening, human, why_not, is_opened=is_opened))
+    with listening:
+        asyncio.run(_serve(app, listening, human, why_not, is_opened=is_opened))
 
 
 def who_decides(ledger: Ledger) -> tuple[str | None, str]:

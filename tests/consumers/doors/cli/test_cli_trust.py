@@ -25,6 +25,7 @@ REFUSED: Final = {
     "think": ["tot", "run", "--problem", "x", "--task-type", "creative_writing"],
     "notify": ["notify", "test"],
     "serve": ["serve"],
+    "show": ["dashboard"],
 }
 """Calls that would certainly run or send something."""
 
