@@ -180,8 +180,8 @@ class StreamReader:
     def read(self, stream: str, size: int | None = None) -> CheckedStream:
         """Return a stream as its signed entries give it; one without entries is empty.
 
-        With ``size`` it is the stream as it was in the log of so many entries. It is read and checked up to the end all
-        the same: that nothing of it is withheld is proven of the present log alone.
+        With ``size`` it is the stream in the log of so many entries: read and checked up to its present end all the
+        same, because only of that is it proven that nothing is withheld.
 
         Raises Corrupted: ``VERIFICATION_FAILED``: what was handed over does not prove itself; ``HISTORY_CHANGED``.
         Unavailable: as ``Client.entries``.

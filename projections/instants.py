@@ -1,12 +1,9 @@
-"""Which moment of the past is meant: an index, or a time, by the ledger's own clock.
+"""Which moment of the past is meant: an index (the state after that entry), or a time, by the ledger's own clock.
 
-An index means the state after that entry. A time means the last entry, in the order of the log, that was accepted at or
-before it. Between two settings of the clock times only grow; where the root set it back (``ledger.clock_set``), a time
-that both sides know lies behind the setting, because the root said there that the times before it were wrong: what was
-accepted under a clock that was ahead is part of every later past, whatever time it bears.
-
-What ran out is judged at that moment: at the entry's own time, or at the time that was asked for, so that a lease which
-nobody gave up is over when it was over. A time ahead of now means now.
+A time means the last entry, in the order of the log, that was accepted at or before it. Where the root set the clock
+back (``ledger.clock_set``), a time that both sides know lies behind the setting, because the root said there that the
+times before it were wrong. What ran out is judged at the entry's own time, or at the time that was asked for, so that a
+lease which nobody gave up is over when it was over. A time ahead of now means now.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ class AskedMoment(Arguments, frozen=True):
 
 
 class Instant(NamedTuple):
-    """A moment of the past: how many entries the log had, and the ledger's clock (Unix ms) then."""
+    """How many entries the log had at a moment of the past, and the ledger's clock (Unix ms) then."""
 
     size: int
     now_ms: int
@@ -107,7 +104,7 @@ def iso_time(text: str) -> datetime | None:
 
 
 def _size(reading: Reading) -> int:
-    return min(slot.position for slot in reading.slots() if slot.is_live and slot.view == "catalog")
+    return next(slot.position for slot in reading.slots() if slot.is_live and slot.view == "catalog")
 
 
 def _accepted_ms(reading: Reading, index: int) -> int:

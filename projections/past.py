@@ -1,37 +1,34 @@
 """The views as they were after an earlier entry: out of the present ones, and a fold of less than 1,024 entries.
 
-- Rows of events are never changed: those of the first N events are the rows with ``event_index < N``, through a view of
+- Rows of events are never changed: those of the first N events are the rows with ``event_index < N``, by a view of
   SQLite's that bears the table's name for one connection alone, so that every index of the table serves as ever.
-- Rows of states are replaced. Where a state changes for the first time behind a boundary of the log, what it was there
-  is kept (``store.kept_table``). So the states at the last boundary before the entry are known: the present ones of
-  keys that have not changed since, the kept ones of the others; and the view's own fold takes them on to the entry.
-  Their rows stand in temporary tables with all their indexes: those that have not changed since are copied, which the
-  first question that names a table of the view does. (A view that joined both on the fly would cost less at first, and
-  every later question its plan: SQLite flattens no UNION under an aggregate or a join.)
+- Rows of states are replaced. Of what was under way at a boundary of the log the state is kept (``store.kept_table``);
+  what has not changed since stands as it was. The view's own fold takes the kept ones on to the entry, and temporary
+  tables with all their indexes hold those rows and a copy of the others, from the first question that names one.
+  (To join both in a view would cost every later question its plan: SQLite flattens no UNION under an aggregate.)
 - The full-text index is the present one: an event of later is no hit, but how rare a word is, and so which of two hits
   stands first, is weighed by all that was ever written.
 
-What is known of a key today counts, also for what it signed then: a mark of suspicion is for whoever reads it now, and
-he acts now (``agents.suspects``). What an approval was worth, and so who waited for whom, is as it was believed then.
+A mark of suspicion is for whoever reads it, and acts, now: what is known of a key today counts for what it signed then
+(``agents.suspects``). What an approval was worth, and so who waited for whom, is as it was believed then.
 """
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ledger.client import Client
 from projections.instants import Instant
-from projections.projection import Logged, Projection, Row
+from projections.projection import Logged, Projection
 from projections.query import Moment
 from projections.runner import Work, read_logged
-from projections.sqlite import SqliteStore, Transaction, tables_of
-from projections.store import Slot, Value, boundary_before, kept_table, states_table
+from projections.sqlite import SqliteStore, Transaction
+from projections.store import Slot, Value, boundary_before, kept_table, states_table, tables_of
 from projections.views import ON_DEMAND, VIEWS
 
 T = TypeVar("T")
@@ -39,7 +36,6 @@ T = TypeVar("T")
 pasts_open_max: Final = 4
 counts_kept_max: Final = 1_024
 _COUNTING: Final = "SELECT count(*) FROM "
-_NAMES: Final = re.compile(r"[a-z_]+")
 
 
 class Stale(Exception):
@@ -112,10 +108,7 @@ class _Past(SqliteStore):
                 super().close()
 
     def is_of(self, slots: Iterable[Slot]) -> bool:
-        """Whether the views reach so far, and the log begins as it did; asked after the transaction has begun.
-
-        So whatever the views were made from, the log is still that one, or they are refused here.
-        """
+        """Whether the views reach so far, and the log begins as it did: asked when the transaction has begun."""
         reached = {slot.view: slot.position for slot in slots if slot.is_live}
         if (head := self._client.head()) != self._head and self._present_root() == self._root:
             self._head = head  # to compute the root of a past takes three times as long as a short answer (measured)
@@ -145,7 +138,7 @@ class _Past(SqliteStore):
 
 
 class _Reading(Transaction):
-    """One question to a past. What it makes for it stays, if the question is answered."""
+    """One question to a past; what it makes for it stays, if the question is answered."""
 
     def __init__(self, db: sqlite3.Connection, past: _Past) -> None:
         super().__init__(db)
@@ -161,7 +154,7 @@ class _Reading(Transaction):
                 db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows}')
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
-        for name in _names_in(sql) & self._owned.keys() - self._shown:
+        for name in (name for name in self._owned if name in sql):
             if name not in self._shown:
                 self._make(self._owned[name])
         if not sql.startswith(_COUNTING):
@@ -178,7 +171,7 @@ class _Reading(Transaction):
 
     def _make(self, view: Projection[Any]) -> None:
         """Make the tables of a view's states as they were."""
-        boundary = boundary_before(self._past.size)
+        boundary, states = boundary_before(self._past.size), states_table(view.name).name
         sql = f'SELECT key, data FROM "{kept_table(view.name).name}" WHERE until >= ?1 AND changed < ?1'  # noqa: S608
         kept: dict[str, bytes] = dict(self._db.execute(sql, (boundary,)).fetchall())
         work = Work(view)
@@ -186,22 +179,12 @@ class _Reading(Transaction):
         rows = {form: list(some) for form, some in changes.rows.items()}
         for row in (row for data in kept.values() for row in work.rows_of(data)):
             rows.setdefault(type(row), []).append(row)
-        self._copy(view, boundary, rows)
-
-    def _copy(self, view: Projection[Any], boundary: int, rows: Mapping[type[Row], Iterable[Row]]) -> None:
-        states = states_table(view.name).name
-        for table in view.tables:
-            if table.owner is not None:
-                self.shadow(table, rows.get(table.row, ()))
-                self._db.execute(
-                    f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '  # noqa: S608
-                    f'CROSS JOIN main."{states}" state ON state.key = live."{table.owner}" WHERE state.changed < ?',
-                    (boundary,),
-                )
-                self.index(table, "temp")
-                self._shown.add(table.name)
-
-
-@lru_cache(maxsize=512)
-def _names_in(sql: str) -> frozenset[str]:
-    return frozenset(_NAMES.findall(sql))
+        for table in (table for table in view.tables if table.owner is not None):
+            self.shadow(table, rows.get(table.row, ()))
+            self._db.execute(
+                f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '  # noqa: S608
+                f'CROSS JOIN main."{states}" state ON state.key = live."{table.owner}" WHERE state.changed < ?',
+                (boundary,),
+            )
+            self.index(table, "temp")
+            self._shown.add(table.name)

@@ -25,7 +25,6 @@ from ledger.files import can_write
 from ledger.lifecycle.clock import ledger_now
 from ledger.resource import Resource
 from projections.agents.suspects import marked
-from projections.instants import instant_of
 from projections.projection import Projection
 from projections.query import Answer, Moment
 from projections.sqlite import SqliteStore
@@ -162,6 +161,7 @@ class Reader(Resource):
         return self._ask(lambda moment: get_full_reasoning(moment, ref))
 
     def _ask_past(self, question: Callable[[Moment], T], as_of: When, *, on_demand: bool) -> T:
+        from projections.instants import instant_of  # noqa: PLC0415 - few questions look back
         from projections.past import Stale  # noqa: PLC0415 - with all folds
 
         while True:

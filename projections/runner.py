@@ -20,21 +20,11 @@ from ledger.client import Client, read_epoch, read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
 from projections.projection import Logged, Projection, Row, Rows
-from projections.store import (
-    ADVICE,
-    Changes,
-    QuarantineRow,
-    Slot,
-    StateRow,
-    Store,
-    Writing,
-    boundary_behind,
-    stretch_events,
-)
+from projections.store import ADVICE, Changes, QuarantineRow, Slot, StateRow, Store, Writing, boundary_behind
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-batch_events_max: Final = stretch_events
+batch_events_max: Final = 1_024  # no more than lie between two boundaries
 in_place_events_max: Final = 4_096
 batch_size_max_bytes: Final = 16 * 1024**2
 states_cached_max: Final = 20_000

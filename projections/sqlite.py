@@ -36,7 +36,7 @@ from blake3 import blake3
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.files import as_unavailable, locked
 from projections import views_file
-from projections.projection import NoState, Projection, Row, Table
+from projections.projection import Projection, Row, Table
 from projections.store import (
     ADVICE,
     Changes,
@@ -45,8 +45,8 @@ from projections.store import (
     Value,
     boundary_before,
     kept_table,
-    quarantine_table,
     states_table,
+    tables_of,
 )
 
 FORMAT: Final = 1
@@ -367,12 +367,6 @@ def _sql_type(annotation: Any) -> str:
     if get_origin(held) is Literal:
         held = str
     return _SQL_TYPES[held] + ("" if NoneType in options else " NOT NULL")
-
-
-def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
-    """Return the tables of a view, with those of its states, now and at boundaries, and of what it left out."""
-    states = () if view.state is NoState else (states_table(view.name), kept_table(view.name))
-    return (*view.tables, *states, quarantine_table(view.name))
 
 
 def _physical(name: str, *, is_live: bool) -> str:

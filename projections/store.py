@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from ledger.errors import Corrupted
-from projections.projection import Projection, Row, Table
+from projections.projection import NoState, Projection, Row, Table
 
 Value: TypeAlias = str | int | float | bytes | None
 stretch_events: Final = 1_024
@@ -78,6 +78,12 @@ class QuarantineRow(Row, frozen=True):
 def quarantine_table(view: str) -> Table:
     """Return the table that lists which entries a view left out."""
     return Table(f"baton_quarantine_{view}", QuarantineRow, primary_key=("event_index",))
+
+
+def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
+    """Return the tables of a view, with those of its states, now and at boundaries, and of what it left out."""
+    states = () if view.state is NoState else (states_table(view.name), kept_table(view.name))
+    return (*view.tables, *states, quarantine_table(view.name))
 
 
 class Slot(NamedTuple):

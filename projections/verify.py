@@ -16,8 +16,8 @@ from ledger.local import LocalClient
 from projections.projection import Projection, Row
 from projections.reader import Reader
 from projections.runner import Runner, Work, read_logged, states_cached_max
-from projections.sqlite import tables_of, temporary
-from projections.store import Slot, Store, Value, boundary_behind
+from projections.sqlite import temporary
+from projections.store import Slot, Store, Value, boundary_behind, tables_of
 from projections.views import ON_DEMAND, VIEWS
 
 if TYPE_CHECKING:

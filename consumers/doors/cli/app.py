@@ -119,7 +119,10 @@ class App:
         from consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser
         from ledger.lifecycle.clock import clock_text  # noqa: PLC0415 - few look back
 
-        return clock_text(parse_since(self.as_of, datetime.now(UTC), "as_of"))
+        try:
+            return clock_text(parse_since(self.as_of, datetime.now(UTC), "as_of"))
+        except Refused as error:
+            raise Refused(error.code, f"{error.message}, or an entry's index (120)", field="as_of") from None
 
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
