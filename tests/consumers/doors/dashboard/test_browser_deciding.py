@@ -81,12 +81,20 @@ def test_handoff_is_approved_by_keyboard_alone_and_signed_as_displayed(story: Le
     assert verify_log(story.client, views=story.settings).problems == []
 
 
-def test_no_single_key_decides_anything(story: Ledger, browser: Browser) -> None:
+def test_no_single_key_decides_anything_even_while_the_key_is_unlocked(story: Ledger, browser: Browser) -> None:
     before = story.client.head().size
     browser.open(f"{browser.url}/?open=search-cjk")
-    for key in "abcdefghilmnopqrstuvwxyzAVRY \n":
-        browser.press(key)
+    browser.driver.find_element("css selector", "details.key summary").click()
+    browser.driver.find_element("css selector", "#unlock").send_keys(PASSPHRASE, Keys.ENTER)
+    browser.until_shown(f"signs as {HUMAN}", "header")
+    for place in ("body", "#q-search-cjk [data-row]"):
+        for key in "abcdefghilmnopqrstuvwxyzAVRY ":
+            browser.evaluate(f"document.querySelector({json.dumps(place)})?.focus()")
+            browser.press(key)
+    browser.open(browser.url)
     assert story.client.head().size == before
+    browser.driver.find_element("css selector", "form.key button").click()
+    browser.until_shown("key locked", "header")
 
 
 def test_handoff_is_approved_without_scripts(story: Ledger, browser: Browser) -> None:
