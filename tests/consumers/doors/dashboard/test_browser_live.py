@@ -10,7 +10,7 @@ from serving import CAROL, make_home
 
 from consumers.sdk.ledger import Ledger as Opened
 from ledger.config import Settings
-from ledger.events.handoff import HandoffCreated
+from ledger.events.handoff import HandoffCancelled, HandoffCreated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +60,16 @@ def test_new_row_and_count_come_without_a_reload(carol: Opened, page: Browser) -
     page.until(lambda: page.text("#waits") == "1")
     assert page.evaluate("window.stayed") is True
     assert page.evaluate("document.querySelector('#q-first').classList.contains('new')") is True
+
+
+def test_state_of_a_handoff_follows_the_log_wherever_its_page_shows_it(carol: Opened, page: Browser) -> None:
+    hand_over(carol, "called-off")
+    page.open(f"{page.url}/h/called-off")
+    page.until(lambda: page.text("#live") == "live")
+    assert "pending" in page.text(".heading")
+    carol.publish("handoff/called-off", HandoffCancelled(reason="Nobody needs it"))
+    page.until_shown("cancelled", ".heading")
+    page.until_shown("Nobody needs it", "#log")
 
 
 def test_ten_tabs_all_follow_and_none_freezes(carol: Opened, page: Browser) -> None:
