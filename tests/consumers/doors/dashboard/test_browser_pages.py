@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import LOOKS, Browser, Shown
+from building import MAP_SIZE
 from faults import is_long_run
 from selenium.webdriver.common import selenium_manager
 from story_pages import live, project_of, shown
 
 from consumers.doors.dashboard.pages import ROUTES
+from ledger.home import Home, create_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from ledger.config import Settings
 
@@ -98,3 +101,17 @@ def test_slider_leads_through_a_search_and_its_address_can_be_shared(story: Sett
     browser.open(browser.evaluate("location.href"))
     assert browser.text("#steps .mono").replace(",", "") == f"#{value}"
     assert browser.problems() == []
+
+
+def test_pages_of_an_empty_ledger_and_errors_have_no_fault_either(tmp_path: Path, browser: Browser) -> None:
+    create_ledger(Home(tmp_path / ".baton"), origin="test/empty", map_size=MAP_SIZE)
+    menu = [route.path for route in ROUTES if route.menu]
+    faults: list[str] = []
+    with Shown(tmp_path / ".baton") as dashboard:
+        browser.open(dashboard.link)
+        for number, address in enumerate((*menu, "/h/none", "/?as_of=99", "/?as_of=2020-01-01T00:00:00Z")):
+            browser.look(LOOKS[number % len(LOOKS)])
+            browser.open(dashboard.url + address)
+            faults += [f"{address}: {fault}" for fault in browser.accessibility_faults() + browser.overflow()]
+            faults += [f"{address}: {one}" for one in browser.problems() if "404 (Not Found)" not in one]
+    assert faults == []
