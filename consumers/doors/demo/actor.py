@@ -21,7 +21,6 @@ from consumers.sdk.ledger import Ledger
 from ledger.client import Ask
 from ledger.errors import BatonError, Refused
 from ledger.events import handoff, reasoning
-from ledger.events.authority import Role
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, memory_from_dict
 from projections.views import ask
@@ -31,12 +30,6 @@ DOMAIN: Final = "security"
 PHASE_2A: Final = "2026-02-12-reactive-phase-2a"
 PHASE_2C: Final = "2026-02-12-reactive-phase-2c"
 RETURN_2A: Final = "2026-02-12-reactive-phase-2a-return"
-
-# name → roles, label
-AGENTS: Final[dict[str, tuple[tuple[Role, ...], str]]] = {
-    "claude-code": (("agent",), "claude-sonnet-4.5"), "kuro": (("agent",), "kuro"),
-    "minimax": (("agent",), "minimax-m2"), "alex": (("human", "reviewer"), ""),
-}  # fmt: skip
 
 
 def audit_graph() -> ReasoningMemory:

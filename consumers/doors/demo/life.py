@@ -40,6 +40,7 @@ from ledger.local import LocalClient, now_ms
 from projections.reader import Reader
 
 minute_ms: Final = 60_000
+CAST: Final = ("claude-code", "kuro", "minimax", "alex")
 
 
 class _Client(LocalClient):
@@ -60,14 +61,20 @@ class _Author(Author):
 
 
 class Life:
-    """Makes the ledger of ``settings`` and plays the story in it; evidence of reasonings stands in ``tree``."""
+    """Makes the ledger of ``settings`` and plays the story in it; evidence of reasonings stands in ``tree``.
 
-    def __init__(self, settings: Settings, tree: Path, passphrases: dict[str, str]) -> None:
+    Without a past there are only ``CAST``, and nothing happened yet.
+    """
+
+    def __init__(self, settings: Settings, tree: Path, passphrases: dict[str, str], *, has_past: bool = True) -> None:
         self._settings, self._home, self._tree = settings, Home(settings.home), tree
         self._passphrases = passphrases
         self._keys: dict[str, Key] = {}
         self._named: dict[str, Any] = {}
         self._story = msgspec.json.decode(files("consumers.doors.demo").joinpath("life.json").read_bytes())
+        if not has_past:
+            people = self._story["people"]
+            self._story = {"minutes": 0, "people": {name: people[name] for name in CAST}, "lines": []}
         self._begin_ms = now_ms() - self._story["minutes"] * minute_ms
 
     def play(self, origin: str) -> dict[str, str]:
@@ -81,7 +88,8 @@ class Life:
                 registered, _ = register_agent(author, self._home, name, roles, ai_id=label, passphrase=secret)
                 if "service" not in roles:
                     keys[name] = registered.key
-            self._judge({})  # a validator begins where the log ends when it is first started
+            if self._story["lines"]:
+                self._judge({})  # a validator begins where the log ends when it is first started
             for line in self._story["lines"]:
                 self._client.at_ms = self._begin_ms + round(line["at"] * minute_ms)
                 getattr(self, f"_{line.get('act', 'event')}")(line)

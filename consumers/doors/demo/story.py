@@ -22,17 +22,16 @@ from typing import IO, Any, Final, NamedTuple, Self
 
 import msgspec
 
-from consumers.doors.demo.actor import AGENTS, AUDIT, PHASE_2A, PHASE_2C, RETURN_2A
+from consumers.doors.demo.actor import AUDIT, PHASE_2A, PHASE_2C, RETURN_2A
+from consumers.doors.demo.life import Life
 from consumers.sdk.git import Git
 from consumers.sdk.ledger import Ledger
-from consumers.sdk.service import register_agent
 from ledger.config import FOLDER, Settings
 from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.events.body import Event
-from ledger.home import Home, create_ledger
+from ledger.home import Home
 from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
-from ledger.limits import map_size_bytes
 
 stop_wait_s: Final = 15.0
 wait_max_s: Final = 30.0
@@ -105,18 +104,11 @@ class Stage:
         self.settings = Settings(home=self.home.path)
         self.url = ""
         self.actors: dict[str, Process] = {}
-        self.keys: dict[str, str] = {}
         self.passphrases = {HUMAN: secrets.token_urlsafe(12)}
         self._exit = contextlib.ExitStack()
         with as_file(files("consumers.doors.demo").joinpath("sample_project")) as sample:
             copytree(sample, folder / "project")
-        if has_past:
-            from consumers.doors.demo.life import Life  # noqa: PLC0415 - only a past needs sessions, briefs and searches
-
-            self.keys = Life(self.settings, folder / "project", self.passphrases).play(ORIGIN)
-            return
-        create_ledger(self.home, origin=ORIGIN, map_size=map_size_bytes)
-        self._register()
+        self.keys = Life(self.settings, folder / "project", self.passphrases, has_past=has_past).play(ORIGIN)
 
     def __enter__(self) -> Self:
         return self
@@ -147,15 +139,6 @@ class Stage:
         process = self.start([*_BATON, *arguments, "--json"])
         data: dict[str, Any] = process.read()["data"]
         return process.pid, data
-
-    def _register(self) -> None:
-        with Ledger(settings=self.settings) as ledger:
-            for name, (roles, label) in AGENTS.items():
-                passphrase = self.passphrases.get(name)
-                registered, _ = register_agent(
-                    ledger.author(ROOT), self.home, name, roles, ai_id=label, passphrase=passphrase
-                )
-                self.keys[name] = registered.key
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
