@@ -88,6 +88,7 @@ class _Past(SqliteStore):
         self.size = size
         self._head, self._root = client.head(), self._present_root()
         self.is_closed = False
+        self.owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
         self.counts: dict[tuple[str, tuple[Value, ...]], list[dict[str, Any]]] = {}
         self.lock = threading.RLock()
         super().__init__(path, ledger=client.ledger)
@@ -145,7 +146,7 @@ class _Reading(Transaction):
         if not past.is_of(super().slots()):
             raise Stale
         self._past = past
-        self._owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
+        self._owned = past.owned
         # Where the file was replaced, or the question before was refused, the connection shows nothing of this yet.
         self._shown = {name for (name,) in db.execute("SELECT name FROM temp.sqlite_master")}
         for table in (table for view in VIEWS for table in tables_of(view)) if not self._shown else ():
