@@ -154,7 +154,7 @@ class Dashboard:
         path = page.path or ("/" if is_answer else request.url.path)
         frame: dict[str, Any] = {
             "title": page.title, "name": name, "path": path,
-            "human": self.human, "why_not": self._why_not, "waits": 0, "query": {}, "is_answer": is_answer,
+            "human": seen and self.human, "why_not": self._why_not, "waits": 0, "query": {}, "is_answer": is_answer,
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
             "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,
         }  # fmt: skip

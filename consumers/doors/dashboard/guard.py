@@ -43,9 +43,9 @@ HEADERS: Final = {
 class Session:
     """One browser that came by a launch link, and the key with which its human may sign there."""
 
-    def __init__(self, trials: Trials | None = None) -> None:
+    def __init__(self) -> None:
         self.secret = secrets.token_bytes(32)
-        self.signer = Signer(trials or Trials())
+        self.signer = Signer(Trials())
 
     def token(self, *words: str) -> str:
         """Return what a form proves with that this session showed exactly these words: route, thing, ref and act."""
@@ -65,7 +65,6 @@ class Guard:
         """Take the secret of launch links, and the port that the cookie is named by."""
         self.cookie = f"baton_{port}"
         self.secret = secret
-        self._trials = Trials()
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._used: dict[str, int] = {}
@@ -84,7 +83,7 @@ class Guard:
             self._used[match[2]] = until
             while len(self._sessions) >= sessions_max:
                 self._sessions.pop(next(iter(self._sessions))).signer.lock()
-            self._sessions[cookie] = Session(self._trials)
+            self._sessions[cookie] = Session()
         return cookie
 
     def session(self, cookie: str | None) -> Session | None:

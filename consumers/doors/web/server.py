@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import re
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 LOOPBACK: Final = "127.0.0.1"
 connections_max: Final = 128
 keep_alive_max_s: Final = 5
+request_wait_max_s: Final = 15
 request_head_max_bytes: Final = 16 * 1024
 stop_wait_max_s: Final = 3
 DROP: Final = "baton.drop"
@@ -125,6 +127,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
+        self._waiting: dict[tuple[object, object], float] = {}
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -136,6 +139,17 @@ class Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         if self.started:
             self._ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Cut whoever has not sent a whole request in time: so few connections there are, and nobody else would."""
+        waiting, self._waiting, now = self._waiting, {}, time.monotonic()
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)
+            if cycle is None or cycle.response_complete or cycle.more_body:
+                since = self._waiting.setdefault((connection, cycle), waiting.get((connection, cycle), now))
+                if now - since > request_wait_max_s:
+                    connection.transport.abort()
+        return await super().on_tick(counter)
 
     def drop(self, scope: Scope) -> None:
         """Cut the connection that a request came by, with what waits there to be read."""

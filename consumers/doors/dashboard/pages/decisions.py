@@ -95,7 +95,7 @@ def decided(seen: Seen, form: Mapping[str, str], sort: str) -> Go | tuple[str, d
     seen.session.demand({"csrf": decision.token}, *decision.displayed.words(decision.word))
     try:
         given = arguments_of(decision, seen.now_ms)
-        author = seen.session.signer.author(seen.ledger, seen.human, form.get("passphrase", ""))
+        author = seen.session.signer.author(seen.ledger, seen.human, form.get("passphrase", ""), form.get("proof", ""))
         if sort == "review":
             verdict: Verdict = "approved" if decision.verb == "approve" else "rejected"
             return _emitted(author, decision, [ReviewAnswered(verdict=verdict, comment=decision.note)])
@@ -119,12 +119,12 @@ def _emitted(author: Author, decision: Decision, events: Iterable[EventData]) ->
 
 
 def unlock(seen: Seen, form: Mapping[str, str]) -> Go:
-    """Keep the key of the human open for a while, and lead back."""
+    """Keep the key of the human open for a while, and lead back with the proof, which no server is sent."""
     if seen.human is None:
         raise _nobody()
     seen.session.demand(form, "unlock")
-    seen.session.signer.unlock(seen.ledger, seen.human, form.get("passphrase", ""))
-    return Go(own_path(form.get("next", "/")))
+    proof = seen.session.signer.unlock(seen.ledger, seen.human, form.get("passphrase", ""))
+    return Go(f"{own_path(form.get('next', '/')).partition('#')[0]}#unlocked={proof}")
 
 
 def lock(seen: Seen, form: Mapping[str, str]) -> Go:

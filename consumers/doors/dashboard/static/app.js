@@ -89,7 +89,10 @@ document.addEventListener("input", ({ target }) => {
   body.dataset.head = -1;
   refresh();
 });
-
+// What unlocked the key stays with this origin: a cookie, which servers on other ports are sent, too, signs nothing.
+const unlocked = /^#unlocked=([\w-]+)$/.exec(location.hash)?.[1];
+if (unlocked) { localStorage.setItem("unlocked", unlocked); history.replaceState(null, "", location.pathname + location.search); }
+document.addEventListener("submit", ({ target }) => { if (target.elements.proof) target.elements.proof.value = localStorage.getItem("unlocked"); });
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, textarea, select");
   if (event.key === "Escape" && isTyping) event.target.blur();
@@ -105,15 +108,12 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 // How long the key is still open: counted by what the server said, from when it said so.
-const left = document.getElementById("left");
-if (left) {
-  const end = performance.now() + 1000 * left.dataset.left;
-  const count = () => {
-    const seconds = Math.max(0, Math.ceil((end - performance.now()) / 1000));
-    left.textContent = seconds ? Math.floor(seconds / 60) + ":" + String(seconds % 60).padStart(2, "0") : "no longer";
-    if (seconds) setTimeout(count, 1000);
-  };
-  count();
+const left = document.getElementById("left"), end = performance.now() + 1000 * left?.dataset.left;
+function count() {
+  const seconds = Math.max(0, Math.ceil((end - performance.now()) / 1000));
+  left.textContent = seconds ? Math.floor(seconds / 60) + ":" + String(seconds % 60).padStart(2, "0") : "no longer";
+  if (seconds) setTimeout(count, 1000);
 }
+if (left) count();
 filter();
 document.querySelector(".node.chosen")?.scrollIntoView({ block: "nearest", inline: "nearest" });

@@ -93,6 +93,10 @@ def test_no_single_key_decides_anything_even_while_the_key_is_unlocked(story: Le
             browser.press(key)
     browser.open(browser.url)
     assert story.client.head().size == before
+    hand_over(story, "unlocked", "Read it")
+    browser.open(f"{browser.url}/h/unlocked")
+    browser.driver.find_element("css selector", "#decide-unlocked button.yes").click()
+    browser.until_shown("Signed as entry")
     browser.driver.find_element("css selector", "form.key button").click()
     browser.until_shown("key locked", "header")
 

@@ -54,6 +54,7 @@ def test_who_has_no_session_sees_nothing(viewer: Viewer) -> None:
         answer = viewer.get(path)
         assert answer.status_code == 401
         assert "secret" not in answer.text
+        assert "rita" not in answer.text
     assert viewer.get("/.json").json()["error"]["code"] == "NOT_AUTHORIZED"
     assert viewer.get("/live").status_code == 401
 
