@@ -218,9 +218,10 @@ def around_handoff(moment: Moment, asked: Surroundings) -> Answer:
     open_ = _links(moment, "", _OPEN_SQL) if asked.id is None else {}
     end = next(iter(critical_path(still_waits_for(open_))[::-1] or open_), None)
     root = end if asked.id is None else find_handoff(moment, asked.id)
-    links: Links = {} if root is None else _links(moment, _DOWN, "h.id IN (SELECT id FROM wanted)", root)
-    hops = {} if root is None else _hops(moment, links, root, asked.depth)
-    links |= _links(moment, "", "h.id IN (SELECT value FROM json_each(?))", json_list(hops.keys() - links.keys()))
+    wanted = "h.id IN (SELECT id FROM wanted)"
+    before, behind = ({} if root is None else _links(moment, way, wanted, root) for way in (_DOWN, _UP))
+    hops = {} if root is None else _hops(root, before, behind, asked.depth)
+    links = before | {name: link for name, link in behind.items() if name in hops}
     if asked.is_all:
         links = _links(moment, "", "1") | links
     # What still has to move: from the handoff down, as far as something waits.
@@ -245,22 +246,16 @@ def around_handoff(moment: Moment, asked: Surroundings) -> Answer:
     return {"id": root, "nodes": nodes, "edges": edges, "totals": {"nodes": total, "left_out": total - len(kept)}}
 
 
-def _hops(moment: Moment, links: Links, root: str, depth: int) -> dict[str, int]:
+def _hops(root: str, before: Links, behind: Links, depth: int) -> dict[str, int]:
     """Return how far before or behind a handoff is what hangs together with it, the nearest first."""
     hops = {root: 0}
-    for name in (before := [root]):  # which grows meanwhile
-        further = [on for on in links[name].depends_on if on not in hops] if name in links else []
-        hops |= dict.fromkeys(further, hops[name] - 1)
-        before.extend(further)
-    level = [root]
-    sql = (
-        "SELECT DISTINCT handoff_id AS id FROM handoff_dependencies "
-        "WHERE depends_on IN (SELECT value FROM json_each(?)) LIMIT ?"
-    )
-    for hop in range(1, depth + 1):
-        rows = moment.rows(sql, (json_list(level), graph_handoffs_max))
-        level = sorted(row["id"] for row in rows if row["id"] not in hops)
-        hops |= dict.fromkeys(level, hop)
+    waits_for = {name: link.depends_on for name, link in before.items()}
+    waited_for_by = reversed_graph({name: link.depends_on for name, link in behind.items()})
+    for graph, step, most in ((waits_for, -1, graph_handoffs_max), (waited_for_by, 1, depth)):
+        for name in (walked := [root]):  # which grows meanwhile
+            further = [on for on in graph.get(name, ()) if on not in hops and abs(hops[name]) < most]
+            hops |= dict.fromkeys(further, hops[name] + step)
+            walked.extend(further)
     return hops
 
 

@@ -92,7 +92,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     def number(self, name: str, default: int | None = None) -> int | None:
         """Return a number out of the address. Raises Refused: ``USAGE`` when it is none."""
-        text = self.query.get(name, "")
+        text = self.params.get(name) or self.query.get(name, "")
         if text and re.fullmatch(r"[0-9]{1,15}", text, re.ASCII) is None:
             raise Refused("USAGE", f"{name} is a number in this address, not {text[:40]!r}")
         return int(text) if text else default

@@ -6,7 +6,7 @@ click it was (``guard``), what was displayed (``decision``) and the passphrase (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from consumers.doors.dashboard.address import own_path, path_to
@@ -19,7 +19,7 @@ from consumers.doors.dashboard.decision import (
     choices_of,
     decision_in,
 )
-from consumers.doors.dashboard.page import Go, Seen
+from consumers.doors.dashboard.page import Go, Page, Seen
 from consumers.doors.web.server import status_of
 from consumers.handoffs.acts import saying_way_on
 from consumers.handoffs.content import events_of, of_version, place_of, query_for
@@ -83,8 +83,8 @@ def grounds_of(seen: Seen, shown: Mapping[str, Any]) -> list[dict[str, Any]]:
     return Grounds(seen.view, asker=shown["author"]).of(filter(None, [shown["reasoning_ref"]]))
 
 
-def decided(seen: Seen, form: Mapping[str, str], sort: str) -> Go | tuple[str, dict[str, Any], int]:
-    """Sign what was pressed, and lead to its receipt; else return the note, the ``problem`` and its HTTP status.
+def decided(seen: Seen, form: Mapping[str, str], sort: str, show: Callable[..., Page]) -> Page | Go:
+    """Sign what was pressed, and lead to its receipt; else ``show`` the page again, with the note and the ``problem``.
 
     Raises Refused: ``NOT_AUTHORIZED``, ``INVALID_FORMAT`` for what this session was not shown: of nobody's concern.
     """
@@ -106,7 +106,7 @@ def decided(seen: Seen, form: Mapping[str, str], sort: str) -> Go | tuple[str, d
             return _emitted(author, decision, events_of(decision.verb, handoff, given, author))
     except BatonError as error:
         problem = {"code": error.code, "message": error.message, "size": decision.displayed.size}
-        return decision.note, problem | {"changes": error.details.get("changes", [])}, status_of(error)
+        return show(seen, decision.note, problem | {"changes": error.details.get("changes", [])}, status_of(error))
 
 
 def _emitted(author: Author, decision: Decision, events: Iterable[EventData]) -> Go:

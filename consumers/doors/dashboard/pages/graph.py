@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from consumers.doors.dashboard.address import PATHS, path_to
-from consumers.doors.dashboard.drawing.layout import Box, Drawing, Edge, Node, layered
+from consumers.doors.dashboard.layout import Box, Drawing, Edge, Node, layered
 from consumers.doors.dashboard.page import Page, Seen
 
 events_shown_max: Final = 25

@@ -6,7 +6,6 @@ nothing was signed, and what happened since the page was shown that he decided o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,9 +16,7 @@ from consumers.handoffs.acts import NOTES, commands_on
 from consumers.handoffs.receiver import later
 from consumers.reasoning.grounds import Grounds
 from consumers.sdk.quotation import gate_seen
-from ledger.errors import Refused
 
-_NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _ELSEWHERE: Final = ("why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "as_of", "log")
 # Which events of a handoff say something of one of its tasks or criteria.
 _OF_TASKS: Final = ("handoff.task_checked",)
@@ -72,14 +69,12 @@ def review(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, st
 
 def decide(seen: Seen, form: Mapping[str, str]) -> Page | Go:
     """Sign what was pressed in the form of a handoff; else show its page again."""
-    answer = decided(seen, form, "handoff")
-    return answer if isinstance(answer, Go) else handoff(seen, *answer)
+    return decided(seen, form, "handoff", handoff)
 
 
 def answer(seen: Seen, form: Mapping[str, str]) -> Page | Go:
     """Sign what was pressed in the form of a review; else show its page again."""
-    given = decided(seen, form, "review")
-    return given if isinstance(given, Go) else review(seen, *given)
+    return decided(seen, form, "review", review)
 
 
 def form_of(seen: Seen, sort: str, name: str) -> dict[str, Any] | None:
@@ -92,19 +87,13 @@ def form_of(seen: Seen, sort: str, name: str) -> dict[str, Any] | None:
 
 def handoff_version(seen: Seen) -> Page:
     """Return ``{"id", "version", "versions", "content"}``: one version by its number, as it was signed."""
-    answer = seen.ask("handoffs.versions", id=seen.params["id"], to=_number(seen.params["number"]))
+    answer = seen.ask("handoffs.versions", id=seen.params["id"], to=seen.number("number"))
     data = {of: answer[of] for of in ("id", "versions", "content")} | {"version": answer["versions"][answer["to"] - 1]}
     return Page("handoff_version.html", f"{answer['id']} v{answer['to']}", data)
 
 
 def handoff_diff(seen: Seen) -> Page:
     """Return the answer of `handoffs.versions` between ``?from`` and ``?to``, by default since the last approval."""
-    asked = {of: _number(seen.query[of]) for of in ("from", "to") if seen.query.get(of)}
+    asked = {of: seen.number(of) for of in ("from", "to")}
     answer = seen.ask("handoffs.versions", id=seen.params["id"], **asked)
     return Page("handoff_diff.html", f"{answer['id']}: what changed", answer)
-
-
-def _number(text: str) -> int:
-    if _NUMBER.fullmatch(text) is None:
-        raise Refused("NOT_FOUND", "versions are counted from 1: the page of the handoff lists them")
-    return int(text)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from consumers.doors.dashboard.address import path_to
-from consumers.doors.dashboard.drawing.layout import Drawing, Edge, Node, layered
+from consumers.doors.dashboard.layout import Drawing, Edge, Node, layered
 from consumers.doors.dashboard.page import Page, Seen
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from consumers.reasoning.explanation import explain_brief, look_again

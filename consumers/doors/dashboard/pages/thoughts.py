@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from consumers.doors.dashboard.drawing.layout import Drawing, Edge, Node, tree
+from consumers.doors.dashboard.layout import ONE_LINE, Drawing, Edge, Node, layered
 from consumers.doors.dashboard.page import Page, Seen
 from ledger.errors import Refused
 
@@ -69,4 +69,4 @@ def _drawing(nodes: list[dict[str, Any]]) -> Drawing:
         figure = f"{_GLYPHS[mark]} {score}".strip()
         boxes.append(Node(node["id"], node["content"], figure=figure, state=mark, is_faded=mark == "pruned"))
         lines.append(Edge(node["parent_id"] or "", node["id"], "ok" if mark == "best" else "", mark == "pruned"))
-    return tree(boxes, lines)
+    return layered(boxes, lines, "tree", ONE_LINE)

@@ -1,4 +1,4 @@
-"""Where the boxes and lines of a graph go: the only module that knows the layout engine.
+"""Where the boxes and lines of a drawing go, as data that a template shows: the only module that knows the engine.
 
 The engine holds the interpreter while it works, whatever thread it is called in (measured: no other thread ran for the
 five minutes that it took for one node with a thousand lines). So what it is asked for is bounded: mending the places of
@@ -82,6 +82,7 @@ def layered(
 ) -> Drawing:
     """Return a drawing in layers, each edge pointing on where no cycle turns it back: ``{"width", "height", …}`` in px.
 
+    Of a ``tree`` the root stands at the left, and each parent beside the middle of its children.
     ``nodes`` are those given with ``x``, ``y`` (upper left), ``w``, ``h``, and the numbers of those that they lead to;
     ``edges`` have ``from``, ``to`` and ``points`` from border to border. An edge to what is not among the nodes is left
     out. Nodes without any stand below.
@@ -106,11 +107,6 @@ def layered(
             for edge, line in zip(known, lines, strict=True)
         ],
     }  # fmt: skip
-
-
-def tree(nodes: Sequence[Node], edges: Sequence[Edge], box: Box = ONE_LINE) -> Drawing:
-    """Return a tree, its root at the left and each parent beside the middle of its children; as ``layered``."""
-    return layered(nodes, edges, "tree", box)
 
 
 @lru_cache(drawings_kept_max)

@@ -7,11 +7,11 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from consumers.doors.dashboard.drawing import layout
-from consumers.doors.dashboard.drawing.layout import Box, Edge, Node, layered, tree
+from consumers.doors.dashboard import layout
+from consumers.doors.dashboard.layout import Box, Edge, Node, layered
 
 NODES = st.integers(0, 40)
 
@@ -57,10 +57,12 @@ def of(count: int, *pairs: tuple[int, int]) -> tuple[list[Node], list[Edge]]:
     return [Node(f"n{number}", "") for number in range(count)], [Edge(f"n{a}", f"n{b}") for a, b in pairs]
 
 
-@given(graphs(), st.sampled_from(["leftright", "topbottom"]))
+@settings(max_examples=60)
+@given(graphs(), st.sampled_from(["leftright", "topbottom", "tree"]))
 @example(of(3, (0, 1), (1, 2), (2, 0)), "leftright")
 @example(of(1, (0, 0)), "topbottom")
 @example(of(0), "leftright")
+@example(of(4, (0, 2), (1, 2), (2, 3)), "tree")  # which it is not
 @example(of(35, *combinations(range(35), 2)), "leftright")  # more waypoints than the engine is given
 def test_every_box_has_its_own_place_and_every_line_leads_from_border_to_border(
     graph: tuple[list[Node], list[Edge]], direction: layout.Direction
@@ -69,11 +71,6 @@ def test_every_box_has_its_own_place_and_every_line_leads_from_border_to_border(
     check(*graph, drawing)
     layout._places.cache_clear()
     assert json.dumps(layered(*graph, direction)) == json.dumps(drawing)
-
-
-@given(graphs())
-def test_what_is_no_tree_is_drawn_as_well_when_a_tree_is_asked_for(graph: tuple[list[Node], list[Edge]]) -> None:
-    check(*graph, tree(*graph))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +97,7 @@ def test_a_chain_runs_from_left_to_right_or_from_top_to_bottom() -> None:
     for direction, axis in (("leftright", "x"), ("topbottom", "y")):
         places = [node[axis] for node in layered(*graph, direction)["nodes"]]  # type: ignore[arg-type] - one of both
         assert all(one < other for one, other in pairwise(places))
-    root, *children = tree(*of(3, (0, 1), (0, 2)))["nodes"]
+    root, *children = layered(*of(3, (0, 1), (0, 2)), "tree")["nodes"]
     assert root["y"] == (children[0]["y"] + children[1]["y"]) / 2
 
 
