@@ -33,16 +33,22 @@ test: install tools
 
 # What tests call and no wheel brings: strace, tmux, Chromium with its driver and a Chinese font are installed where that is
 # allowed; tests that lack one, or Node with npm (whose packages they install from locks), are not run and name the command.
+# Lists of packages may be missing or old: then they are renewed, once. What loads has a time limit, and is not tried again
+# after it; what unpacks has none: killed, it leaves a machine that installs nothing more.
 TOOLS := strace:strace tmux:tmux chromium:chromium chromedriver:chromium-driver
+APT := timeout -k 5 300 env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::http::Timeout=20 -o DPkg::Lock::Timeout=60
 tools:
-	@for one in $(TOOLS); do \
-	  command -v $${one%:*} >/dev/null || { $(INSTALL) $${one#*:} >/dev/null 2>&1; } || \
-	    echo "$${one%:*} is missing (apt install $${one#*:}): its tests are not run (failing disks by strace, a real terminal" \
-	      "by tmux, pages in a real browser by chromium)"; \
-	done
-	@! command -v fc-list >/dev/null || fc-list :lang=zh | grep -q . || { $(INSTALL) fonts-noto-cjk >/dev/null 2>&1; } || \
-	  echo "no font has Chinese (apt install fonts-noto-cjk): pages are tested without it"
-INSTALL := test "$$(id -u)" = 0 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
+	@apt() { test -z "$$is_late" && { $(APT) "$$@" || { test $$? != 124 || is_late=yes; false; }; }; }; \
+	load() { apt install --yes --no-install-recommends --download-only $$1; }; \
+	install() { test "$$(id -u)" = 0 && { load $$1 || { test -z "$$is_new" && is_new=yes && apt update && load $$1; }; } && \
+	  env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends --no-download $$1; }; \
+	for one in $(TOOLS); do \
+	  command -v $${one%:*} >/dev/null || install $${one#*:} >/dev/null 2>&1 </dev/null || \
+	    echo "$${one%:*} is missing (apt-get install $${one#*:}): its tests are not run (failing disks by strace, a real" \
+	      "terminal by tmux, pages in a real browser by chromium)"; \
+	done; \
+	! command -v fc-list >/dev/null || fc-list :lang=zh | grep -q . || install fonts-noto-cjk >/dev/null 2>&1 </dev/null || \
+	  echo "no font has Chinese (apt-get install fonts-noto-cjk): pages are tested without it"
 
 # The same tests, measured: apart, because counting lines and branches makes every test half as long again.
 cover: install tools

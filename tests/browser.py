@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
@@ -25,9 +26,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["DARK", "LIGHT", "NARROW", "WIDE", "Browser", "Keys", "Look", "Shown", "missing_program"]
+__all__ = ["DARK", "LIGHT", "NARROW", "WIDE", "Browser", "Keys", "Look", "Shown", "let_in", "missing_program"]
 
 AXE: Final = Path(__file__).with_name("axe")
 WIDE: Final = 1400
@@ -43,6 +44,9 @@ PACKAGES: Final = {"chromium": "chromium", "chromedriver": "chromium-driver"}
 _OPTIONS: Final = (
     "--headless=new", "--hide-scrollbars", "--no-first-run", "--disable-sync", "--disable-extensions",
     "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
+    # Root may use no sandbox, and a container may let nobody else make one: what is shown comes from these tests.
+    # Nor has it room in /dev/shm for more than a page.
+    "--no-sandbox", "--disable-dev-shm-usage",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )  # fmt: skip
 _RULES: Final = """
@@ -74,14 +78,16 @@ def missing_program() -> str:
 class Browser:
     """One Chromium with a profile of its own in ``folder``; ends with its block."""
 
+    url: str
+    """Where the dashboard is that it was let into."""
+
     def __init__(self, folder: Path) -> None:
         """Start it. Without it the tests are not run, and say so."""
         if why := missing_program():
             pytest.skip(f"not run: {why}")
         options = webdriver.ChromeOptions()
         options.binary_location = shutil.which("chromium") or ""
-        # The sandbox needs another user than root.
-        for one in (*_OPTIONS, f"--user-data-dir={folder}", *(["--no-sandbox"] if os.geteuid() == 0 else [])):
+        for one in (*_OPTIONS, f"--user-data-dir={folder}"):
             options.add_argument(one)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         # With the place of its driver named, selenium asks nobody for one; should that change, this stops it.
@@ -236,3 +242,15 @@ class Shown:
         """Return one more link, which lets one more browser in."""
         done = subprocess.run(self._command, capture_output=True, env=self._environment, text=True, check=True)
         return str(json.loads(done.stdout)["data"]["link"])
+
+
+@contextmanager
+def let_in(browser: Browser, home: Path, *, agent: str | None = None, project: Path | None = None) -> Iterator[Browser]:
+    """Show a ledger's dashboard in a browser that other tests use before and after: it is in, and wide and light."""
+    browser.look(LOOKS[0])
+    with Shown(home, agent=agent, project=project) as dashboard:
+        browser.open(dashboard.link)
+        browser.url = dashboard.url
+        yield browser
+        browser.open("about:blank")  # no page of it misses its server
+    browser.problems()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from building import trusted
 from starlette.routing import compile_path
 
 from consumers.doors.dashboard.pages import ROUTES
@@ -17,6 +20,8 @@ from ledger.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pytest
 
 HUMAN: Final = "alex"
 PASSPHRASE: Final = "correct horse battery staple"
@@ -30,6 +35,20 @@ def live(home: Path) -> Settings:
     subprocess.run(["git", "init", "--quiet", project], check=True)
     life.Life(Settings(home=home), project, {HUMAN: PASSPHRASE}).play("demo.test/story")
     return settings
+
+
+def live_copy(folders: pytest.TempPathFactory, name: str) -> Settings:
+    """Return the settings of a copy of that ledger in a new folder; it is played once for all processes of a run."""
+    base = folders.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with (shared / "story.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not (shared / "story").exists():
+            played = folders.mktemp("played")
+            live(played / ".baton")
+            played.rename(shared / "story")  # whole, or not there
+    copy = shutil.copytree(shared / "story", folders.mktemp(name) / "story")
+    return Settings(home=trusted(copy / ".baton"), agent=HUMAN)
 
 
 def project_of(home: Path) -> Path:

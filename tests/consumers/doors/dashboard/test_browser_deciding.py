@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import Browser, Keys, Shown
-from story_pages import HUMAN, PASSPHRASE, live
+from browser import Browser, Keys, let_in
+from story_pages import HUMAN, PASSPHRASE, live_copy
 
 from consumers.auditor import verify_log
 from consumers.sdk.ledger import Ledger
@@ -26,18 +26,15 @@ tabs_max = 60
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
     """The demo's past, open as its human."""
-    settings = live(tmp_path_factory.mktemp("deciding") / ".baton")
-    with Ledger(settings=settings, passphrase=PASSPHRASE) as ledger:
+    with Ledger(settings=live_copy(tmp_path_factory, "deciding"), passphrase=PASSPHRASE) as ledger:
         yield ledger
 
 
 @pytest.fixture(scope="module")
-def browser(story: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(story: Ledger, chromium: Browser) -> Iterator[Browser]:
     """A browser that was let in."""
-    with Browser(tmp_path_factory.mktemp("profile")) as started, Shown(story.settings.home) as dashboard:
-        started.open(dashboard.link)
-        started.url = dashboard.url
-        yield started
+    with let_in(chromium, story.settings.home):
+        yield chromium
 
 
 def tab_to(browser: Browser, selector: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import NARROW, WIDE, Browser, Look, Shown
+from browser import NARROW, WIDE, Browser, Look, let_in
 from hostile_story import hostile
 from story_pages import shown
 
@@ -27,12 +27,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def browser(story: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(story: Settings, chromium: Browser) -> Iterator[Browser]:
     """A browser that was let in."""
-    with Browser(tmp_path_factory.mktemp("profile")) as started, Shown(story.home) as dashboard:
-        started.open(dashboard.link)
-        started.url = dashboard.url
-        yield started
+    with let_in(chromium, story.home):
+        yield chromium
 
 
 def test_nothing_that_an_attacker_wrote_is_more_than_text(story: Settings, browser: Browser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import Browser, Shown
+from browser import Browser, let_in
 from serving import CAROL, make_home
 
 from consumers.sdk.ledger import Ledger as Opened
@@ -27,12 +27,10 @@ def carol(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
 
 
 @pytest.fixture(scope="module")
-def browser(carol: Opened, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(carol: Opened, chromium: Browser) -> Iterator[Browser]:
     """A browser at the queue of rita."""
-    with Browser(tmp_path_factory.mktemp("profile")) as started, Shown(carol.settings.home, agent="rita") as dashboard:
-        started.open(dashboard.link)
-        started.url = dashboard.url
-        yield started
+    with let_in(chromium, carol.settings.home, agent="rita"):
+        yield chromium
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ widths; in `make faults` all addresses in all four.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from browser import LOOKS, Browser, Shown
+from browser import LOOKS, Browser, Shown, let_in
 from building import MAP_SIZE
 from faults import is_long_run
-from selenium.webdriver.common import selenium_manager
-from story_pages import live, project_of, shown
+from story_pages import live_copy, project_of, shown
 
 from consumers.doors.dashboard.pages import ROUTES
 from ledger.home import Home, create_ledger
@@ -34,25 +33,14 @@ CUT = """[...document.querySelectorAll("main *")].filter((one) => getComputedSty
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """The demo's past."""
-    return live(tmp_path_factory.mktemp("story") / ".baton")
+    return live_copy(tmp_path_factory, "pages")
 
 
 @pytest.fixture(scope="module")
-def browser(story: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(story: Settings, chromium: Browser) -> Iterator[Browser]:
     """A browser that was let in, and at what address it is."""
-    with pytest.MonkeyPatch.context() as patch:
-
-        def fetch(*_: object) -> Any:
-            raise AssertionError("selenium wants to fetch a browser or a driver")
-
-        patch.setattr(selenium_manager.SeleniumManager, "binary_paths", fetch)
-        with (
-            Browser(tmp_path_factory.mktemp("profile")) as started,
-            Shown(story.home, project=project_of(story.home)) as dashboard,
-        ):
-            started.open(dashboard.link)
-            started.url = dashboard.url
-            yield started
+    with let_in(chromium, story.home, project=project_of(story.home)):
+        yield chromium
 
 
 def test_every_page_is_looked_at(story: Settings) -> None:

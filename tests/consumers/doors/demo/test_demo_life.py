@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from story_pages import live_copy
 
 from consumers.auditor import verify_log
 from consumers.doors.demo import life
@@ -15,16 +16,13 @@ from consumers.sdk.ledger import Ledger
 from ledger.config import Settings
 from ledger.lifecycle.authority import to_ms
 
-SAMPLE: Final = Path(life.__file__).with_name("sample_project")
 HOUR_MS: Final = 3_600_000
 
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
     """A ledger that the story was played in."""
-    settings = Settings(home=tmp_path_factory.mktemp("life") / ".baton")
-    life.Life(settings, SAMPLE, {"alex": "a known passphrase"}).play("demo.test/life")
-    with Ledger(settings=settings) as ledger:
+    with Ledger(settings=Settings(home=live_copy(tmp_path_factory, "life").home)) as ledger:
         yield ledger
 
 
