@@ -11,12 +11,13 @@ always be empty.
 
 from __future__ import annotations
 
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
 
 from ledger.client import Ask
 from ledger.codec import converted
 from ledger.errors import Refused
+from ledger.lifecycle.clock import clock_text
 from projections.instants import iso_time, to_ms
 from projections.reports.report import read_report, uncorrected
 
@@ -83,6 +84,19 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
     advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday" or "7 days ago"'
     message = f"{field} is no date and no time ago: {text[:since_max_chars]!r}; {advice}"
     raise Refused("INVALID_FIELD", message, field=field)
+
+
+def parse_moment(text: str) -> str:
+    """Return the moment that ``text`` names: the index of an entry as it is, a time (as of `parse_since`) in ISO 8601.
+
+    Raises Refused: ``INVALID_FIELD`` for neither.
+    """
+    if text.isdecimal():
+        return text
+    try:
+        return clock_text(parse_since(text, datetime.now(UTC), "as_of"))
+    except Refused as error:
+        raise Refused(error.code, f"{error.message}, or an entry's index (120)", field="as_of") from None
 
 
 def _day(given: str, now: datetime) -> datetime | None:

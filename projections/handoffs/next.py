@@ -33,7 +33,9 @@ Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "
 Party = Literal["sender", "receiver", "reviewer"]
 # What moves an item on: an act of a handoff (``show`` for who can only look), or the answer to a review.
 Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
-Case = Literal["orphaned", "stuck", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed"]
+Case = Literal[
+    "orphaned", "stuck", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed", "imported"
+]
 
 
 class Wait(NamedTuple):
@@ -48,7 +50,8 @@ class Wait(NamedTuple):
 criteria_named_max: Final = 5
 DONE_WORDS: Final = ("completed", "verified", "done")
 REVIEW_RANK: Final = 1
-# First what has stopped somebody's work, then what a gate holds up, then what was begun, then what could begin.
+# First what has stopped somebody's work, then what a gate holds up, then what was begun, then what could begin; the
+# history that was brought along comes last: a hundred claims of old files must not stand before what agents wait for.
 WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0),
     Wait("orphaned", "sender", "amend", 0),  # its receiver was removed
@@ -61,6 +64,7 @@ WAITS: Final = (
     Wait("asked", "receiver", "continue", 5),
     Wait("claimable", "receiver", "claim", 6),
     Wait("blocked", "sender", "unblock", 7),  # for information: the reviewer or the receiver can
+    Wait("imported", "reviewer", "approve", 8),
 )
 
 _LAPSED: Final = "(h.status = 'in_progress' AND coalesce(?1 NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1, 0))"
@@ -71,7 +75,9 @@ _CASES: Final[dict[Case, str]] = {
     "orphaned": f"h.status IN ('pending', 'approved', 'in_progress', 'blocked') AND NOT ({_HELD})",
     "stuck": f"(h.status = 'approved' OR (h.status = 'pending' AND h.sender <> coalesce(h.reviewer, h.sender))) "
     f"AND {STUCK_ON} IS NOT NULL AND {SUSPECT_APPROVAL} IS NULL AND {_HELD}",
-    "pending": f"(h.status = 'pending' OR ({_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL)) AND {_HELD}",
+    "pending": f"((h.status = 'pending' AND h.claimed_status IS NULL) OR ({_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL)) "
+    f"AND {_HELD}",
+    "imported": f"h.status = 'pending' AND h.claimed_status IS NOT NULL AND {_HELD}",
     "claimable": f"{_FREE} AND {SUSPECT_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
     "asked": f"{_WORKING} AND {WAIVER_ASKED}",
     "changes": f"{_WORKING} AND h.reason <> '' AND NOT {WAIVER_ASKED}",
@@ -103,6 +109,7 @@ _SINCE: Final[dict[Case, str]] = {
     "orphaned": RECEIVER_REMOVED,
     "stuck": _APPROVED,
     "pending": "h.skeleton_index",
+    "imported": "h.skeleton_index",
     "claimable": f"max({_APPROVED}, coalesce({_GIVEN_UP}, -1), coalesce({_FREED}, -1))",
     "changes": _LAST.format("'handoff.changes_requested'"),
     "asked": _LAST.format("'handoff.waiver_asked'"),
@@ -149,15 +156,15 @@ def case_of(facts: HandoffFacts) -> Case | None:
     if facts.is_orphaned:
         return "orphaned"
     if facts.waits_for_approval:
-        return "pending"
+        return "imported" if facts.status == "pending" and facts.claimed_status is not None else "pending"
     match facts.status:
         case "in_progress" if not facts.is_lapsed:
             return "asked" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
         case "approved" | "in_progress":
             return "claimable" if facts.is_unlocked else None
-        case "pending" | "blocked" | "completed":
+        case "blocked" | "completed":
             return facts.status
-        case "rejected" | "verified" | "cancelled" | "superseded":
+        case "pending" | "rejected" | "verified" | "cancelled" | "superseded":  # "pending" is among the above
             return None
         case _:
             assert_never(facts.status)
@@ -179,10 +186,12 @@ def waits_for(facts: HandoffFacts) -> list[tuple[str, Action]]:
 def next_items(moment: Moment, asked: NextFor) -> Answer:
     """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's after another's.
 
-    An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "from", "author", "to",
-    "reviewer", "version", "since_index", "since_ms", "why", "act", "arguments", "reasoning_refs"}``; ``author`` signed
-    it, ``from`` may only be claimed, by an imported file; ``since_*`` is the event since which it waits, ``act`` what
-    moves it on. Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
+    An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "is_imported", "from",
+    "author", "to", "reviewer", "version", "since_index", "since_ms", "why", "act", "arguments", "reasoning_refs"}``;
+    ``author`` signed it, ``from`` may only be claimed, by an imported file (``is_imported``: and nobody here has
+    confirmed it); ``since_*`` is the event since which it waits, ``act`` what moves it on.
+
+    Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
     """
     if asked.agent is not None and not moment.rows("SELECT name FROM agents WHERE name = ?", (asked.agent,)):
         alike = near(asked.agent, names_in(moment, "agents", "name"))
@@ -250,7 +259,7 @@ def _items(moment: Moment, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
     return {
         "kind": "review", "id": review["id"], "title": review["question"], "action": "review", "agent": agent,
-        "status": "open", "from": review["author"], "author": review["author"], "to": agent,
+        "status": "open", "is_imported": False, "from": review["author"], "author": review["author"], "to": agent,
         "reviewer": agent, "version": None,
         "why": f"{review['author']} asks a human, by the rule {review['rule']}", "act": "answer",
         "arguments": {"approve": True}, "reasoning_refs": [review["reasoning_ref"]] if review["reasoning_ref"] else [],
@@ -263,7 +272,8 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
     own, results = (msgspec.json.decode(texts[name]) for name in ("reasoning_refs", "result_refs"))
     return {
         "kind": "handoff", "id": facts.id, "title": texts["title"], "action": action, "agent": agent,
-        "status": facts.status, "from": facts.sender, "author": texts["author"], "to": facts.receiver,
+        "status": facts.status, "is_imported": case_of(facts) == "imported", "from": facts.sender,
+        "author": texts["author"], "to": facts.receiver,
         "reviewer": facts.reviewer, "version": facts.version,
         "why": _why(action, agent, facts, texts), "act": act, "arguments": arguments,
         # What is verified is the return: its reasoning first.

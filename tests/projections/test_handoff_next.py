@@ -21,7 +21,7 @@ from projections.handoffs.next import WAITS, waits_for
 
 ITEM = {
     "kind", "id", "title", "action", "agent", "status", "from", "author", "to", "reviewer", "version", "since_index",
-    "since_ms", "why", "act", "arguments", "reasoning_refs",
+    "since_ms", "why", "act", "arguments", "reasoning_refs", "is_imported",
 }  # fmt: skip
 
 
@@ -83,6 +83,7 @@ def test_a_handoff_waits_for_one_after_the_other(ledger, reader):
     item = only(reader, "rita")
     assert item == {
         "kind": "handoff",
+        "is_imported": False,
         "id": "h",
         "title": "修復",
         "action": "approve",
@@ -228,11 +229,13 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, verb, sa
     )
     ledger.emit("alice", "handoff/h", record)
     item = only(reader, "rita")
-    assert (item["action"], item["from"]) == ("approve", "Kuro / Alex")
+    assert (item["action"], item["from"], item["is_imported"]) == ("approve", "Kuro / Alex", True)
     assert item["why"] == f"confirm: it was imported{said}, which nobody here has approved or verified"
     assert (item["act"], item["arguments"]) == (verb, {})
     ledger.emit("alice", "handoff/other", msgspec.structs.replace(record, mapped={"title": "nobody's"}))
     assert short(queue(reader)) == [("h", "approve")]  # nobody registered can confirm the other
+    ledger.hand_over("live")
+    assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # what agents wait for comes first
 
 
 def test_reviews_wait_for_every_human(ledger, reader):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -116,13 +115,9 @@ class App:
         """
         if self.as_of is None or self.as_of.isdecimal():
             return self.as_of
-        from consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser
-        from ledger.lifecycle.clock import clock_text  # noqa: PLC0415 - few look back
+        from consumers.sessions.query import parse_moment  # noqa: PLC0415 - relative times load dateparser
 
-        try:
-            return clock_text(parse_since(self.as_of, datetime.now(UTC), "as_of"))
-        except Refused as error:
-            raise Refused(error.code, f"{error.message}, or an entry's index (120)", field="as_of") from None
+        return parse_moment(self.as_of)
 
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""

@@ -33,6 +33,7 @@ from consumers.doors.web.rebuild import Rebuild
 from consumers.doors.web.server import status_of
 from consumers.doors.web.stream import EVENT_STREAM, Followers, Stream
 from consumers.sdk.text import json_text
+from consumers.sessions.query import parse_moment
 from ledger.errors import BatonError, Refused
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ class Dashboard:
             self._rebuild.demand(size, searches=isinstance(route, Route) and route.searches)
         query, as_of = dict(request.query_params), None
         if moment := query.pop("as_of", None) or None:
+            moment = parse_moment(moment)  # "yesterday" is a day for good in every link of the page
             there = self.ledger.ask("catalog.moment", at=moment)
             as_of, now_ms = there["event_index"], there["now_ms"]
         return Seen(

@@ -7,26 +7,36 @@ from typing import Any, Final
 from consumers.doors.dashboard.page import Page, Seen
 from consumers.doors.dashboard.pages.handoffs import form_of
 
-items_max: Final = 50
-cards_max: Final = 20
+items_max: Final = 30
+cards_max: Final = 12
+listed_max: Final = 50
 
 
 def home(seen: Seen) -> Page:
-    """Return ``{"items", "total", "opened", "form", "board", "since"}``.
+    """Return ``{"items", "total", "after", "next", "human", "opened", "form", "columns", "status", "older", "since"}``.
 
-    ``items`` are those of `handoffs.next` for the human, the one that waits longest first; ``since`` says what came
-    after this browser was left.
+    ``items`` are those of `handoffs.next` for the human, the one that waits longest first, and those that only an
+    imported file claims behind them; ``since`` says what came after this browser was left. With ``?status=`` there is
+    that column alone, page by page, and the older ones come after ``older``.
     """
-    queue: dict[str, Any] = {"items": [], "total": 0}
+    queue: dict[str, Any] = {"items": [], "total": 0, "next": None}
     if seen.human is not None:
-        queue = seen.ask("handoffs.next", agent=seen.human, limit=items_max)
-    items = sorted(queue["items"], key=lambda item: (item["since_index"], item["id"]))
+        queue = seen.ask("handoffs.next", agent=seen.human, limit=items_max, after=seen.query.get("after") or None)
+    items = sorted(queue["items"], key=lambda item: (item["is_imported"], item["since_index"], item["id"]))
     opened = next((item for item in items if item["id"] == seen.query.get("open")), None)
-    columns = seen.ask("handoffs.board", all=True, limit=cards_max)["columns"]
+    status, older = seen.query.get("status") or None, None
+    if status is None:
+        columns = seen.ask("handoffs.board", all=True, limit=cards_max)["columns"]
+    else:
+        listed = seen.ask("handoffs.list", status=status, after=seen.number("before"), limit=listed_max)
+        rows, older = [row | {"why": ""} for row in listed["handoffs"]], listed["next"]
+        columns = [{"status": status, "total": listed["total"], "handoffs": rows}]
     data = {
-        "items": items, "total": queue["total"], "human": seen.human, "opened": opened and opened["id"],
+        "items": items, "total": queue["total"], "next": queue["next"], "after": seen.query.get("after"),
+        "human": seen.human, "opened": opened and opened["id"],
         "form": None if opened is None else form_of(seen, opened["kind"], opened["id"]),
         "columns": [column for column in columns if column["total"]], "since": _since(seen, items),
+        "status": status, "older": older,
     }  # fmt: skip
     return Page("home.html", "Needs you", data)
 

@@ -40,7 +40,7 @@ function refresh() {
   request.onloadend = () => { isFetching = false; if (request.status === 200) refresh(); };
   request.send();
 }
-function tell() { say("on", held.size && head > shown ? "live, " + (head - shown) + " new" : "live"); }
+function tell() { if ("follows" in body.dataset) say("on", held.size && head > shown ? "live, " + (head - shown) + " new" : "live"); }
 function news(index) {
   if (index > head) head = index;
   tell();

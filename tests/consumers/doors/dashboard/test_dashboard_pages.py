@@ -123,7 +123,7 @@ def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer:
     viewer.ledger.hand_over("early")
     viewer.ledger.hand_over("late")
     page = viewer.page("/", as_of=4)
-    assert "As of #4" in page
+    assert 'As of <a href="/?as_of=4">#4</a></strong> of #5, <time datetime="' in page
     assert "/h/late" not in page
     assert 'href="/h/early?as_of=4"' in page
     assert "data-follows" not in page
@@ -132,6 +132,8 @@ def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer:
     assert ">2h</time>" in viewer.page("/")
     assert ">2h</time>" not in viewer.page("/", as_of=4)  # as old as it was then
     assert [item["id"] for item in viewer.data("/", as_of=viewer.ledger.clock.text())["items"]] == ["early", "late"]
+    slid = viewer.page("/events", actor="alice", as_of=4)
+    assert 'name="actor" value="alice"><input type="range" name="as_of"' in slid  # what was asked goes along
 
 
 @pytest.mark.parametrize("as_of", ["9999", "1999-01-01", "' OR 1=1", "-1", "٣", "9" * 40])
