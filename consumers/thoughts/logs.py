@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -29,6 +28,7 @@ from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.events.body import Event
 from ledger.files import as_unavailable
+from ledger.lifecycle.clock import clock_text
 
 Line: TypeAlias = Callable[..., kinds.LogEntry]
 line_chars_max: Final = 2_000
@@ -119,7 +119,7 @@ def task_info(events: Sequence[Event], task: Task) -> dict[str, Any]:
     searched = None if config is None else {name: getattr(config, name) for name in _SEARCHED}
     return {
         "task_id": started.task_id, "problem": started.problem, "task_type": started.task_type,
-        "start_time": _time(first_ms), "end_time": None if end is None else _time(end.accepted_ms),
+        "start_time": clock_text(first_ms), "end_time": None if end is None else clock_text(end.accepted_ms),
         "duration_ms": None if end is None else max(0, end.accepted_ms - first_ms),
         "search_config": searched, "final_stats": _stats(task),
     }  # fmt: skip
@@ -182,7 +182,8 @@ def _json_lines(lines: Sequence[_Line]) -> bytes:
     text = bytearray()
     for seq, line in enumerate(lines, 1):
         entry = line.entry
-        fields: dict[str, Any] = {"ts": _time(line.accepted_ms), "seq": seq, "level": entry.level, "msg": entry.msg}
+        fields: dict[str, Any] = {"ts": clock_text(line.accepted_ms), "seq": seq}
+        fields |= {"level": entry.level, "msg": entry.msg}
         if line.entry.data:
             fields["data"] = msgspec.Raw(_encoded(line.entry.data))
         text += _escaped(msgspec.json.encode(fields).decode()).encode() + b"\n"
@@ -195,7 +196,7 @@ def _timeline(
     start = info["start_time"]
     text = [say("timeline", task_id=info["task_id"], problem=one_line(info["problem"]), start=start)]
     for line in lines:
-        clock = _time(line.accepted_ms)[len("2025-10-30T") : -1]
+        clock = clock_text(line.accepted_ms)[len("2025-10-30T") : -1]
         text.append(f"[{clock}] [{names[line.place]}] {one_line(line.entry.msg)}")
         if line.entry.data:
             text.append(say("timeline_data", data=one_line(_encoded(line.entry.data).decode())))
@@ -211,12 +212,6 @@ def _stats(task: Task) -> dict[str, Any]:
         counts = stats(task) if task.complete is None else task.complete.data.payload.stats
     best = None if counts.best_score is None else float(counts.best_score)
     return {"total_nodes": counts.total_nodes, "llm_calls": counts.llm_calls, "best_score": best}
-
-
-def _time(milliseconds: int) -> str:
-    """Return the ledger's time in ISO 8601, UTC, to the millisecond."""
-    seconds, rest = divmod(milliseconds, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
 
 
 def _duration(milliseconds: int, say: Callable[..., str]) -> str:

@@ -41,7 +41,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 def clock_text(now_ms: int) -> str:
-    """Return a time of the ledger's clock for people, in the form of an event's."""
+    """Return a time of the ledger's clock as an event's: ISO 8601, UTC, always to the millisecond, so texts sort."""
     return (_EPOCH + timedelta(milliseconds=now_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

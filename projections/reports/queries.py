@@ -15,9 +15,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from ledger.errors import Refused
+from ledger.lifecycle.clock import clock_text
 from projections import query
 from projections.reports.markdown import with_texts
-from projections.reports.report import Correction, is_same, plain, read_report, timestamp_of
+from projections.reports.report import Correction, is_same, plain, read_report
 from projections.reports.trends import grounds_of
 from projections.sessions.queries import corrections_of, find_session
 
@@ -145,7 +146,7 @@ def with_corrections(moment: query.Moment, reports: list[dict[str, Any]]) -> lis
     """Return plain reports with the ``corrections`` that came after them, or are about their very words."""
     by_session: dict[str, list[dict[str, Any]]] = {report["session_id"]: [] for report in reports}
     for row in corrections_of(moment, *by_session) if by_session else ():
-        row["timestamp"] = timestamp_of(row["happened_ms"])
+        row["timestamp"] = clock_text(row["happened_ms"])
         by_session[row["session_id"]].append({name: row[name] for name in Correction.__struct_fields__})
 
     def is_about(report: dict[str, Any], one: dict[str, Any]) -> bool:

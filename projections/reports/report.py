@@ -12,12 +12,12 @@ was corrected stands beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from ledger.events.session import Calibration, Deltas, FilledGap, LongText, ReportGenerated, ReportType, Vectors
+from ledger.lifecycle.clock import clock_text
 from projections.records.marks import Imported
 
 DERIVED: Final = "(Derived from the session's events.)"
@@ -105,7 +105,7 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
     deltas = assessed(data.epistemic_deltas)
     fields |= {
         "session_id": session_id, "report_id": event_id, "event_index": index, "ai_id": data.ai_id or author,
-        "author": author, "timestamp": timestamp_of(at_ms), "epistemic_deltas": deltas,
+        "author": author, "timestamp": clock_text(at_ms), "epistemic_deltas": deltas,
         "overall_confidence_delta": deltas.get("overall_confidence"), "imported": imported,
         "preflight": None if data.preflight is None else assessed(data.preflight),
         "postflight": None if data.postflight is None else assessed(data.postflight),
@@ -130,13 +130,6 @@ def read_report(fields: Mapping[str, Any]) -> Report:
         msgspec.ValidationError: the fields are not those of a report.
     """
     return msgspec.convert(fields, Report)
-
-
-def timestamp_of(at_ms: int) -> str:
-    """Return Unix milliseconds as RFC 3339, UTC, always with three decimals, so that texts sort like times."""
-    seconds, milliseconds = divmod(at_ms, 1000)
-    moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{moment}.{milliseconds:03d}Z"
 
 
 def assessed(values: Vectors | Deltas) -> dict[str, float]:

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from reporting import EVENT, report
 
 from ledger.events.session import Deltas
+from ledger.lifecycle.clock import clock_text
 from projections.briefs.tokens import count_tokens
 from projections.reports.compressed import compressed_of, shorten
-from projections.reports.report import is_same, plain, read_report, timestamp_of
+from projections.reports.report import is_same, plain, read_report
 
 KEYS = ["s", "ai", "ts", "task", "deltas", "findings", "unknowns", "next", "recommend", "calibrated"]
 ENGLISH = "The session pool is never closed when the login handler raises an exception under load and "
@@ -143,6 +144,6 @@ def test_a_plain_report_reads_back():
 
 def test_timestamps_sort_like_times():
     times = [0, 1, 999, 1000, 1_770_890_400_123, 1_770_890_400_200]
-    texts = [timestamp_of(one) for one in times]
+    texts = [clock_text(one) for one in times]
     assert texts == sorted(texts)
     assert texts[:2] == ["1970-01-01T00:00:00.000Z", "1970-01-01T00:00:00.001Z"]

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -27,12 +27,12 @@ from consumers.doors.dashboard.address import own_path
 from consumers.doors.dashboard.audit import Audit
 from consumers.doors.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
 from consumers.doors.dashboard.live import heads
-from consumers.doors.dashboard.page import ActRoute, Go, Page, Route, Seen, templates
+from consumers.doors.dashboard.page import Go, Page, Route, Seen, templates
 from consumers.doors.dashboard.pages import ACTS, ROUTES
 from consumers.doors.web.rebuild import Rebuild
 from consumers.doors.web.server import status_of
 from consumers.doors.web.stream import EVENT_STREAM, Followers, Stream
-from consumers.sdk.text import json_text
+from consumers.sdk.text import document, error_document, json_text
 from consumers.sessions.query import parse_moment
 from ledger.errors import BatonError, Refused
 
@@ -46,7 +46,6 @@ away_min_ms: Final = 10 * 60_000
 
 away_max_s: Final = 400 * 86_400
 _AWAY: Final = re.compile(r"([0-9]{0,15})\.([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
-AnyRoute: TypeAlias = Route | ActRoute
 _log: Final = logging.getLogger("baton.dashboard")
 
 
@@ -110,14 +109,16 @@ class Dashboard:
             return PlainTextResponse("too many look at this already: close a tab\n", 503)
         return Stream(heads(self.ledger.client, self._followers, lambda: self._is_closed), EVENT_STREAM)
 
-    async def _post(self, route: ActRoute, request: Request) -> Response:
+    async def _post(self, route: Route, request: Request) -> Response:
         body = b""
         async for part in request.stream():
             if len(body := body + part) > form_size_max_bytes:
                 break
-        return await run_in_threadpool(self._answer, route, lambda seen: route.act(seen, _form(request, body)), request)
+        return await run_in_threadpool(
+            self._answer, route, lambda seen: route.show(seen, _form(request, body)), request
+        )
 
-    def _answer(self, route: AnyRoute, show: Callable[[Seen], Page | Go], request: Request) -> Response:
+    def _answer(self, route: Route, show: Callable[[Seen], Page | Go], request: Request) -> Response:
         if (session := self._session(request)) is None:
             return self._closed(request, "")
         seen = None
@@ -131,16 +132,16 @@ class Dashboard:
             message = f"{type(fault).__name__}: the terminal that the dashboard runs in says more; please report it"
             error = BatonError("UNEXPECTED", message)
         if request.scope.get("is_json"):
-            return _json({"kind": "error", "error": error.to_dict()}, status_of(error))
+            return _json(error_document(error), status_of(error))
         done = {name: error.details.get(name) for name in ("position", "size")}
         data = {"code": error.code, "message": error.message, "recoverable": error.recoverable, **done}
         return self._shown(request, route, seen, Page("error.html", error.code, data, status_of(error)))
 
-    def _shown(self, request: Request, route: AnyRoute, seen: Seen | None, page: Page | Go) -> Response:
+    def _shown(self, request: Request, route: Route, seen: Seen | None, page: Page | Go) -> Response:
         if isinstance(page, Go):
             return RedirectResponse(page.path, 303)
         if request.scope.get("is_json"):
-            return _json({"kind": route.name, "data": page.data}, page.status)
+            return _json(document(route.name, page.data), page.status)
         response = self._drawn(request, route.name, seen, page)
         if page.status == 503:  # also without scripts it comes back by itself
             response.headers["refresh"] = "2"
@@ -170,13 +171,13 @@ class Dashboard:
     def _closed(self, request: Request, why: str) -> Response:
         if request.scope.get("is_json"):
             error = Refused("NOT_AUTHORIZED", "open the link that `baton dashboard` prints, and ask again")
-            return _json({"kind": "error", "error": error.to_dict()}, 401)
+            return _json(error_document(error), 401)
         return self._drawn(request, "closed", None, Page("closed.html", "Closed", {"why": why}, 401))
 
-    def _seen(self, request: Request, session: Session, route: AnyRoute) -> Seen:
+    def _seen(self, request: Request, session: Session, route: Route) -> Seen:
         size, now_ms = self.ledger.client.head().size, self.clock_ms()
         if self._rebuild is not None:
-            self._rebuild.demand(size, searches=isinstance(route, Route) and route.searches)
+            self._rebuild.demand(size, searches=route.searches)
         query, as_of = dict(request.query_params), None
         if moment := query.pop("as_of", None) or None:
             moment = parse_moment(moment)  # "yesterday" is a day for good in every link of the page
@@ -237,5 +238,5 @@ def _form(request: Request, body: bytes) -> Mapping[str, str]:
         raise Refused("INVALID_FORMAT", "what was sent is no form of this dashboard") from error
 
 
-def _json(document: dict[str, Any], status: int) -> Response:
-    return Response(json_text({"schema_version": 1} | document), status, media_type="application/json")
+def _json(answer: dict[str, Any], status: int) -> Response:
+    return Response(json_text(answer), status, media_type="application/json")

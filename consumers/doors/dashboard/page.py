@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
@@ -17,10 +16,11 @@ import jinja2
 import msgspec
 
 from consumers.doors.dashboard.address import path_to
-from consumers.sdk.text import cut, json_text, one_line, visible
+from consumers.sdk.text import counted, cut, json_text, one_line, visible
 from ledger.client import Client
 from ledger.config import Settings
 from ledger.errors import Refused
+from ledger.lifecycle.clock import clock_text
 from projections.query import age_of
 
 if TYPE_CHECKING:
@@ -99,24 +99,16 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Route(NamedTuple):
-    """A page's path, its name (the ``kind`` of its JSON) and function; one with a ``menu`` stands in the head.
+    """The path of a page or an act, its name (the ``kind`` of its JSON) and function, given the form of an act as well.
 
-    One that ``searches`` asks the views of full text, which are folded only for those who do.
+    One with a ``menu`` stands in the head; one that ``searches`` asks views of full text, folded only for those who do.
     """
 
     path: str
     name: str
-    show: Callable[[Seen], Page]
+    show: Callable[..., Page | Go]
     menu: str = ""
     searches: bool = False
-
-
-class ActRoute(NamedTuple):
-    """What is done by a POST: the path, its name and function."""
-
-    path: str
-    name: str
-    act: Callable[[Seen, Mapping[str, str]], Page | Go]
 
 
 def templates() -> jinja2.Environment:
@@ -127,8 +119,8 @@ def templates() -> jinja2.Environment:
     )  # fmt: skip
     environment.globals |= {"path_to": path_to, "address": address}
     environment.filters |= {
-        "ago": ago, "cut": cut, "iso": iso, "json": pretty, "language": language_of, "line": one_line,
-        "number": "{:,}".format, "visible": visible, "words": lambda text: text.replace("_", " "),
+        "ago": ago, "counted": counted, "cut": cut, "iso": clock_text, "json": pretty, "language": language_of,
+        "line": one_line, "number": "{:,}".format, "visible": visible, "words": lambda text: text.replace("_", " "),
     }  # fmt: skip
     return environment
 
@@ -142,11 +134,6 @@ def address(path: str, query: Mapping[str, object] = MappingProxyType({}), **cha
 def pretty(value: object) -> str:
     """Return plain values as JSON over several lines, with what nobody would see as escapes."""
     return msgspec.json.format(json_text(value), indent=2)
-
-
-def iso(at_ms: int) -> str:
-    """Return a time of the ledger's clock as HTML and people read it."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def ago(at_ms: int, now_ms: int) -> str:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -28,6 +27,7 @@ import msgspec
 from consumers.handoffs.acts import ENDS
 from consumers.sdk.quotation import Origin, is_plain, words_of
 from consumers.sdk.text import cut, json_text, one_line
+from ledger.lifecycle.clock import clock_text
 
 Kind: TypeAlias = Literal["handoff", "review"]
 Ground: TypeAlias = Mapping[str, Any]  # a reasoning that stands behind what waits, as ``reasoning.grounds`` tells it
@@ -157,8 +157,7 @@ def _line(text: str, chars_max: int = title_max_chars) -> str:
 
 
 def _document(kind: str, at_ms: int, data: dict[str, Any]) -> bytes:
-    moment = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    document = json_text({"type": kind, "timestamp": moment, "data": data}).encode()
+    document = json_text({"type": kind, "timestamp": clock_text(at_ms), "data": data}).encode()
     if len(document) > notification_max_bytes:
         raise AssertionError("unreachable: every part of a notification is bounded")
     return document

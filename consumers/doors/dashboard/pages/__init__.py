@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from consumers.doors.dashboard.page import ActRoute, Route
+from consumers.doors.dashboard.page import Route
 from consumers.doors.dashboard.pages.agents import agent, agents
 from consumers.doors.dashboard.pages.audit import VERIFY, audit, verify
 from consumers.doors.dashboard.pages.decisions import lock, unlock
@@ -38,10 +38,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/audit", "audit", audit, "Audit"),
 )
 
-ACTS: Final[tuple[ActRoute, ...]] = (
-    ActRoute("/h/{id}/decide", "handoff", decide),
-    ActRoute("/reviews/{id:path}/decide", "review", answer),
-    ActRoute(VERIFY, "audit", verify),
-    ActRoute("/unlock", "unlock", unlock),
-    ActRoute("/lock", "lock", lock),
+ACTS: Final[tuple[Route, ...]] = (
+    Route("/h/{id}/decide", "handoff", decide),
+    Route("/reviews/{id:path}/decide", "review", answer),
+    Route(VERIFY, "audit", verify),
+    Route("/unlock", "unlock", unlock),
+    Route("/lock", "lock", lock),
 )

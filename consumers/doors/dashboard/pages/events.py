@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from consumers.doors.dashboard.page import Page, Seen
 from consumers.sdk import receipts
 from consumers.sdk.batch import check_kinds
-from ledger.client import read_event
-from ledger.envelope import decode_entry
+from consumers.sdk.events import whole_event
 from ledger.errors import BatonError
 from ledger.events import KINDS
 
@@ -33,21 +30,17 @@ def events(seen: Seen) -> Page:
 
 
 def event(seen: Seen) -> Page:
-    """Return ``{"event", "row", "size_bytes", "counts", "key", "proof", "causes", "effects", …}`` of one entry.
+    """Return ``{"event", "row", "signed", "proof", "causes", "effects", …}`` of one entry.
 
-    ``counts`` tells whether its signature fits and the rules admit it, read the checked way (``problem``: why not);
+    ``signed`` tells whether its signature fits and the rules admit it, read the checked way (``problem``: why not);
     ``proof`` is the inclusion in the log under a signed checkpoint, checked here (``problem``: why there is none).
     """
     index = seen.ask("resolve", ref=seen.params["ref"])["event_index"]
     row = seen.ask("catalog.show", ref=str(index))
-    content = seen.client.entry(index)
+    entry = whole_event(seen.client, index, seen.view)
     walk = seen.ask("catalog.why", ref=row["id"], depth=1, limit=neighbours_max)
-    entry = read_event(index, content)
-    data = {
-        "row": row, "size_bytes": len(content),
-        "signature": decode_entry(content).sig.hex(), "signed": _signed(seen, index, entry.stream, entry.key),
-        "proof": _proof(seen, index), **walk, "event": msgspec.to_builtins(entry, str_keys=True),
-    }  # fmt: skip
+    signed = _signed(seen, index, entry["stream"], entry["key"])
+    data = {"row": row, "signed": signed, "proof": _proof(seen, index), **walk, "event": entry}
     return Page("event.html", f"#{index} {row['kind']}", data)
 
 

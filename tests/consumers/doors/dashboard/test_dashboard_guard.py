@@ -7,7 +7,7 @@ from looking import ORIGIN, SECRET
 
 from consumers.doors.dashboard import app
 from consumers.doors.dashboard.guard import CSP, Guard, launch_link, link_max_s
-from consumers.doors.dashboard.page import ActRoute, Go
+from consumers.doors.dashboard.page import Go, Route
 
 if TYPE_CHECKING:
     from looking import Viewer
@@ -89,7 +89,7 @@ def acting(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> Viewer:
         seen.session.demand(form, "/act", "h", "ref", "approve")
         return Go("/done")
 
-    monkeypatch.setattr(app, "ACTS", (ActRoute("/act", "act", act),))
+    monkeypatch.setattr(app, "ACTS", (Route("/act", "act", act),))
     viewer.open()
     return viewer
 

@@ -46,7 +46,7 @@ def test_one_entry_shows_its_body_its_key_and_its_proof(viewer: Viewer) -> None:
     assert shown["proof"] == shown["proof"] | {"is_proven": True, "size": 5, "hashes": 1}
     page = viewer.page("/e/4")
     assert "the title" in page
-    assert shown["signature"] in page
+    assert shown["event"]["sig"] in page
 
 
 def test_entries_of_authority_and_the_first_of_all_have_their_proof_too(viewer: Viewer) -> None:
