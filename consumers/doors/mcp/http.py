@@ -7,28 +7,22 @@ of another origin is refused by its Origin, and one that rebinds a name to this 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hmac
 import secrets
-import signal
-import socket
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import uvicorn
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
-from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from consumers.doors.mcp.server import BatonServer
 from consumers.doors.mcp.tool_ledger import ToolLedger
-from consumers.doors.web.server import LOOPBACK, Server
+from consumers.doors.web.server import LOOPBACK
 from ledger.errors import Refused
 from ledger.identity import read_private, write_private
 
@@ -38,8 +32,8 @@ body_size_max_bytes: Final = 1024**2
 sessions_max: Final = 256
 """With room for clients that were killed: their sessions stay until they have been idle."""
 
+connections_max: Final = 2 * sessions_max
 session_idle_max_s: Final = 1_800.0
-stop_wait_max_s: Final = 5
 _token_bytes: Final = 32
 _token_chars_min: Final = 32
 _token_chars_max: Final = 4_096
@@ -77,14 +71,8 @@ def read_token(path: Path) -> str:
     return token
 
 
-def url_of(listening: socket.socket) -> str:
-    """Return the address of the server on a socket."""
-    return f"http://{LOOPBACK}:{listening.getsockname()[1]}{PATH}"
-
-
-async def serve_http(ledger: ToolLedger, listening: socket.socket, token: str, ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM; ``ready`` is called when calls are answered."""
-    port = listening.getsockname()[1]
+def application(ledger: ToolLedger, port: int, token: str) -> ASGIApp:
+    """Return what a server runs at a port, which tells it when it begins and ends."""
     hosts = [f"{name}:{port}" for name in (LOOPBACK, "localhost")]
     origins = [f"http://{host}" for host in hosts]
     server = BatonServer(
@@ -99,29 +87,9 @@ async def serve_http(ledger: ToolLedger, listening: socket.socket, token: str, r
         transport_security=TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins),
     )  # fmt: skip
     app.router.redirect_slashes = False  # a redirect would lead to the Host that was sent, before it is checked
-    config = uvicorn.Config(
-        _unheard(app), log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=stop_wait_max_s
-    )
-    await _Serving(config, ready).serve(sockets=[listening])
-
-
-def _unheard(app: Starlette) -> ASGIApp:
-    """Return the application for clients that go while they are served: no error, and nobody is left to hear of it."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        with contextlib.suppress(ClientDisconnect):
+        with contextlib.suppress(ClientDisconnect):  # who goes while he is served hears of no error
             await app(scope, receive, send)
 
     return serve
-
-
-class _Serving(Server):
-    """A server that ends at SIGINT and SIGTERM, with its process's own exit code."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop at SIGINT and SIGTERM; uvicorn's own would raise them again, and so end us before we have closed."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        yield

@@ -11,7 +11,7 @@ import contextlib
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -58,11 +58,13 @@ def bind(where: str) -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: ASGIApp, listening: socket.socket) -> AsyncIterator[str]:
+async def serving(
+    app: ASGIApp, listening: socket.socket, *, connections: int = connections_max, has_lifespan: bool = False
+) -> AsyncIterator[str]:
     """Serve an application on a bound socket within the block; yields the address.
 
-    What it is called with has ``scope[DROP]``, which cuts the connection of a client that does not read. Raises
-    Unavailable: ``STORE_UNAVAILABLE`` when the server does not start.
+    One that ``has_lifespan`` is told when it begins and ends. What it is called with has ``scope[DROP]``, which cuts
+    the connection of a client that does not read. Raises Unavailable: ``STORE_UNAVAILABLE`` when it does not start.
     """
     host, port = listening.getsockname()[:2]
 
@@ -71,14 +73,13 @@ async def serving(app: ASGIApp, listening: socket.socket) -> AsyncIterator[str]:
         await app(scope, receive, send)
 
     config = uvicorn.Config(
-        serve, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
-        limit_concurrency=connections_max, timeout_keep_alive=keep_alive_max_s,
+        serve, log_config=None, access_log=False, lifespan="on" if has_lifespan else "off", server_header=False,
+        ws="none", limit_concurrency=connections, timeout_keep_alive=keep_alive_max_s,
         timeout_graceful_shutdown=stop_wait_max_s, h11_max_incomplete_event_size=request_head_max_bytes,
     )  # fmt: skip
-    answers = asyncio.Event()
-    server = Server(config, answers.set)
+    server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
-    starting = asyncio.create_task(answers.wait())
+    starting = asyncio.create_task(server.answers.wait())
     try:
         await asyncio.wait((serving, starting), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
@@ -121,12 +122,12 @@ def hosts(client: EntryReads, bound: str) -> list[str]:
     return [bound, LOOPBACK, "localhost", origin.split("/")[0].lower() or LOOPBACK]
 
 
-class Server(uvicorn.Server):
-    """A uvicorn server that leaves the process's signals to who runs it, and calls ``ready`` when it answers."""
+class _Server(uvicorn.Server):
+    """A uvicorn server that leaves the process's signals to who runs it, and says when it answers."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._ready = ready
+        self.answers = asyncio.Event()
         self._waiting: dict[tuple[object, object], float] = {}
 
     @contextlib.contextmanager
@@ -138,7 +139,7 @@ class Server(uvicorn.Server):
         """Begin to answer, and say so."""
         await super().startup(sockets=sockets)
         if self.started:
-            self._ready()
+            self.answers.set()
 
     async def on_tick(self, counter: int) -> bool:
         """Cut whoever has not sent a whole request in time: so few connections there are, and nobody else would."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 import socket
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from consumers.doors.cli.app import App, extra
+from consumers.doors.cli.commands.serve import stop_at_signals
 from consumers.doors.cli.program import Command
 from consumers.doors.dashboard.address import Address, announced, running
 from ledger import trust
@@ -76,9 +76,7 @@ async def _serve(app: App, listening: socket.socket, human: str | None, why_not:
     from consumers.doors.dashboard.guard import Guard  # noqa: PLC0415 - beside it
     from consumers.doors.web.server import serving  # noqa: PLC0415 - loads uvicorn
 
-    stop, ledger = asyncio.Event(), app.ledger()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop, ledger = stop_at_signals(), app.ledger()
     guard = Guard(secrets.token_urlsafe(32), listening.getsockname()[1])
     pages = Dashboard(ledger, guard, human=human, why_not=why_not)
     async with serving(pages.application(), listening) as url:

@@ -50,10 +50,16 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, verbo
     asyncio.run(_serve(app, Node(settings, port=port, preferred=usual_port), web, is_public=is_public))
 
 
-async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> None:
+def stop_at_signals() -> asyncio.Event:
+    """Return what SIGINT and SIGTERM set from now on, in the event loop that runs."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> None:
+    stop = stop_at_signals()
     async with node, contextlib.AsyncExitStack() as stack:
         ledger, url = node.client.ledger, node.url
         elsewhere = f" (port {usual_port} is taken: choose one with --port)" if node.is_elsewhere else ""
@@ -101,7 +107,7 @@ def mcp(
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with _open_tools(app) as ledger:
         if is_http:
-            serve_loopback(app, ledger, port or 0, token_file)
+            asyncio.run(serve_loopback(app, ledger, port or 0, token_file))
         else:
             serve_stdio(ledger)
 
@@ -136,20 +142,19 @@ def serve_stdio(ledger: ToolLedger) -> None:
         asyncio.run(BatonServer(ledger).run_stdio_async())
 
 
-def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | None) -> None:
+async def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | None) -> None:
     """Serve over HTTP on this machine; the first line says where, and where the token is."""
-    from consumers.doors.mcp import http  # noqa: PLC0415 - loads uvicorn
-    from consumers.doors.web.server import bind  # noqa: PLC0415 - as above
+    from consumers.doors.mcp import http  # noqa: PLC0415 - loads the SDK
+    from consumers.doors.web.server import bind, serving  # noqa: PLC0415 - loads uvicorn
 
+    stop = stop_at_signals()
     trust.demand(ledger.settings.home)  # also a token that a stranger left there is the stranger's
     path = token_file or ledger.settings.home / http.TOKEN_FILE
     token = http.read_token(path)
     with bind(str(port)) as listening:
-        url = http.url_of(listening)
-
-        def ready() -> None:
-            answer = {"url": url, "token_file": str(path.absolute()), "pid": os.getpid()}
-            app.show("mcp", answer, lambda: click.echo(f"{url}\ntoken in {path.absolute()}"))
+        tools = http.application(ledger, listening.getsockname()[1], token)
+        async with serving(tools, listening, connections=http.connections_max, has_lifespan=True) as server:
+            answer = {"url": f"{server}{http.PATH}", "token_file": str(path.absolute()), "pid": os.getpid()}
+            app.show("mcp", answer, lambda: click.echo(f"{answer['url']}\ntoken in {path.absolute()}"))
             sys.stdout.flush()
-
-        asyncio.run(http.serve_http(ledger, listening, token, ready))
+            await stop.wait()
