@@ -56,7 +56,7 @@ def make_anew(settings: Settings, rounds: int) -> None:
 def ended(target: Any, *given: Any) -> int | None:
     process = SPAWN.Process(target=target, args=given)
     process.start()
-    process.join(60)
+    process.join()
     return process.exitcode
 
 
@@ -81,5 +81,5 @@ def test_past_is_answered_while_another_process_makes_the_views_anew(stretched, 
     live_on(ledger)
     while process.is_alive():
         compare(reader, chosen.randrange(ledger.size), ASKED)
-    process.join(60)
+    process.join()
     assert process.exitcode == 0

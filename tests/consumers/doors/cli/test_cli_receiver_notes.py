@@ -90,11 +90,13 @@ def test_what_the_session_recorded_goes_along(baton: Baton, fresh: Fresh) -> Non
 def test_an_amendment_adds_to_them_and_prints_what_changed(baton: Baton, fresh: Fresh) -> None:
     name = created(baton, fresh("more"), *ALL, "--session", "none")
     told = baton("handoff", "amend", name, "--title", "Expire all", "--trap", "no clock", "--tried", "none", *ME)
-    assert "\n  title: 'Expire tokens' → 'Expire all'\n" in told
+    assert "\n  title was 'Expire tokens' and is 'Expire all'\n" in told
     notes = baton.data("handoff", "show", name)["notes"]
     assert (notes["traps"], notes["tried"], notes["touches"]) == (["two configs", "no clock"], [], ["src/auth.py"])
     changed = baton.data("handoff", "amend", name, "--tested-by", "make check", "--as", "a")["changes"]
-    assert [(one["field"], one["before"]) for one in changed] == [("tested_by", repr("['make test']"))]
+    assert [(one["field"], [(line["mark"], line["text"]) for line in one["lines"]]) for one in changed] == [
+        ("tested_by", [("kept", "make test"), ("added", "make check")])
+    ]
 
 
 def claimed(baton: Baton, name: str, *options: str) -> str:
