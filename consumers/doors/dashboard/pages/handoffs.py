@@ -16,7 +16,9 @@ from consumers.handoffs.acts import NOTES, commands_on
 from consumers.handoffs.receiver import later
 from consumers.reasoning.grounds import Grounds
 from consumers.sdk.quotation import gate_seen
+from ledger.errors import Refused, Unavailable
 
+original_shown_max_bytes: Final = 16 * 1024
 _ELSEWHERE: Final = ("why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "as_of", "log")
 # Which events of a handoff say something of one of its tasks or criteria.
 _OF_TASKS: Final = ("handoff.task_checked",)
@@ -27,8 +29,9 @@ def handoff(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, s
     """Return all about one handoff.
 
     ``{"handoff", "why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "versions", "number", "log",
-    "gate", "as_of", "form", "done", "problem"}``: ``form`` is None where there is nothing to decide, ``log`` has the
-    newest event first, and of ``done`` it was checked that its signature fits and that it is in the tree named there.
+    "gate", "as_of", "form", "done", "problem", "original"}``: ``form`` is None where there is nothing to decide,
+    ``original`` what the imported file begins with (None: not imported, or not kept), ``log`` has the newest event
+    first, and of ``done`` it was checked that its signature fits and that it is in the tree named there.
     """
     shown = Grounds(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=seen.params["id"]))
     name, log, as_of = shown["id"], shown["log"], shown.get("as_of")
@@ -43,9 +46,17 @@ def handoff(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, s
         "reasoning": shown["reasoning"], "result_reasoning": shown["result_reasoning"],
         "versions": versions["versions"], "number": versions["to"], "log": log[::-1], "as_of": as_of,
         "gate": gate_seen(seen.ledger.home, seen.client), "form": handoff_form(seen, shown, versions, note),
+        "original": _beginning_of(seen, shown["original"]),
         "done": done[0] | {of: as_of[of] for of in ("size", "root")} if as_of and done else None,
     }  # fmt: skip
     return Page("handoff.html", shown["title"] or name, data, status, path_to("handoff", name) if problem else "")
+
+
+def _beginning_of(seen: Seen, ref: str | None) -> str | None:
+    try:
+        return ref and seen.ledger.get_blob(ref)[:original_shown_max_bytes].decode(errors="replace")
+    except (Refused, Unavailable):
+        return None  # dropped by a retention, or not brought along: what was claimed is in the log
 
 
 def _with_said(rows: list[dict[str, Any]], shown: Mapping[str, Any], kinds: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from consumers.doors.dashboard.page import Page, Seen
 
 acts_shown_max: Final = 60
 lanes_shown_max: Final = 24
+hour_ms: Final = 3_600_000
 
 _step: Final = 20  # px from one act to the next, and more where more time passed
 _lane: Final = 48
@@ -22,7 +23,7 @@ def timeline(seen: Seen) -> Page:
     """Return the answer of `catalog.lanes` (`since`, `agent`, `after`) with its ``drawing``, from left to right.
 
     That has ``width``, ``height``, the ``y`` of the ``lanes``, ``acts`` with their ``x``, ``y`` and ``to_y`` (None:
-    passed to nobody), ``bars`` of sessions, and ``times``: the first, and those before which an hour had passed.
+    passed to nobody), ``bars`` of sessions, and ``times``: the first, and each an hour after the one before.
     """
     asked = {"since": seen.number("since"), "agent": seen.query.get("agent") or None, "after": seen.number("after")}
     answer = seen.ask("catalog.lanes", limit=acts_shown_max, **asked)
@@ -39,7 +40,7 @@ def _drawing(answer: dict[str, Any]) -> dict[str, Any]:
     for act, following in pairwise(acts):
         passed_min = max(0, following["accepted_ms"] - act["accepted_ms"]) / 60_000
         xs.append(xs[-1] + _step + min(40, round(6 * log2(1 + passed_min))))
-        if passed_min > 60 and xs[-1] - times[-1]["x"] > _label:
+        if following["accepted_ms"] - times[-1]["at_ms"] > hour_ms and xs[-1] - times[-1]["x"] > _label:
             times.append({"x": xs[-1], "at_ms": following["accepted_ms"]})
     indexes, width = [act["event_index"] for act in acts], (xs[-1] if xs else 0) + _step * 2
 

@@ -46,7 +46,7 @@ def test_what_the_board_leaves_out_is_a_link_away(viewer: Viewer) -> None:
 def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: Viewer) -> None:
     claim = {"title": "old", "to": "bob", "reviewer": "rita"}
     record = RecordImported(
-        original="blake3:" + "7" * 64, source="h.md", format="handoff/v2", mapped_kind="handoff.created", mapped=claim,
+        original=viewer.ledger.put_blob("alice", "# 修復 <b>\n".encode()), source="h.md", format="handoff/v2", mapped_kind="handoff.created", mapped=claim,
         claimed_author="kuro", claims={"status": "done"},
     )  # fmt: skip
     viewer.ledger.emit("alice", "handoff/old", record)
@@ -56,6 +56,7 @@ def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: View
     assert first["items"][0]["id"] == "h00"
     assert [one["id"] for one in viewer.data("/", after=first["next"])["items"]] == ["old"]
     assert "from imported files, to confirm" in viewer.page("/", after=first["next"])
+    assert "# 修復 &lt;b&gt;" in viewer.page("/h/old")  # what is confirmed can be read
 
 
 def test_a_day_in_words_stays_that_day_in_every_link(viewer: Viewer) -> None:

@@ -116,6 +116,11 @@ def test_who_is_at_work_stands_first(viewer: Viewer) -> None:
     viewer.ledger.emit("alice", "session/x", SessionStarted())
     assert {one["name"] for one in viewer.data("/agents")["agents"] if one["is_at_work"]} == {"alice"}
     assert "lease ran out" in viewer.page("/agents")
+    other = viewer.ledger.hand_over("without")
+    viewer.ledger.approve("without", other)
+    viewer.ledger.claim("without")
+    viewer.ledger.clock.advance(86_400)
+    assert not any(one["is_at_work"] for one in viewer.data("/agents")["agents"])  # a claim of yesterday is no work
 
 
 def test_an_agent_with_its_keys_and_calibration_over_its_sessions(viewer: Viewer) -> None:
