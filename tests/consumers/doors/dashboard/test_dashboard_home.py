@@ -46,7 +46,8 @@ def test_what_the_board_leaves_out_is_a_link_away(viewer: Viewer) -> None:
 def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: Viewer) -> None:
     claim = {"title": "old", "to": "bob", "reviewer": "rita"}
     record = RecordImported(
-        original=viewer.ledger.put_blob("alice", "# 修復 <b>\n".encode()), source="h.md", format="handoff/v2", mapped_kind="handoff.created", mapped=claim,
+        original=viewer.ledger.put_blob("alice", "# 修復 <b>\n".encode()), source="h.md",
+        format="handoff/v2", mapped_kind="handoff.created", mapped=claim,
         claimed_author="kuro", claims={"status": "done"},
     )  # fmt: skip
     viewer.ledger.emit("alice", "handoff/old", record)
