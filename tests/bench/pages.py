@@ -54,7 +54,7 @@ def rows(bench: Bench) -> Iterator[Row]:
                 ledger.approve(name, content)
                 ledger.claim(name)
         with Shown(home, agent="rita") as dashboard:
-            page = httpx.get(dashboard.link, follow_redirects=True).content
+            page = httpx.get(dashboard.link, follow_redirects=True, timeout=60).content
             note = f"{len(page):,} bytes for {HANDOFFS} handoffs, every fifth waiting"
             budget = Budget("≤", 1.0)
             yield Row("page: queue and board, uncompressed", [len(page) / page_bytes], "60 kB", budget, note)

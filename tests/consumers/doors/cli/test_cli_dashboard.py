@@ -37,11 +37,11 @@ def shown(populated: Callable[[str], Path]) -> Iterator[Shown]:
 def test_it_prints_one_document_whose_link_lets_a_browser_in_once(shown: Shown) -> None:
     assert shown.document.keys() == {"schema_version", "kind", "data"}
     assert (shown.data["human"], shown.data["pid"], shown.data["reads_only_because"]) == ("rita", shown.pid, None)
-    with httpx.Client(base_url=shown.data["url"]) as browser:
+    with httpx.Client(base_url=shown.data["url"], timeout=60) as browser:
         assert browser.get("/").status_code == 401
         assert browser.get(shown.data["link"]).status_code == 303
         assert "Needs you" in browser.get("/").text
-    assert httpx.get(shown.data["link"]).status_code == 401
+    assert httpx.get(shown.data["link"], timeout=60).status_code == 401
 
 
 def test_called_again_it_prints_a_fresh_link_of_the_one_that_runs(
@@ -50,7 +50,7 @@ def test_called_again_it_prints_a_fresh_link_of_the_one_that_runs(
     baton = Baton(capsys, Place(shown.home))
     again = baton.data("dashboard")
     assert (again["url"], again["pid"]) == (shown.data["url"], shown.pid)
-    assert httpx.get(again["link"]).status_code == 303
+    assert httpx.get(again["link"], timeout=60).status_code == 303
     assert baton.refuses("STORE_IN_USE", "--as", "a", "dashboard")["details"]["pid"] == shown.pid
 
 
@@ -76,7 +76,7 @@ def test_who_is_no_human_only_reads_and_is_told_why(populated: Callable[[str], P
 def test_a_signal_ends_it_while_somebody_looks_and_its_address_is_gone(
     populated: Callable[[str], Path], number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Shown(populated("ended")) as running, httpx.Client(base_url=running.data["url"]) as browser:
+    with Shown(populated("ended")) as running, httpx.Client(base_url=running.data["url"], timeout=60) as browser:
         browser.get(running.data["link"])
         with browser.stream("GET", "/live") as tail:
             assert next(tail.iter_lines()).startswith("id: ")

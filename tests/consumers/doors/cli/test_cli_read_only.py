@@ -84,7 +84,7 @@ def test_dashboard_shows_an_evidence_copy(evidence: Path) -> None:
         assert one.stdout is not None
         try:
             shown = json.loads(one.stdout.readline())["data"]
-            with httpx.Client(base_url=shown["url"]) as browser:
+            with httpx.Client(base_url=shown["url"], timeout=60) as browser:
                 browser.get(shown["link"])
                 assert "first" in browser.get("/events").text
                 assert browser.get("/", params={"as_of": 5}).status_code == 200

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from ledger.config import Settings
 
+pytestmark = pytest.mark.timeout(300)  # forty pages, each of which may come slowly
+
 FOREIGN = (
     "document.querySelectorAll('img, iframe, object, base, style, [onerror], [onload], [style], a[href^=javascript]')"
 )

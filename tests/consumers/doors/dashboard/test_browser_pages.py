@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ledger.config import Settings
 
+pytestmark = pytest.mark.timeout(300)  # the first of all installs axe-core, and a page may come slowly
 
 # What would not be on the paper: areas that scroll, because nobody scrolls there.
 CUT = """[...document.querySelectorAll("main *")].filter((one) => getComputedStyle(one).overflowX !== "visible" &&

@@ -18,7 +18,7 @@ from ledger.client import read_event
 from ledger.config import Settings
 from ledger.local import LocalClient
 
-wait_max_s: Final = 60.0
+wait_max_s: Final = 100.0
 
 
 class Played(NamedTuple):

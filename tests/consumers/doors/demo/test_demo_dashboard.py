@@ -28,7 +28,7 @@ def test_dashboard_of_the_demo_shows_its_past_and_agents_take_up_what_is_approve
             document: dict[str, Any] = json.loads(process.stdout.readline())
             assert document["kind"] == "demo_dashboard"
             where = document["data"]
-            page = httpx.get(where["link"], follow_redirects=True)
+            page = httpx.get(where["link"], follow_redirects=True, timeout=60)
             assert page.status_code == 200
             assert "全文检索" in page.text
             settings = Settings(home=Path(where["home"]), agent="alex")

@@ -189,6 +189,7 @@ def test_only_reading_is_answered_and_only_by_our_own_names(published: Published
 def test_more_connections_than_it_takes_are_turned_away_and_who_never_ends_a_request_is_cut(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("consumers.doors.web.server.request_wait_max_s", 1e9)  # until all are held, however slowly
     host = published.web.removeprefix("http://")
     held = [http.client.HTTPConnection(host, timeout=30) for _ in range(connections_max + 1)]
     for connection in held:
