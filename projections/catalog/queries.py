@@ -61,9 +61,14 @@ def show_event(moment: query.Moment, asked: query.ByRef) -> query.Answer:
 
 
 def find_events(moment: query.Moment, asked: EventFilter) -> query.Answer:
-    """Return ``{"events", "total", "next"}`` in the order of the log or against it; ``total`` counts all that match."""
+    """Return ``{"events", "total", "next"}`` in the order of the log or against it; ``total`` counts all that match.
+
+    An event that views left out is ``quarantined``, by the code of why.
+    """
     listing = LISTING._replace(newest_first=asked.newest)
-    return query.list_of(moment, listing, query.Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
+    page = query.list_of(moment, listing, query.Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
+    left_out = {one["index"]: {"quarantined": one["code"]} for one in list_quarantined(moment, asked)["entries"]}
+    return page | {"events": [row | left_out.get(row["event_index"], {}) for row in page["events"]]}
 
 
 def refs_of(moment: query.Moment, index: int) -> list[dict[str, Any]]:

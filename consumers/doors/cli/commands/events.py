@@ -144,14 +144,12 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None
         _follow(app, (kind,) if kind else (), given["stream"], given["author"], start)
         return
     answer = app.query("catalog.find", **asked, **given)
-    bad = {one["index"]: one["code"] for one in app.query("catalog.quarantined")["entries"]}
-    marked = [(one | {"quarantined": bad.get(one["event_index"])}) for one in answer["events"]]
     rows = [
         (one["event_index"], output.when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], _marks(one))
-        for one in marked
+        for one in answer["events"]
     ]
     if app.as_json:
-        answer["events"] = [_document(app, one) for one in marked]
+        answer["events"] = [_document(app, one) for one in answer["events"]]
     header = ("index", "accepted", "author", "kind", "stream", "note")
     output.show_page(
         app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"
@@ -161,12 +159,12 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None
 def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
     """Return the event of a row as `show`, `watch` and `log --follow` give it, with the marks that views put on it."""
     index = row["event_index"]
-    marks = {name: row[name] for name in ("quarantined", "suspect") if row.get(name) is not None}
+    marks = {name: row[name] for name in ("quarantined", "suspect") if name in row}
     return describe(read_event(index, app.client().entry(index))) | marks
 
 
 def _marks(event: dict[str, Any]) -> str:
-    quarantined = f"[quarantined: {event['quarantined']}]" if event["quarantined"] else ""
+    quarantined = f"[quarantined: {event['quarantined']}]" if "quarantined" in event else ""
     return " ".join(filter(None, (output.suspect_cell(event), quarantined)))
 
 

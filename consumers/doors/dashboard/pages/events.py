@@ -23,9 +23,7 @@ def events(seen: Seen) -> Page:
         "catalog.find", newest=True, after=seen.number("before"), limit=rows_max,
         author=asked["actor"], kind=asked["kind"], stream=asked["stream"],
     )  # fmt: skip
-    faulty = {one["index"]: one["code"] for one in seen.ask("catalog.quarantined")["entries"]}
-    rows = [row | {"quarantined": faulty.get(row["event_index"])} for row in answer["events"]]
-    data = answer | {"events": rows, "asked": asked | {"before": seen.number("before")}, "kinds": sorted(KINDS)}
+    data = answer | {"asked": asked | {"before": seen.number("before")}, "kinds": sorted(KINDS)}
     return Page("events.html", "Events", data)
 
 

@@ -40,6 +40,7 @@ function refresh() {
   request.onloadend = () => { isFetching = false; if (request.status === 200) refresh(); };
   request.send();
 }
+function again() { body.dataset.head = -1; refresh(); }
 function tell() { if ("follows" in body.dataset) say("on", held.size && head > shown ? "live, " + (head - shown) + " new" : "live"); }
 function news(index) {
   if (index > head) head = index;
@@ -73,8 +74,8 @@ if ("follows" in body.dataset && "EventSource" in window) {
   if (navigator.locks) navigator.locks.request("baton-live", () => follow(channel)); else follow(channel);
   document.addEventListener("visibilitychange", refresh);
   // What says how far something is, is asked for anew until it says so no more.
-  setInterval(() => { if (document.querySelector("[data-polls]")) { body.dataset.head = -1; refresh(); } }, 1000);
-  document.addEventListener("mouseout", () => { if (held.size) { body.dataset.head = -1; refresh(); } });
+  setInterval(() => { if (document.querySelector("[data-polls]")) { again(); } }, 1000);
+  document.addEventListener("mouseout", () => { if (held.size) { again(); } });
 }
 function filter() {
   const field = document.querySelector(".filter input"), text = field?.value.toLowerCase() ?? "";
@@ -86,8 +87,7 @@ document.addEventListener("input", ({ target }) => {
   if (!("scrub" in target.dataset)) return;
   // A slider through the log: the page follows while it moves, and its address can be shared.
   history.replaceState(null, "", "?" + new URLSearchParams(new FormData(target.form)));
-  body.dataset.head = -1;
-  refresh();
+  again();
 });
 // What unlocked the key stays with this origin: a cookie, which servers on other ports are sent, too, signs nothing.
 const unlocked = /^#unlocked=([\w-]+)$/.exec(location.hash)?.[1];
