@@ -32,7 +32,9 @@ body_size_max_bytes: Final = 1024**2
 sessions_max: Final = 256
 """With room for clients that were killed: their sessions stay until they have been idle."""
 
-connections_max: Final = 2 * sessions_max
+connections_max: Final = 3 * sessions_max
+"""A client holds one for what it is told, and one for each call meanwhile."""
+
 session_idle_max_s: Final = 1_800.0
 _token_bytes: Final = 32
 _token_chars_min: Final = 32
