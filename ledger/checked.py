@@ -17,7 +17,8 @@ an audit replays.
 
 Authority is checked once and kept: within a process by this object, and between them in a file beside the reader's
 memory, bound to a head that the log must go on from. Each record is kept with the indexes since which it holds, so that
-an old entry is judged by what was true then. Refused: reading the streams of those agents alone that appear, of which
+an old entry is judged by what was true then. The streams that were read last are kept in this object, too, as of that
+head: who looks again checks what came since. Refused: reading the streams of those agents alone that appear, of which
 nobody could tell whether their last event was left out.
 """
 
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from copy import copy
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -52,6 +54,8 @@ from ledger.merkle import leaf_hash, verify_inclusion
 from ledger.signature import is_signed
 
 authority_file_max_bytes: Final = 64 * 1024**2
+streams_kept_max: Final = 16
+stream_kept_max_bytes: Final = 4 * 1024**2
 _FORMAT: Final = 1
 _DIGEST_SIZE: Final = 32
 _AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"n"})
@@ -175,6 +179,7 @@ class StreamReader:
         self._client = client
         self._file = file
         self._lock = threading.Lock()
+        self._runs: dict[str, _Run] = {}  # what was read to its end, each under a head that the kept one goes on from
         self.authority = self._loaded()
 
     def read(self, stream: str, size: int | None = None) -> CheckedStream:
@@ -191,7 +196,7 @@ class StreamReader:
             try:
                 checked = self._read(stream, size)
             except BatonError:
-                self.authority = self._loaded()  # this one may hold what was not proven to the end
+                self.authority, self._runs = self._loaded(), {}  # they may hold what was not proven to the end
                 raise
             self.authority.kept.head = checked.head
             if len(self.authority.kept.indexes) != before:
@@ -216,13 +221,16 @@ class StreamReader:
 
     def _read(self, stream: str, size: int | None) -> CheckedStream:
         authority, known = self.authority, self.authority.kept.head
-        asked = StreamAsked(stream, authority_start=authority.start, known_size=known.size)
+        before = self._runs.pop(stream, None) if size is None else None
+        start = before.head.size if before else 0
+        asked = StreamAsked(stream, start=start, authority_start=authority.start, known_size=known.size)
         page = self._client.stream(asked)
         if known.size and not is_continued(known, replace(page.growth, path=page.known_path)):
             # What was kept is of a past that was given up, or of another copy: begin with entry 0.
-            self.authority = self._nobody()
+            self.authority, self._runs = self._nobody(), {}
             return self._read(stream, size)
-        run, ends = _Run(self._client.ledger, stream, authority, page.growth, size), page.ends
+        run = before.on(page.growth) if before else _Run(self._client.ledger, stream, authority, page.growth, size)
+        ends = page.ends
         while True:
             for proven in page.entries:
                 run.take(proven)
@@ -233,6 +241,8 @@ class StreamReader:
         last_ms = run.end(page.last)
         if key := self._client.memory.checkpoint_key:  # whoever reads over the bus has learnt it
             run.compare(ends, key)
+        if size is None and sum(len(data) for _, data in run.entries) <= stream_kept_max_bytes:
+            self._runs = dict([*self._runs.items(), (stream, run)][-streams_kept_max:])
         return CheckedStream(stream, run.entries, run.ignored, run.then, run.head, last_ms, ends)
 
     def _nobody(self) -> Authority:
@@ -278,6 +288,13 @@ class _Run:
         self._version = 0
         self._ids: dict[str, int] = {}
         self._last = -1
+
+    def on(self, growth: Growth) -> _Run:
+        """Return the reading that goes on with what the log has since; this one stays as it is."""
+        run = copy(self)
+        run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}  # noqa: SLF001 - its own
+        run.head, run._size = growth.head, growth.size  # noqa: SLF001 - as above
+        return run
 
     def take(self, proven: Proven) -> None:
         index = proven.index

@@ -10,6 +10,7 @@ from building import Ledger, key_named
 from scripted_node import ScriptedNode
 from tampering import append_behind_the_gate, changed, entries_of, forged
 
+from ledger import checked
 from ledger.author import Draft
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted
@@ -306,3 +307,52 @@ def test_stream_of_then_is_refused_where_something_of_now_is_withheld(node: Scri
     node.hides = frozenset({2})  # of authority, whose number the last entry says
     with pytest.raises(Corrupted):
         node.reader().read(STREAM, len(entries) - 1)
+
+
+@pytest.mark.parametrize("kept_max", [0, checked.stream_kept_max_bytes])
+def test_who_reads_a_stream_again_checks_what_came_since_and_has_the_same_as_who_reads_it_whole(
+    ledger: Ledger, entries: list[bytes], monkeypatch: pytest.MonkeyPatch, kept_max: int
+) -> None:
+    monkeypatch.setattr(checked, "stream_kept_max_bytes", kept_max)
+    ledger.register("dora", "reviewer")
+    ledger.emit("bob", STREAM, HandoffLogged(text="going on"))
+    entries = entries_of(ledger)
+    node = ScriptedNode(ledger.id, entries)
+    reader, sizes = node.reader(), range(own(entries)[0] + 1, len(entries) + 1)
+    seen = []
+    for size in sizes:
+        node.entries = entries[:size]
+        seen.append(reader.read(STREAM))
+        reader.read("agent/carol")  # which takes events of authority, too
+    starts = [one.start for one in node.asked if one.stream == STREAM]
+    assert starts == ([0, *sizes[:-1]] if kept_max else [0] * len(sizes))
+    assert seen == [ScriptedNode(ledger.id, entries[:size]).reader().read(STREAM) for size in sizes]
+
+
+def test_what_was_withheld_from_a_stream_that_is_kept_is_missed_by_the_next_entry(
+    ledger: Ledger, entries: list[bytes]
+) -> None:
+    ledger.emit("bob", STREAM, HandoffLogged(text="going on"))
+    node = ScriptedNode(ledger.id, entries, hides=own(entries)[-1:])
+    reader = node.reader()
+    reader.read(STREAM)
+    node.entries, node.hides = entries_of(ledger), frozenset()
+    with pytest.raises(Corrupted, match="left out"):
+        reader.read(STREAM)
+    assert len(reader.read(STREAM).entries) == len(own(node.entries))
+
+
+def test_a_stream_that_is_kept_of_another_past_is_read_whole(ledger: Ledger, entries: list[bytes]) -> None:
+    node = ScriptedNode(ledger.id, entries)
+    reader = node.reader()
+    reader.read(STREAM)
+    node.entries = entries[:-2]
+    assert reader.read(STREAM) == node.reader().read(STREAM)
+
+
+def test_not_every_stream_that_was_ever_read_is_kept(node: ScriptedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked, "streams_kept_max", 2)
+    reader = node.reader()
+    for stream in (STREAM, "session/s", STREAM, "agent/carol", STREAM, "session/s"):
+        reader.read(stream)
+    assert [one.start == 0 for one in node.asked] == [True, True, False, True, False, True]

@@ -19,6 +19,9 @@ from consumers.sdk.quotation import gate_seen
 from ledger.errors import Refused, Unavailable
 
 original_shown_max_bytes: Final = 16 * 1024
+rows_max: Final = 100
+"""So many events and versions are shown, the newest: whoever may write can add thousands."""
+
 _ELSEWHERE: Final = ("why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "as_of", "log")
 # Which events of a handoff say something of one of its tasks or criteria.
 _OF_TASKS: Final = ("handoff.task_checked",)
@@ -29,9 +32,9 @@ def handoff(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, s
     """Return all about one handoff.
 
     ``{"handoff", "why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "versions", "number", "log",
-    "gate", "as_of", "form", "done", "problem", "original"}``: ``form`` is None where there is nothing to decide,
-    ``original`` what the imported file begins with (None: not imported, or not kept), ``log`` has the newest event
-    first, and of ``done`` it was checked that its signature fits and that it is in the tree named there.
+    "events", "gate", "as_of", "form", "done", "problem", "original"}``: ``form`` is None where there is nothing to
+    decide, ``original`` what the imported file begins with (None: not imported, or not kept), ``log`` has the newest of
+    so many ``events`` first, and of ``done`` it was checked that its signature fits and that it is in the tree named.
     """
     shown = Grounds(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=seen.params["id"]))
     name, log, as_of = shown["id"], shown["log"], shown.get("as_of")
@@ -44,7 +47,8 @@ def handoff(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, s
         "criteria": _with_said(shown["criteria"], shown, _OF_CRITERIA),
         "notes": {kind: shown["notes"][kind] for kind in NOTES} | {"later": later(shown)},
         "reasoning": shown["reasoning"], "result_reasoning": shown["result_reasoning"],
-        "versions": versions["versions"], "number": versions["to"], "log": log[::-1], "as_of": as_of,
+        "versions": versions["versions"][-rows_max:], "number": versions["to"], "events": len(log),
+        "log": log[: -rows_max - 1 : -1], "as_of": as_of,
         "gate": gate_seen(seen.ledger.home, seen.client), "form": handoff_form(seen, shown, versions, note),
         "original": _beginning_of(seen, shown["original"]),
         "done": done[0] | {of: as_of[of] for of in ("size", "root")} if as_of and done else None,

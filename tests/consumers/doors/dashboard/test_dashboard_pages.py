@@ -12,6 +12,7 @@ from consumers.doors.dashboard.page import Route
 from ledger.checked import Ignored
 from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised
+from ledger.events.handoff import HandoffAmended
 from ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
@@ -244,3 +245,16 @@ def test_pages_stay_small_and_are_whole_documents(viewer: Viewer) -> None:
     assert len(page.encode()) <= 60_000
     assert page.rstrip().endswith("</html>")
     assert json.dumps(viewer.data("/"))
+
+
+def test_a_handoff_that_an_agent_wrote_thousands_of_entries_to_stays_a_page(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("consumers.doors.dashboard.pages.handoffs.rows_max", 2)
+    viewer.ledger.hand_over("x", tasks=["a"])
+    for text in ("one", "two", "three"):
+        viewer.ledger.emit("alice", "handoff/x", HandoffAmended(title=text, to="bob", reviewer="rita"))
+    data, page = viewer.data("/h/x"), viewer.page("/h/x")
+    assert ([one["number"] for one in data["versions"]], len(data["log"]), data["events"]) == ([3, 4], 2, 4)
+    assert data["log"][0]["event_index"] > data["log"][1]["event_index"]
+    assert ("2 older</a>" in page, "and 2 older" in page, 'events?stream=handoff%2Fx"' in page) == (True, True, True)
