@@ -52,11 +52,12 @@ class Environment:
         ``STORE_FULL``. Corrupted: the file is no store, or a damaged one.
         """
         self.path = path.absolute()
+        self._file = self.path / FILE
         self.setting = setting
         if not create and not os.path.lexists(path / FILE):
             raise no_log(path)
         with translated(path, setting):
-            check_data_file(self.path / FILE, may_be_new=create)
+            check_data_file(self._file, may_be_new=create)
             self.is_read_only = is_read_only(self.path)
             self.env = lmdb.open(
                 str(path), map_size=map_size, max_dbs=8, max_readers=limits.readers_max, metasync=True, sync=True,
@@ -66,7 +67,7 @@ class Environment:
             try:
                 self._last_transaction = 0
                 self.env.reader_check()
-                opened = (self.path / FILE).stat()
+                opened = (self._file).stat()
                 self._opened, self._file_bytes = (opened.st_dev, opened.st_ino), opened.st_size
                 self.tables = {name: self._table(name) for name in tables}
             except BaseException:
@@ -88,7 +89,7 @@ class Environment:
             last = self._last_transaction  # read first: another thread may begin a later one before we do
             with self.env.begin() as txn:
                 if (number := txn.id()) < last:
-                    message = f"{self.path / FILE} was written over with an older one while it was open"
+                    message = f"{self._file} was written over with an older one while it was open"
                     raise Corrupted("HISTORY_CHANGED", f"{message}: end what uses it, and run `baton doctor`")
                 self._last_transaction = number
                 yield txn
@@ -154,7 +155,7 @@ class Environment:
 
     def _check_present(self) -> None:
         """Check that the file that is open is the one in the folder, and has not become shorter: a store never does."""
-        file, known_bytes = self.path / FILE, self._file_bytes  # read first: another thread may see it longer than we
+        file, known_bytes = self._file, self._file_bytes  # read first: another thread may see it longer than we
         try:
             present = file.stat()
         except FileNotFoundError:

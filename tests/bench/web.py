@@ -1,15 +1,18 @@
 """Rows of the read API: a question over HTTP, on a connection that stays open, against ``Ledger.ask`` in this process.
 
 The server is a process of its own (``python -m tests.bench.web FOLDER``), as a node is, so that the two share no
-interpreter. The client is ``http.client``; what it takes for the parsing of heads is in the figures. Both decode the
-answer.
+interpreter. The client is a socket and ``json.loads``: what a library takes to read heads (``http.client`` a tenth of
+a millisecond, others half of one) is its own, and the decoding of the answer is in the figures. The questions are what
+people ask every day, with a page of the size that there is by default, but of ``handoffs.next``: each of its rows is
+checked against signed entries, by either way.
 """
 
 from __future__ import annotations
 
 import asyncio
-import http.client
+import contextlib
 import json
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -27,16 +30,17 @@ from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import open_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HANDOFFS: Final = 200
-CALLS: Final = scaled(100, 5)
+CALLS: Final = scaled(50, 2)
 LATER_MS: Final = 2**52
 BUDGET: Final = Budget("≤", 2.0)
 QUESTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    ("handoffs.list", {"limit": 50}),
+    ("handoffs.list", {}),
     ("handoffs.show", {"id": "2026-02-12-step-7"}),
-    ("handoffs.board", {"limit": 20}),
+    ("handoffs.next", {"limit": 5}),
+    ("catalog.find", {}),
 )
 
 
@@ -54,24 +58,22 @@ def rows(bench: Bench) -> Iterator[Row]:
     assert child.stdin is not None
     assert child.stdout is not None
     try:
-        connection = http.client.HTTPConnection(child.stdout.readline().strip(), timeout=60)
+        host = child.stdout.readline().strip()
         with Ledger(settings=Settings(home=home)) as python:
             for query, arguments in QUESTIONS:
                 bench.say(query)
-                by_http = partial(_by_http, connection, token, address(path_of(query), arguments))
-                by_python = partial(python.ask, query, **arguments)
-                assert len(json.dumps(by_http())) > len(json.dumps(by_python()))  # the same, in a document
-                found = bench.paired(partial(_timed, by_http), partial(_timed, by_python))
+                path = address(path_of(query), arguments)
+                by_python = partial(_timed, partial(python.ask, query, **arguments))
+                found = bench.paired(partial(_by_http, host, token, path), by_python)
                 note = f"{HANDOFFS} handoffs, {1000 * min(ours for ours, _ in found) / CALLS:.2f} ms an answer"
                 yield Row(f"web: {query} over HTTP", ratios(found), "the same by Python", BUDGET, note)
-        connection.close()
     finally:
         child.stdin.close()
         child.wait()
         child.stdout.close()
 
 
-def _timed(ask: Any, _number: int) -> float:
+def _timed(ask: Callable[[], Any], _number: int = 0) -> float:
     def work() -> None:
         for _ in range(CALLS):
             ask()
@@ -79,9 +81,32 @@ def _timed(ask: Any, _number: int) -> float:
     return seconds(work)
 
 
-def _by_http(connection: http.client.HTTPConnection, token: str, path: str) -> Any:
-    connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
-    return json.loads(connection.getresponse().read())
+def _by_http(host: str, token: str, path: str, _number: int) -> float:
+    # A connection each round: the server ends one on which nothing was asked while Python was measured.
+    with contextlib.closing(Client(host, token)) as client:
+        return _timed(partial(client.get, path))
+
+
+class Client:
+    """A connection that stays open."""
+
+    def __init__(self, host: str, token: str) -> None:
+        name, _, port = host.partition(":")
+        self._socket = socket.create_connection((name, int(port)), timeout=60)
+        self._lines = self._socket.makefile("rb")
+        self._head = f"host: {host}\r\nauthorization: Bearer {token}"
+
+    def get(self, path: str) -> Any:
+        """Return the document at a path."""
+        self._socket.sendall(f"GET {path} HTTP/1.1\r\n{self._head}\r\n\r\n".encode())
+        assert b" 200 " in self._lines.readline()
+        heads = dict(line.split(b": ", 1) for line in iter(self._lines.readline, b"\r\n"))
+        return json.loads(self._lines.read(int(heads[b"content-length"])))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._lines.close()
+        self._socket.close()
 
 
 async def serve(home: Path) -> None:

@@ -63,15 +63,14 @@ class Dashboard:
         self.clock_ms = clock_ms
         self._why_not = why_not
         self._templates = templates()
-        self._followers = Followers()
+        self.followers = Followers()
         self._rebuild = Rebuild(ledger.client, ledger.settings) if ledger.settings.server is None else None
         self._away_cookie = f"baton_left_{ledger.client.ledger[:12]}"
         self._audit = Audit(ledger.settings)
-        self._is_closed = False
 
     def close(self) -> None:
-        """End the live tails, so that a server need not wait for them, close the views, and end an audit."""
-        self._is_closed = True
+        """End the live tails, so that a server need not wait for them, and an audit, and close the views."""
+        self.followers.end()
         self._audit.close()
         if self._rebuild is not None:
             self._rebuild.reader.close()
@@ -105,9 +104,9 @@ class Dashboard:
     async def _live(self, request: Request) -> Response:
         if self._session(request) is None:
             return PlainTextResponse("open the link that `baton dashboard` prints\n", 401)
-        if self._followers.present >= self._followers.places:
+        if self.followers.present >= self.followers.places:
             return PlainTextResponse("too many look at this already: close a tab\n", 503)
-        return Stream(heads(self.ledger.client, self._followers, lambda: self._is_closed), EVENT_STREAM)
+        return Stream(heads(self.ledger.client, self.followers.threads), EVENT_STREAM, self.followers)
 
     async def _post(self, route: Route, request: Request) -> Response:
         body = b""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 
-from consumers.doors.web.stream import Followers, as_server_sent
+from consumers.doors.web.stream import as_server_sent
 from ledger.client import poll_wait_s
 from ledger.errors import Unavailable
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 beat_s: Final = 10.0
 
 
-async def heads(client: Client, followers: Followers, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """Yield where the log ends: now, each time that it has grown, and every ``beat_s`` seconds, until it is over."""
+async def heads(client: Client, threads: CapacityLimiter) -> AsyncIterator[bytes]:
+    """Yield where the log ends: now, each time that it has grown, and every ``beat_s`` seconds."""
     # A server that is away ends the tail: the browser says so, and comes back by itself.
-    with followers.place(), contextlib.suppress(Unavailable):
+    with contextlib.suppress(Unavailable):
         size, told_s = await to_thread.run_sync(lambda: client.head().size), -beat_s
         told = -1
-        while not is_over():
+        while True:
             if size != told or time.monotonic() - told_s >= beat_s:
                 yield as_server_sent(size - 1, b"%d" % (size - 1))
                 told, told_s = size, time.monotonic()
             wait = partial(client.entries, size, limit=1, wait_s=poll_wait_s)
-            size = (await to_thread.run_sync(wait, limiter=followers.threads, abandon_on_cancel=True)).size
+            size = (await to_thread.run_sync(wait, limiter=threads, abandon_on_cancel=True)).size

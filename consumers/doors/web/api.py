@@ -1,54 +1,43 @@
-"""The read API: every query of the views, events, receipts and blobs, in the command line's JSON documents.
+"""The read API: every query of the views, events, receipts, blobs and tiles, in the command line's JSON documents.
 
 An error is the document of the command line, too, under the status of its code. RFC 9457 was considered: it would be a
-second form of what clients decode already, and its ``type`` wants an address of ours that nobody runs. A question is
-asked in a thread, of a reader of its own, so that a slow one holds up neither the node's event loop nor its agents; it
-is given up after ``answer_wait_max_s``, and while the views are made anew each is refused at once, saying how far they
-are. What is asked of the past (``as_of=INDEX``) never changes and may be kept. An answer of now changes with time, too,
-as leases and keys run out: it is asked for again each time, and an ETag saves its bytes, not the work.
+second form of what clients decode already, and its ``type`` wants an address of ours that nobody runs. While the views
+are made anew each question is refused at once, saying how far they are. What is asked of the past (``as_of=INDEX``)
+never changes and may be kept. An answer of now changes with time, too, as leases and keys run out: it is asked for
+again each time, and an ETag saves its bytes, not the work. Tiles are those of C2SP tlog-tiles, under the paths of an
+exported folder: one never changes once it has a path.
 """
 
 from __future__ import annotations
 
-import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 from anyio import to_thread
 from blake3 import blake3
-from starlette.requests import Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.routing import Route
 
-from consumers.doors.web.questions import (
-    ROOT,
-    Question,
-    address,
-    converted,
-    form_from,
-    form_of,
-    path_of,
-    read,
-    values_of,
-)
-from consumers.doors.web.rebuild import Rebuild, behind_max
+from consumers.doors.web.questions import ROOT, Question, address, converted, form_from, path_of, read, values_of
+from consumers.doors.web.rebuild import Rebuild
 from consumers.doors.web.server import status_of
-from consumers.doors.web.stream import EVENT_STREAM, Followers, Stream, as_server_sent, events_from
+from consumers.doors.web.stream import EVENT_STREAM, NEVER_SNIFFED, Followers, Stream, as_server_sent, events_from
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.events import Suspects, describe, whole_event
 from consumers.sdk.ledger import index_in
 from consumers.sdk.receipts import take
 from consumers.sdk.text import document, error_document, json_text
 from ledger import limits
+from ledger.bundle.layout import tile_name
 from ledger.client import read_event
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import BatonError, Refused
 from ledger.local import LocalClient
+from ledger.log.tiles import TILE_WIDTH
 from projections.query import Arguments, Limit
 from projections.reader import Reader
-from projections.views import ON_DEMAND, VIEW_VERSIONS, ask, kind_of
+from projections.views import ON_DEMAND, QUERIES, ask, kind_of
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -57,13 +46,14 @@ JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
-answer_wait_max_s: Final = 30.0
-questions_running_max: Final = 8
 rows_streamed: Final = 500
 blob_read_max_bytes: Final = 8 * 1024**2
 events_scanned_max: Final = 32 * limits.range_events_max
-_KEPT: Final = "private, max-age=86400, immutable"
+path_max: Final = 64
+_TILE: Final = re.compile(r"(entries|\d|[1-5]\d|6[0-3])/((?:x\d{3}/)*\d{3})(?:\.p/([1-9]\d{0,2}))?", re.ASCII)
 _ASKED_AGAIN: Final = "private, no-cache"
+_KEPT: Final = "private, max-age=86400, immutable"
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
 class EventsAsked(Arguments, frozen=True):
@@ -78,91 +68,94 @@ class EventsAsked(Arguments, frozen=True):
 EVENTS: Final = form_from(EventsAsked)
 
 
+class Asked(NamedTuple):
+    """A request that was let in: its route, what stands in the place of its last part, and the log's size then."""
+
+    route: str
+    ref: str
+    query: list[tuple[str, str]]
+    headers: Headers
+    size: int
+
+    def accepted(self, *offered: str) -> str:
+        """Return the first of the media types that the client takes, in the order of what it names.
+
+        Raises Refused: ``NOT_ACCEPTABLE`` when it takes none of them.
+        """
+        for wanted in self.headers.get("accept", "*/*").lower().replace(" ", "").split(","):
+            name, *parameters = wanted.split(";")
+            for media in offered:
+                if name in (media, "*/*", media.partition("/")[0] + "/*") and "q=0" not in parameters:
+                    return media
+        raise Refused("NOT_ACCEPTABLE", f"this is answered as {' or '.join(offered)}: say so in Accept")
+
+    def answer(self, body: str | bytes, media: str, cache: str = _ASKED_AGAIN, of: str = "", **more: str) -> Response:
+        """Return an answer, or, where it is what the client has, that it is unchanged.
+
+        Its ETag bears the index it is ``of``, by default the log's size; weak, as the same rows are the same answer.
+        """
+        content = body.encode() if isinstance(body, str) else body
+        etag = f'W/"{of or self.size}-{blake3(content).hexdigest()[:24]}"'
+        headers = {"cache-control": cache, "etag": etag, "vary": "accept", **NEVER_SNIFFED, **more}
+        if etag in map(str.strip, self.headers.get("if-none-match", "").split(",")):
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=media)
+
+    def document(self, kind: str, data: Any, following: str | None = None, *how: Any) -> Response:
+        """Return an answer that is a document."""
+        return self.answer(json_text(document(kind, data, following)), JSON, *how)
+
+
 class Api:
     """The answers about one ledger; ``close`` it with its server."""
 
-    def __init__(self, client: LocalClient) -> None:
+    def __init__(self, client: LocalClient, followers: Followers) -> None:
         """Answer from the log of a node's ``client``, and from views that nobody else reads."""
-        self.followers = Followers()
-        self._node = client
-        self._own = LocalClient(client.settings, log=client.log, views=Reader)
-        self._rebuild = Rebuild(client, client.settings)
-        self._threads = ThreadPoolExecutor(questions_running_max, thread_name_prefix="baton-web")
-        # How far each sort of views is known to be folded: those that every question brings up to date, and all.
-        self.folded = {False: -1, True: -1}
+        self._node, self._followers = client, followers
+        self._client = LocalClient(client.settings, log=client.log, views=Reader)
+        self.rebuild = Rebuild(client, client.settings)
 
     def close(self) -> None:
         """Let go of the views."""
-        self._threads.shutdown(cancel_futures=True)
-        self._rebuild.reader.close()
-        self._own.close()
-
-    def routes(self) -> list[Route]:
-        """Return the routes; GET and HEAD are answered."""
-        answers: dict[str, Callable[[Request], Response]] = {
-            "/events": self._events, "/events/{ref}": self._event, "/receipts/{ref}": self._receipt,
-            "/blobs/{ref}": self._blob, "/checkpoint": self._checkpoint, "/{name}": self._question,
-            "/{family}/{name}": self._question,
-        }  # fmt: skip
-        return [Route(f"{ROOT}{path}", partial(self._in_thread, answer)) for path, answer in answers.items()]
-
-    @property
-    def client(self) -> LocalClient:
-        """The client that is asked, which hands out no more proofs than the node's."""
-        self._own.needs_witnesses = self._node.needs_witnesses
-        return self._own
+        self.rebuild.reader.close()
+        self._client.close()
 
     @property
     def size(self) -> int:
         """The number of entries in the log."""
-        with self.client.log.snapshot() as snapshot:
+        with self._node.log.snapshot() as snapshot:
             return snapshot.size
 
-    async def _in_thread(self, answer: Callable[..., Any], given: Any) -> Any:
-        try:
-            async with asyncio.timeout(answer_wait_max_s):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, answer, given)
-        except TimeoutError as error:
-            message = f"this was not answered within {answer_wait_max_s:g} s: ask for less, or again later"
-            raise Unavailable("BUSY", message) from error
+    def routes(self) -> dict[str, Callable[[Asked], Response]]:
+        """Return what answers, by its route; the last part of one is a place."""
+        return {
+            **dict.fromkeys(map(path_of, QUERIES), self._question),
+            f"{ROOT}/events": self._events, f"{ROOT}/events/{{ref}}": self._event,
+            f"{ROOT}/receipts/{{ref}}": self._receipt, f"{ROOT}/blobs/{{ref}}": self._blob,
+            f"{ROOT}/checkpoint": self._checkpoint, "/checkpoint": self._published, "/tile/{path}": self._tile,
+        }  # fmt: skip
 
-    def _question(self, request: Request) -> Response:
-        name = ".".join(request.path_params.values())
-        form, request.scope["baton.route"] = form_of(name), path_of(name)
-        question = read(name, request.query_params.multi_items())
-        media = accepted(request, JSON, *(() if form.cursor is None else (NDJSON,)))
-        kept, size = self._kept(question), self.size
-        if kept is not None and kept in _etags(request):
-            return answered(request, "", kept, _KEPT)
-        answer, following = self._answer(question), None
+    def _question(self, asked: Asked) -> Response:
+        question = read(asked.route, asked.query)
+        name, cursor = question.query, question.form.cursor
+        media = asked.accepted(JSON, *(() if cursor is None else (NDJSON,)))
+        answer, following = self._answer(question, asked.size), None
         if media == NDJSON:
-            return Stream(self._lines(question, answer, size), NDJSON, self.followers)
-        if form.cursor is not None and (cursor := answer.get("next")) is not None:
-            sealed = {form.cursor: question.seal(cursor)}
+            return Stream(self._lines(question, answer, asked.size), NDJSON, self._followers)
+        if cursor is not None and (sealed := question.sealed(answer.get("next"))) is not None:
             moment = {} if question.as_of is None else {"as_of": question.as_of}
-            answer["next"], following = *sealed.values(), address(path_of(name), question.arguments | moment | sealed)
-        made = document(kind_of(name), answer, following)
-        return _json(request, made, size) if kept is None else answered(request, json_text(made), kept, _KEPT)
-
-    def _kept(self, question: Question) -> str | None:
-        """Return the ETag of an answer about the past, which the log up to there and this software decide alone."""
+            answer["next"], following = sealed, address(path_of(name), {**question.arguments, **moment, cursor: sealed})
+        # What an index of the log says never changes; a time may lie ahead.
         at = question.as_of or ""
-        if not (at.isascii() and at.isdecimal() and int(at) < self.size):
-            return None
-        with self.client.log.snapshot() as snapshot:
-            root = snapshot.frontier(int(at) + 1).root().hex()
-        return f'W/"{at}-{root[:24]}-{sum(VIEW_VERSIONS.values())}"'
+        is_past = at.isascii() and at.isdecimal() and int(at) < asked.size
+        return asked.document(kind_of(name), answer, following, *((_KEPT, at) if is_past else ()))
 
-    def _answer(self, question: Question) -> dict[str, Any]:
-        on_demand, size = question.query.partition(".")[0] in ON_DEMAND, self.size
-        if size - self.folded[on_demand] > behind_max:
-            self._rebuild.demand(size, searches=on_demand)
-        answer = ask(self.client, question.query, question.arguments, question.as_of)
-        self.folded[on_demand] = max(self.folded[on_demand], size)
-        return answer
+    def _answer(self, question: Question, size: int) -> dict[str, Any]:
+        self.rebuild.demand(size, searches=question.query.partition(".")[0] in ON_DEMAND)
+        return ask(self._client, question.query, question.arguments, question.as_of)
 
     def _ask(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._answer(Question(query, arguments))
+        return self._answer(Question(query, arguments), self.size)
 
     async def _lines(self, question: Question, answer: dict[str, Any], size: int) -> AsyncIterator[bytes]:
         """Yield all rows of a list, page by page; once the log has grown, the rest as of the first page's end of it."""
@@ -171,56 +164,56 @@ class Api:
             yield b"".join(map(_line, lists[0] if len(lists) == 1 else [answer]))  # where it is no list, the page
             if answer.get("next") is None:
                 return
-            asked = question.arguments | {str(form_of(question.query).cursor): answer["next"], "limit": rows_streamed}
+            arguments = question.arguments | {str(question.form.cursor): answer["next"], "limit": rows_streamed}
             moment = question.as_of or (None if self.size == size else str(size - 1))
-            question = Question(question.query, asked, moment)
+            question = Question(question.query, arguments, moment)
             try:
-                answer = await self._in_thread(self._answer, question)
+                answer = await to_thread.run_sync(self._answer, question, size, limiter=self._followers.threads)
             except BatonError as error:  # the status was sent long ago
                 yield _line(error_document(error))
                 return
 
-    def _events(self, request: Request) -> Response:
-        values = values_of(EVENTS, request.query_params.multi_items(), "events")
-        asked = msgspec.convert(converted(EVENTS, values, "events"), EventsAsked)
-        check_kinds(asked.kinds)
-        media = accepted(request, JSON, NDJSON, EVENT_STREAM)
-        size, start = self.size, asked.from_
-        if media == EVENT_STREAM and (last := request.headers.get("last-event-id")) is not None:
+    def _events(self, asked: Asked) -> Response:
+        values = values_of(EVENTS, asked.query, "events")
+        wanted = msgspec.convert(converted(EVENTS, values, "events"), EventsAsked)
+        check_kinds(wanted.kinds)
+        media = asked.accepted(JSON, NDJSON, EVENT_STREAM)
+        start = wanted.from_
+        if media == EVENT_STREAM and (last := asked.headers.get("last-event-id")) is not None:
             start = converted(EVENTS, {"from": last}, "Last-Event-ID")["from"] + 1
-        if start > size:
+        if start > (size := asked.size):
             raise Refused("NOT_FOUND", f"the log has {size} entries: there is nothing from {start} on yet", size=size)
-        suspects = Suspects(self._ask, is_filtered=bool(asked.kinds or asked.stream))
+        suspects = Suspects(self._ask, is_filtered=bool(wanted.kinds or wanted.stream))
         if media != JSON:
             until = size if media == NDJSON else None
-            return Stream(self._followed(asked, start, until, suspects), media, self.followers)
-        events, index = self._scan(asked, size)
+            return Stream(self._followed(wanted, start, until, suspects), media, self._followers)
+        events, index = self._scan(wanted, size)
         bad = {one["index"]: {"quarantined": one["code"]} for one in self._ask("catalog.quarantined", {})["entries"]}
         rows = [describe(one) | bad.get(one.index, {}) | suspects.mark(one) for one in events]
-        following = None if index >= size else address(f"{ROOT}/events", values | {"from": index})
-        return _json(request, document("events", {"events": rows, "next": following and index}, following), size)
+        following = None if index >= size else address(asked.route, values | {"from": index})
+        return asked.document("events", {"events": rows, "next": following and index}, following)
 
-    def _scan(self, asked: EventsAsked, size: int) -> tuple[list[Event], int]:
+    def _scan(self, wanted: EventsAsked, size: int) -> tuple[list[Event], int]:
         """Return what matches of a bounded stretch of the log, and where to go on."""
         events: list[Event] = []
-        index, end = asked.from_, min(size, asked.from_ + events_scanned_max)
+        index, end = wanted.from_, min(size, wanted.from_ + events_scanned_max)
         while index < end:
-            page = self.client.entries(index, kinds=asked.kinds, stream=asked.stream, limit=end - index)
+            page = self._client.entries(index, kinds=wanted.kinds, stream=wanted.stream, limit=end - index)
             events += [read_event(at, data) for at, data in page.entries]
-            if len(events) >= asked.limit:
-                return events[: asked.limit], events[asked.limit - 1].index + 1
+            if len(events) >= wanted.limit:
+                return events[: wanted.limit], events[wanted.limit - 1].index + 1
             index = page.next_index
         return events, index
 
     async def _followed(
-        self, asked: EventsAsked, start: int, until: int | None, suspects: Suspects
+        self, wanted: EventsAsked, start: int, until: int | None, suspects: Suspects
     ) -> AsyncIterator[bytes]:
         """Yield events: up to an index as lines, or without an end as server-sent events."""
-        threads = self.followers.threads
+        threads = self._followers.threads
         if until is None:
             yield as_server_sent(start - 1)
         async for item in events_from(
-            self.client, start, asked.kinds, stream=asked.stream, threads=threads, until=until
+            self._client, start, wanted.kinds, stream=wanted.stream, threads=threads, until=until
         ):
             if isinstance(item, int):
                 yield as_server_sent(item - 1) if until is None else b""
@@ -228,73 +221,57 @@ class Api:
             row = _line(describe(item) | await to_thread.run_sync(suspects.mark, item, limiter=threads))
             yield row if until is not None else as_server_sent(item.index, row)
 
-    def _index_of(self, request: Request) -> int:
-        index = index_in(ref := request.path_params["ref"])
+    def _index_of(self, ref: str) -> int:
+        index = index_in(ref)
         return int(self._ask("resolve", {"ref": ref})["event_index"]) if index is None else index
 
-    def _event(self, request: Request) -> Response:
-        accepted(request, JSON)
-        data = whole_event(self.client, self._index_of(request), self._ask)
-        return _json(request, document("event", data), self.size)
+    def _event(self, asked: Asked) -> Response:
+        asked.accepted(JSON)
+        return asked.document("event", whole_event(self._client, self._index_of(asked.ref), self._ask))
 
-    def _receipt(self, request: Request) -> Response:
-        index = self._index_of(request)
-        return self._text_too(request, "receipt", take(self.client, index).to_text(), index=index)
+    def _receipt(self, asked: Asked) -> Response:
+        index = self._index_of(asked.ref)
+        self._client.needs_witnesses = self._node.needs_witnesses  # no proof is handed out that the node would not
+        return _text_too(asked, "receipt", take(self._client, index).to_text(), index=index)
 
-    def _checkpoint(self, request: Request) -> Response:
-        return self._text_too(request, "checkpoint", self.client.published_checkpoint())
+    def _checkpoint(self, asked: Asked) -> Response:
+        return _text_too(asked, "checkpoint", self._node.published_checkpoint())
 
-    def _text_too(self, request: Request, kind: str, text: str, **more: Any) -> Response:
-        if accepted(request, JSON, TEXT) == TEXT:
-            return answered(request, text, f'"{blake3(text.encode()).hexdigest()[:24]}"', _ASKED_AGAIN, TEXT)
-        return _json(request, document(kind, more | {kind: text}), self.size)
+    def _published(self, asked: Asked) -> Response:
+        return asked.answer(self._node.published_checkpoint(), TEXT, "no-cache")
 
-    def _blob(self, request: Request) -> Response:
-        accepted(request, BYTES)
-        size, _ = self.client.blob_chunk(ref := request.path_params["ref"], 0)
+    def _blob(self, asked: Asked) -> Response:
+        asked.accepted(BYTES)
+        size, _ = self._client.blob_chunk(ref := asked.ref, 0)
         if size > blob_read_max_bytes:
             raise Refused("TOO_LARGE", f"this blob has {size} bytes: `baton blob get {ref}` brings it", size=size)
         shut = {"content-disposition": "attachment", "content-security-policy": "sandbox"}  # whatever it is
-        return answered(request, self.client.get_blob(ref), f'"{ref}"', _KEPT, BYTES, **shut)
+        return asked.answer(self._client.get_blob(ref), BYTES, _KEPT, "blob", **shut)
+
+    def _tile(self, asked: Asked) -> Response:
+        if match := _TILE.fullmatch(asked.ref[:path_max]):
+            level, number = match[1], int(match[2].replace("x", "").replace("/", ""))
+            width = int(match[3] or TILE_WIDTH)
+            if tile_name(level, number, width) == f"tile/{asked.ref}":  # one path each: no superfluous x000, no .p/256
+                with self._node.log.snapshot() as snapshot:
+                    is_leaf = level == "entries"
+                    tile = snapshot.entry_bundle(number, width) if is_leaf else snapshot.tile(int(level), number, width)
+                return asked.answer(tile, BYTES, _FOR_EVER, "tile")
+        raise Refused("NOT_FOUND", "there is no such tile")
 
 
 def refused(error: BatonError, status: int = 0, **headers: str) -> Response:
     """Return an error as an answer, by default under the status of its code."""
     status = status or status_of(error)
-    headers |= {"cache-control": "no-store"} | ({"retry-after": "1"} if status == 503 else {})
+    headers |= {"cache-control": "no-store", **NEVER_SNIFFED} | ({"retry-after": "1"} if status == 503 else {})
     headers |= {"www-authenticate": 'Bearer realm="baton"'} if status == 401 else {}
     return Response(json_text(error_document(error)), status, headers, JSON)
 
 
-def answered(request: Request, body: str | bytes, etag: str, cache: str, media: str = JSON, **more: str) -> Response:
-    """Return an answer, or, where it is what the client has, that it is unchanged."""
-    headers = {"cache-control": cache, "etag": etag, "vary": "accept"} | more
-    if etag in _etags(request):
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type=media)
-
-
-def accepted(request: Request, *offered: str) -> str:
-    """Return the first of the media types that the client takes, in the order of what it names.
-
-    Raises Refused: ``NOT_ACCEPTABLE`` when it takes none of them.
-    """
-    for wanted in request.headers.get("accept", "*/*").lower().replace(" ", "").split(","):
-        name, *parameters = wanted.split(";")
-        for media in offered:
-            if name in (media, "*/*", media.partition("/")[0] + "/*") and "q=0" not in parameters:
-                return media
-    raise Refused("NOT_ACCEPTABLE", f"this is answered as {' or '.join(offered)}: say so in Accept")
-
-
-def _etags(request: Request) -> set[str]:
-    return {given.strip() for given in request.headers.get("if-none-match", "").split(",")}
-
-
-def _json(request: Request, made: dict[str, Any], size: int) -> Response:
-    # Weak, and by the log's size first: the same rows again are the same answer.
-    content = json_text(made).encode()
-    return answered(request, content, f'W/"{size}-{blake3(content).hexdigest()[:24]}"', _ASKED_AGAIN)
+def _text_too(asked: Asked, kind: str, text: str, **more: Any) -> Response:
+    if asked.accepted(JSON, TEXT) == TEXT:
+        return asked.answer(text, TEXT)
+    return asked.document(kind, more | {kind: text})
 
 
 def _line(value: Any) -> bytes:

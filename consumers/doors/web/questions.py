@@ -9,6 +9,7 @@ mix-up into a refusal instead of rows that fit neither question.
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
@@ -42,10 +43,17 @@ class Question(NamedTuple):
     arguments: dict[str, Any]
     as_of: str | None = None
 
-    def seal(self, value: Any) -> str:
-        """Return a cursor that is read back for this question only."""
-        cursor, payload = form_of(self.query).cursor, msgspec.json.encode(value)
-        filters = {name: one for name, one in self.arguments.items() if name not in (cursor, "limit")}
+    @property
+    def form(self) -> Form:
+        """How it is spelled."""
+        return form_of(self.query)
+
+    def sealed(self, value: Any) -> str | None:
+        """Return a cursor that is read back for this question only; None where no page follows."""
+        if value is None:
+            return None
+        payload = msgspec.json.encode(value)
+        filters = {name: one for name, one in self.arguments.items() if name not in (self.form.cursor, "limit")}
         bound = msgspec.json.encode([self.query, filters, self.as_of], order="deterministic")
         digest = sha256(bound + b"\0" + payload).hexdigest()[:_seal_digits]
         return f"{base64.urlsafe_b64encode(payload).decode().rstrip('=')}.{digest}"
@@ -53,12 +61,10 @@ class Question(NamedTuple):
     def opened(self, sealed: str) -> Any:
         """Return what a cursor was sealed from. Raises Refused: ``INVALID_FIELD`` for that of another question."""
         payload = sealed.partition(".")[0].encode()
-        try:
+        with contextlib.suppress(ValueError):  # no base64, no JSON, no UTF-8
             value = msgspec.json.decode(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
-            if self.seal(value) == sealed:
+            if self.sealed(value) == sealed:
                 return value
-        except ValueError:  # no base64, no JSON, no UTF-8
-            pass
         raise invalid(self.query, "this cursor is of another question: follow `next` of the page before")
 
 
@@ -79,10 +85,7 @@ def address(path: str, asked: dict[str, Any]) -> str:
 
 @cache
 def form_of(query: str) -> Form:
-    """Return how a query is spelled. Raises Refused: ``NOT_FOUND`` for one that there is not."""
-    if query not in QUERIES:
-        advice = did_you_mean([path_of(one) for one in near(query, QUERIES)]) or f": {ROOT} lists what there is"
-        raise Refused("NOT_FOUND", f"there is nothing at {path_of(query)[:200]}{advice}")
+    """Return how a query is spelled."""
     return form_from(QUERIES[query].arguments)
 
 
@@ -98,19 +101,21 @@ def _item_of(type_: Any) -> Any:
     return parts[0] if get_origin(type_) is list else next(filter(None, map(_item_of, parts)), None)
 
 
-def read(query: str, given: Sequence[tuple[str, str]]) -> Question:
-    """Return the question that a URL asks.
+def read(path: str, given: Sequence[tuple[str, str]]) -> Question:
+    """Return the question at a path of ``path_of``, with the arguments of a URL.
 
-    Raises Refused: ``NOT_FOUND`` for a query that is none; ``UNKNOWN_FIELD``, ``INVALID_FIELD`` for its arguments, and
-    for the cursor of another question.
+    Raises Refused: ``UNKNOWN_FIELD``, ``INVALID_FIELD``, also for the cursor of another question.
     """
+    query = path.removeprefix(f"{ROOT}/").replace("/", ".")
     form = form_of(query)
     values = values_of(form, given, query)
     moment, sealed = values.pop(AS_OF, None), values.pop(form.cursor, None)
     question = Question(query, converted(form, values, query), moment)
-    if sealed is None:
-        return question
-    return question._replace(arguments=question.arguments | {str(form.cursor): question.opened(sealed)})
+    return (
+        question
+        if sealed is None
+        else question._replace(arguments=question.arguments | {str(form.cursor): question.opened(sealed)})
+    )
 
 
 def values_of(form: Form, given: Sequence[tuple[str, str]], query: str) -> dict[Any, Any]:

@@ -32,17 +32,22 @@ class Rebuild:
         self._thread: threading.Thread | None = None
         self._error: BatonError | None = None
         self._reached = Progress(0, 0)
+        self._known = {False: -behind_max, True: -behind_max}
+
+    def position(self, *, searches: bool = False) -> int:
+        """Return how far the views are folded that every question brings up to date, or all."""
+        with self.reader.store.reading() as reading:
+            ends = {one.view: one.position for one in reading.slots() if VIEW_VERSIONS.get(one.view) == one.version}
+        return min(ends.get(name, 0) for name in VIEW_VERSIONS if searches or name not in ON_DEMAND)
 
     def demand(self, size: int, *, searches: bool) -> None:
         """Let a question pass whose views are near the log's end, and else begin to fold them.
 
         Raises Unavailable: ``BUSY``, with the ``position`` they are at, and the log's ``size``; what folding raised.
         """
-        with self.reader.store.reading() as reading:
-            ends = {
-                slot.view: slot.position for slot in reading.slots() if VIEW_VERSIONS.get(slot.view) == slot.version
-            }
-        if size - min(ends.get(name, 0) for name in VIEW_VERSIONS if searches or name not in ON_DEMAND) <= behind_max:
+        if size - self._known[searches] > behind_max:  # they never go back, but where they are made anew while we run
+            self._known[searches] = self.position(searches=searches)
+        if size - self._known[searches] <= behind_max:
             return
         with self._lock:
             error, self._error = self._error, None

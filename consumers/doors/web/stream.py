@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from functools import partial
 from typing import Final
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
@@ -30,28 +30,45 @@ heartbeat_s: Final = 15.0
 stall_max_s: Final = 30.0
 followers_max: Final = 32
 page_events_max: Final = 64
-_NOTHING_KEPT: Final = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
+NEVER_SNIFFED: Final = {"x-content-type-options": "nosniff"}
+_NOTHING_KEPT: Final = {"cache-control": "no-store", "x-accel-buffering": "no", **NEVER_SNIFFED}
 
 
 class Followers:
     """The places of those who follow a log: each takes a thread while it waits, so there are not more of them."""
 
     def __init__(self, places: int = followers_max) -> None:
-        self.present = 0
         self.places = places
         self.threads = CapacityLimiter(places)
+        self._present: set[CancelScope] = set()
+
+    @property
+    def present(self) -> int:
+        """How many places are taken."""
+        return len(self._present)
+
+    def end(self) -> None:
+        """End every stream, and begin no other: a server that stops would wait for them."""
+        self.places = 0
+        for scope in self._present:
+            scope.cancel()
 
     @contextlib.contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold a place within the block. Raises Unavailable: ``BUSY`` when all are taken."""
+    def place(self) -> Iterator[CancelScope]:
+        """Hold a place within the block, which is cancelled at the ``end``.
+
+        Raises Unavailable: ``BUSY`` when all are taken.
+        """
         if self.present >= self.places:
             message = f"{self.places} readers follow the log already: ask again later, or read it page by page"
             raise Unavailable("BUSY", message, limit=self.places)
-        self.present += 1
+        scope = CancelScope()
+        self._present.add(scope)
         try:
-            yield
+            with scope:
+                yield scope
         finally:
-            self.present -= 1
+            self._present.remove(scope)
 
 
 async def events_from(
@@ -95,9 +112,9 @@ class Stream(StreamingResponse):
     The last is what ``scope[CHECK]`` raises of, where there is one, before anything is sent, a heartbeat at the latest.
     """
 
-    def __init__(self, content: AsyncIterator[bytes], media_type: str, followers: Followers | None = None) -> None:
+    def __init__(self, content: AsyncIterator[bytes], media_type: str, followers: Followers) -> None:
         super().__init__(content, media_type=media_type, headers=_NOTHING_KEPT)
-        self._place = contextlib.nullcontext() if followers is None else followers.place()
+        self._followers = followers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer until the reader goes. Raises Unavailable: ``BUSY`` when all places are taken."""
@@ -111,8 +128,11 @@ class Stream(StreamingResponse):
                 scope.get(DROP, _nothing)()  # else what it does not read waits in its socket for ever
                 raise ClientDisconnect from None
 
-        with self._place, contextlib.suppress(ClientDisconnect):
-            await super().__call__(scope, receive, send_soon)
+        with contextlib.suppress(ClientDisconnect):
+            with self._followers.place() as place:
+                await super().__call__(scope, receive, send_soon)
+            if place.cancelled_caught:
+                await send({"type": "http.response.body"})  # its reader sees an end, and no fault
 
 
 def _nothing() -> None:

@@ -23,7 +23,7 @@ from ledger.files import as_unavailable, locked, write_whole
 from ledger.identity import read_private
 
 if TYPE_CHECKING:
-    from ledger.local import LocalClient
+    from ledger.log.read import Snapshot
 
 FILE: Final = "tokens.json"
 PREFIX: Final = "baton_"
@@ -96,7 +96,7 @@ class Tokens:
             write_whole(self._file, msgspec.json.encode([one for one in self.present() if one not in gone]))
         return gone
 
-    def check(self, header: str, client: LocalClient) -> Token:
+    def check(self, header: str, snapshot: Snapshot) -> Token:
         """Return the token that an ``Authorization`` header bears. Raises Refused: ``TOKEN_INVALID``."""
         scheme, _, text = header.partition(" ")
         digest = sha256(text.strip().encode("utf-8", "surrogateescape")).hexdigest()
@@ -104,19 +104,18 @@ class Tokens:
         if scheme.lower() != "bearer" or not fitting:
             message = "reading takes a token: `baton token create NAME` in the ledger's folder makes one"
             raise Refused("TOKEN_INVALID", message)
-        state = state_of(fitting[0], client)
+        state = state_of(fitting[0], snapshot)
         if state != "valid":
             raise Refused("TOKEN_INVALID", f"this token counts no more ({state}): have another one made", state=state)
         return fitting[0]
 
 
-def state_of(token: Token, client: LocalClient) -> str:
+def state_of(token: Token, snapshot: Snapshot) -> str:
     """Return ``valid``, ``expired``, or why its agent may read nothing."""
     if token.expires_ms <= time.time_ns() // 1_000_000:
         return "expired"
-    with client.log.snapshot() as snapshot:
-        agent = snapshot.agent(token.agent)
-        key = None if agent is None else snapshot.key(agent.key)
+    agent = snapshot.agent(token.agent)
     if agent is None or agent.removed_index is not None:
         return "agent removed"
+    key = snapshot.key(agent.key)
     return "valid" if key is not None and key.is_valid else "key ended"

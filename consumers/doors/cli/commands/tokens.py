@@ -49,7 +49,8 @@ def create(app: App, name: str, role: Role, expires: str) -> None:
 def list_(app: App) -> None:
     """List tokens: whose they are, what they may read, and whether they still count."""
     client, tokens = _opened(app)
-    data = [_shown(one, state_of(one, client)) for one in tokens.present()]
+    with client.log.snapshot() as snapshot:
+        data = [_shown(one, state_of(one, snapshot)) for one in tokens.present()]
     rows = [(one["id"], one["agent"], one["role"], one["state"], when(one["expires_ms"])) for one in data]
     header = ("id", "agent", "role", "state", "expires")
     app.show("tokens", {"tokens": data, "total": len(data)}, lambda: print_table(header, rows))

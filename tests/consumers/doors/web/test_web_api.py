@@ -148,8 +148,8 @@ def test_lines_that_begin_before_the_log_grows_end_with_what_was_there(
     before, api = own.ledger.size, own.reading.web.api
     answer = api._answer
 
-    def grows(question: Any) -> Any:
-        made = answer(question)
+    def grows(*asked: Any) -> Any:
+        made = answer(*asked)
         own.ledger.hand_over(f"later{own.ledger.size}")
         return made
 
@@ -222,13 +222,12 @@ def test_a_body_or_an_endless_address_goes_no_further_than_the_door(reading: Rea
 def test_views_that_are_far_behind_are_said_to_be_instead_of_waited_for(
     own: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("consumers.doors.web.api.behind_max", 2)
     monkeypatch.setattr("consumers.doors.web.rebuild.behind_max", 2)
     answer = own.reading.get("/v1/handoffs/list")
     assert code_of(answer) == (503, "BUSY")
     assert answer.headers["retry-after"] == "1"
     assert answer.json()["error"]["details"]["size"] == own.ledger.size
-    thread = own.reading.web.api._rebuild._thread
+    thread = own.reading.web.api.rebuild._thread
     assert thread is not None
     thread.join(60)
     assert own.reading.get("/v1/handoffs/list").status_code == HTTPStatus.OK
@@ -238,8 +237,8 @@ def test_a_question_that_takes_too_long_is_given_up(own: Own, monkeypatch: pytes
     import threading
 
     hold = threading.Event()
-    monkeypatch.setattr("consumers.doors.web.api.answer_wait_max_s", 0.05)
-    monkeypatch.setattr(own.reading.web.api, "_answer", lambda _: hold.wait(60))
+    monkeypatch.setattr("consumers.doors.web.app.answer_wait_max_s", 0.05)
+    monkeypatch.setattr(own.reading.web.api, "_answer", lambda *_: hold.wait(60))
     try:
         assert code_of(own.reading.get("/v1/handoffs/list")) == (503, "BUSY")
     finally:
@@ -247,7 +246,7 @@ def test_a_question_that_takes_too_long_is_given_up(own: Own, monkeypatch: pytes
 
 
 def test_an_error_that_nobody_foresaw_is_a_document_too(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own.reading.web.api, "_answer", lambda _: 1 / 0)
+    monkeypatch.setattr(own.reading.web.api, "_answer", lambda *_: 1 / 0)
     answer = own.reading.get("/v1/handoffs/list")
     assert code_of(answer) == (500, "UNEXPECTED")
     assert "division" not in answer.text

@@ -112,8 +112,8 @@ def test_what_is_counted_names_routes_and_never_what_was_asked_for(own: Own) -> 
     text = own.reading.client.get("/metrics", headers={"authorization": f"Bearer {counts}"}).text
     assert f"baton_log_entries {float(own.ledger.size)}" in text
     assert "baton_views_behind_entries 0.0" in text
-    assert 'baton_http_requests_total{route="/v1/handoffs/show",status="200"} 1.0' in text
-    assert 'baton_http_requests_total{route="/v1/events/{ref}",status="200"} 1.0' in text
+    assert 'baton_http_request_seconds_count{route="/v1/handoffs/show",status="200"} 1.0' in text
+    assert 'baton_http_request_seconds_count{route="/v1/events/{ref}",status="200"} 1.0' in text
     assert 'status="401"} 1.0' in text
     assert "secret-name" not in text
 
@@ -143,6 +143,10 @@ class Follower:
             elif not name and fields:
                 yield fields
                 fields = {}
+
+    def rest(self) -> str:
+        """Return all that still comes."""
+        return self._lines.read()
 
     def close(self) -> None:
         """Hang up."""
@@ -195,6 +199,14 @@ def test_whoever_may_read_no_more_hears_nothing_more(own: Own) -> None:
         with contextlib.suppress(ConnectionResetError):  # as the system tells of a connection that was cut
             assert next(blocks, None) is None
         follower.close()
+
+
+def test_a_server_that_stops_ends_what_is_followed_first(own: Own) -> None:
+    with web_of(own.ledger.reads) as url:
+        follower = Follower(url, own.reading.token, f"/v1/events?from={own.ledger.size}")
+        next(follower.blocks())
+    assert follower.rest().endswith("\n0\n\n")  # the last chunk: an end, and no connection that broke
+    follower.close()
 
 
 def test_a_reader_that_takes_nothing_is_cut_off(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,7 @@ def test_tiles_may_be_kept_for_ever_and_the_checkpoint_not_at_all(published: Pub
     "/tile/0/000%00", "/tile/0/000%0A", "/tile/0/0%0900", "/tile/0/%D9%A0%D9%A0%D9%A0",
 ])  # fmt: skip
 def test_whatever_is_no_tile_is_not_found(published: Published, path: str) -> None:
-    assert ask(published, "GET", path)[0] in {400, 404}
+    assert ask(published, "GET", path)[0] in ({401} if path == "/checkpoint/" else {400, 404})
 
 
 def test_any_width_of_a_partial_tile_that_was_once_published_is_served(published: Published) -> None:
