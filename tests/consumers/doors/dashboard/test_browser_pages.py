@@ -71,6 +71,7 @@ def test_page_prints_whole(story: Settings, browser: Browser) -> None:
         browser.look_at_paper()
         assert browser.overflow() == []
         assert browser.evaluate(CUT) == []
+    assert browser.problems() == []
 
 
 def test_slider_leads_through_a_search_and_its_address_can_be_shared(story: Settings, browser: Browser) -> None:
