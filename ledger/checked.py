@@ -54,8 +54,8 @@ from ledger.merkle import leaf_hash, verify_inclusion
 from ledger.signature import is_signed
 
 authority_file_max_bytes: Final = 64 * 1024**2
-streams_kept_max: Final = 16
-stream_kept_max_bytes: Final = 4 * 1024**2
+streams_kept_max_bytes: Final = 32 * 1024**2
+_kept_overhead_bytes: Final = 4096
 _FORMAT: Final = 1
 _DIGEST_SIZE: Final = 32
 _AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"n"})
@@ -241,8 +241,10 @@ class StreamReader:
         last_ms = run.end(page.last)
         if key := self._client.memory.checkpoint_key:  # whoever reads over the bus has learnt it
             run.compare(ends, key)
-        if size is None and sum(len(data) for _, data in run.entries) <= stream_kept_max_bytes:
-            self._runs = dict([*self._runs.items(), (stream, run)][-streams_kept_max:])
+        if size is None:
+            self._runs[stream] = run
+        while sum(one.kept_bytes for one in self._runs.values()) > streams_kept_max_bytes:
+            del self._runs[next(iter(self._runs))]  # what was read longest ago
         return CheckedStream(stream, run.entries, run.ignored, run.then, run.head, last_ms, ends)
 
     def _nobody(self) -> Authority:
@@ -278,6 +280,7 @@ class _Run:
     def __init__(self, ledger: str, stream: str, authority: Authority, growth: Growth, size: int | None) -> None:
         self.entries: list[tuple[int, bytes]] = []
         self.ignored: list[Ignored] = []
+        self.kept_bytes = _kept_overhead_bytes
         self.state: StreamState | None = None
         self.then: StreamState | None = None  # as it was in the log of ``size`` entries
         self._size = growth.size if size is None else size
@@ -328,6 +331,7 @@ class _Run:
         self.then = self.state if index < self._size else self.then
         self._ids[candidate.id] = index
         self.entries.append((index, proven.data))
+        self.kept_bytes += len(proven.data)
 
     def end(self, last: Proven) -> int:
         """Compare how much authority was read with how much there is at the log's end; return the last entry's time."""

@@ -309,11 +309,11 @@ def test_stream_of_then_is_refused_where_something_of_now_is_withheld(node: Scri
         node.reader().read(STREAM, len(entries) - 1)
 
 
-@pytest.mark.parametrize("kept_max", [0, checked.stream_kept_max_bytes])
+@pytest.mark.parametrize("kept_max", [0, checked.streams_kept_max_bytes])
 def test_who_reads_a_stream_again_checks_what_came_since_and_has_the_same_as_who_reads_it_whole(
     ledger: Ledger, entries: list[bytes], monkeypatch: pytest.MonkeyPatch, kept_max: int
 ) -> None:
-    monkeypatch.setattr(checked, "stream_kept_max_bytes", kept_max)
+    monkeypatch.setattr(checked, "streams_kept_max_bytes", kept_max)
     ledger.register("dora", "reviewer")
     ledger.emit("bob", STREAM, HandoffLogged(text="going on"))
     entries = entries_of(ledger)
@@ -351,7 +351,7 @@ def test_a_stream_that_is_kept_of_another_past_is_read_whole(ledger: Ledger, ent
 
 
 def test_not_every_stream_that_was_ever_read_is_kept(node: ScriptedNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked, "streams_kept_max", 2)
+    monkeypatch.setattr(checked, "streams_kept_max_bytes", 14_000)
     reader = node.reader()
     for stream in (STREAM, "session/s", STREAM, "agent/carol", STREAM, "session/s"):
         reader.read(stream)
