@@ -62,15 +62,15 @@ def instant_of(reading: Reading, at: int | str) -> Instant:
         if asked >= size:
             message = f"the log has no entry {asked}: it has {size}, the last is {size - 1}"
             raise Refused("NOT_FOUND", message, asked=asked, size=size)
-        return Instant(asked + 1, _accepted_ms(reading, asked))
+        return Instant(asked + 1, accepted_ms(reading, asked))
     at_ms = to_ms(asked)
     starts = [0, *(row["event_index"] for row in reading.rows(_SETTINGS)), size]
     for start, end in reversed(list(pairwise(starts))):
-        if _accepted_ms(reading, start) <= at_ms:
-            size = bisect_right(range(end), at_ms, lo=start, key=lambda index: _accepted_ms(reading, index))
-            present_ms = ledger_now(_accepted_ms(reading, starts[-1] - 1), time.time_ns() // 1_000_000)
-            return Instant(size, max(_accepted_ms(reading, size - 1), min(at_ms, present_ms)))
-    first = clock_text(_accepted_ms(reading, 0))
+        if accepted_ms(reading, start) <= at_ms:
+            size = bisect_right(range(end), at_ms, lo=start, key=lambda index: accepted_ms(reading, index))
+            present_ms = ledger_now(accepted_ms(reading, starts[-1] - 1), time.time_ns() // 1_000_000)
+            return Instant(size, max(accepted_ms(reading, size - 1), min(at_ms, present_ms)))
+    first = clock_text(accepted_ms(reading, 0))
     message = f"nothing was accepted by {clock_text(at_ms)}: the ledger begins at {first}"
     raise Refused("NOT_FOUND", message, asked=clock_text(at_ms), first=first, size=size)
 
@@ -107,5 +107,6 @@ def _size(reading: Reading) -> int:
     return next(slot.position for slot in reading.slots() if slot.is_live and slot.view == "catalog")
 
 
-def _accepted_ms(reading: Reading, index: int) -> int:
+def accepted_ms(reading: Reading, index: int) -> int:
+    """Return when an entry was accepted (Unix ms), by the ledger's own clock."""
     return int(reading.rows(_AT, (index,))[0]["accepted_ms"])

@@ -6,8 +6,8 @@
   what has not changed since stands as it was. The view's own fold takes the kept ones on to the entry, and temporary
   tables with all their indexes hold those rows and a copy of the others, from the first question that names one.
   (To join both in a view would cost every later question its plan: SQLite flattens no UNION under an aggregate.)
-- The full-text index is the present one: an event of later is no hit, but how rare a word is, and so which of two hits
-  stands first, is weighed by all that was ever written.
+- The full-text index is the present one: an event of later is no hit and counts for no score, but which of two hits
+  stands first is BM25's, which weighs words by all that was ever written.
 
 A mark of suspicion is for whoever reads it, and acts, now: what is known of a key today counts for what it signed then
 (``agents.suspects``). What an approval was worth, and so who waited for whom, is as it was believed then.
@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ledger.client import Client
-from projections.instants import Instant
+from ledger.client import Client, HeadView
+from ledger.errors import Unavailable
+from projections.instants import Instant, accepted_ms
 from projections.projection import Logged, Projection
 from projections.query import Moment
 from projections.runner import Work, read_logged
@@ -50,16 +51,17 @@ class Pasts:
         self._lock = threading.Lock()
         self._open: dict[tuple[Path, int], _Past] = {}
 
-    def ask(self, path: Path, at: Instant, question: Callable[[Moment], T], *, on_demand: bool) -> T:
+    def ask(self, path: Path, at: Instant | int, question: Callable[[Moment], T], *, on_demand: bool) -> T:
         """Return what a question finds in the views file at ``path``, as of a moment.
 
-        Raises Stale: fold, and ask again; and as the question.
+        Of an index alone it is answered where nothing was written since its moment was asked for: whoever names that
+        has folded the views up to the log's end. Raises Stale: fold, and ask for the moment; and as the question.
         """
         while True:
-            past = self._at(path, at.size)
+            past = self._at(path, at)
             with past.lock:
                 if not past.is_closed:  # else another thread was asked for so many others meanwhile
-                    return past.ask(question, at.now_ms, on_demand=on_demand)
+                    return past.ask(question, at, on_demand=on_demand)
 
     def close(self) -> None:
         """Close them, each when nobody reads it any more."""
@@ -68,10 +70,13 @@ class Pasts:
         for past in pasts:
             past.close()
 
-    def _at(self, path: Path, size: int) -> _Past:
+    def _at(self, path: Path, at: Instant | int) -> _Past:
+        size = at + 1 if isinstance(at, int) else at.size
         with self._lock:
             past = self._open.pop((path, size), None)
             if past is None or past.is_closed:
+                if isinstance(at, int):
+                    raise Stale
                 past = _Past(path, self._client, size)
             self._open[path, size] = past
             oldest = [self._open.pop(key) for key in [*self._open][:-pasts_open_max]]
@@ -87,20 +92,32 @@ class _Past(SqliteStore):
         self._client = client
         self.size = size
         self._head, self._root = client.head(), self._present_root()
+        self._seen: tuple[HeadView, list[Slot]] | None = None
+        self._accepted_ms = 0
         self.is_closed = False
         self.owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
         self.counts: dict[tuple[str, tuple[Value, ...]], list[dict[str, Any]]] = {}
         self.lock = threading.RLock()
         super().__init__(path, ledger=client.ledger)
 
-    def ask(self, question: Callable[[Moment], T], now_ms: int, *, on_demand: bool) -> T:
-        self._wanted = [view.name for view in VIEWS if on_demand or view.name not in ON_DEMAND]
+    def ask(self, question: Callable[[Moment], T], at: Instant | int, *, on_demand: bool) -> T:
+        self._wanted = {view.name for view in VIEWS if on_demand or view.name not in ON_DEMAND}
+        self._is_again = isinstance(at, int)
         try:
             with self.reading() as reading:
-                return question(Moment(reading, now_ms))
+                if isinstance(at, int):
+                    at = Instant(self.size, self._accepted_ms or accepted_ms(reading, at))
+                    self._accepted_ms = at.now_ms
+                return question(Moment(reading, at.now_ms))
         except Stale:
-            self.close()
+            if not self._is_again:
+                self.close()
             raise
+        except Unavailable as error:
+            if error.code != "STORE_FULL":
+                raise
+            message = "the folder of temporary files has no room for the views as they were: make room, or set TMPDIR"
+            raise Unavailable(error.code, message, **error.details) from error
 
     def close(self) -> None:
         with self.lock:
@@ -108,12 +125,17 @@ class _Past(SqliteStore):
                 self.is_closed = True
                 super().close()
 
-    def is_of(self, slots: Iterable[Slot]) -> bool:
+    def is_of(self, slots: list[Slot]) -> bool:
         """Whether the views reach so far, and the log begins as it did: asked when the transaction has begun."""
+        head = self._client.head()
         reached = {slot.view: slot.position for slot in slots if slot.is_live}
-        if (head := self._client.head()) != self._head and self._present_root() == self._root:
+        wanted = [reached.get(name, -1) for name in self._wanted]
+        if self._is_again:
+            return self._seen == (head, slots) and min(wanted) == head.size
+        if head != self._head and self._present_root() == self._root:
             self._head = head  # to compute the root of a past takes three times as long as a short answer (measured)
-        return head == self._head and all(reached.get(name, -1) >= self.size for name in self._wanted)
+        self._seen = (head, slots)
+        return head == self._head and min(wanted) >= self.size
 
     def _present_root(self) -> str:
         return self._client.consistency(0, self.size).root

@@ -35,6 +35,7 @@ from projections.views_file import set_aside
 if TYPE_CHECKING:  # loaded where they are used: with all folds
     import tempfile
 
+    from projections.instants import Instant
     from projections.past import Pasts
     from projections.reasoning.queries import FullReasoning
     from projections.runner import Progress, Runner
@@ -161,15 +162,19 @@ class Reader(Resource):
         return self._ask(lambda moment: get_full_reasoning(moment, ref))
 
     def _ask_past(self, question: Callable[[Moment], T], as_of: When, *, on_demand: bool) -> T:
-        from projections.instants import instant_of  # noqa: PLC0415 - few questions look back
+        from projections.instants import asked_of, instant_of  # noqa: PLC0415 - few questions look back
         from projections.past import Stale  # noqa: PLC0415 - with all folds
 
+        def ask(at: Instant | int) -> T:
+            return self._on_whole_views(lambda: self._pasts.ask(self.store.path, at, question, on_demand=on_demand))
+
+        if isinstance(index := asked_of(as_of), int):
+            with suppress(Stale):
+                return ask(index)
         while True:
             at = self._ask(lambda moment: instant_of(moment.reading, as_of), on_demand=on_demand)
             with suppress(Stale):  # another process is making the views anew
-                return self._on_whole_views(
-                    lambda at=at: self._pasts.ask(self.store.path, at, question, on_demand=on_demand)  # type: ignore[misc]
-                )
+                return ask(at)
 
     def _ask(self, question: Callable[[Moment], T], *, on_demand: bool = False) -> T:
         try:

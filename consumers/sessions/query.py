@@ -21,6 +21,7 @@ from ledger.lifecycle.clock import clock_text
 from projections.instants import iso_time, to_ms
 from projections.reports.report import read_report, uncorrected
 
+index_max_digits: Final = 15
 since_max_chars: Final = 64
 _LANGUAGES: Final = ["en", "zh"]
 _DAYS_AGO: Final = {"today": 0, "今天": 0, "yesterday": 1, "昨天": 1}
@@ -86,17 +87,17 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
     raise Refused("INVALID_FIELD", message, field=field)
 
 
-def parse_moment(text: str) -> str:
+def parse_moment(text: str, field: str = "as_of") -> str:
     """Return the moment that ``text`` names: the index of an entry as it is, a time (as of `parse_since`) in ISO 8601.
 
     Raises Refused: ``INVALID_FIELD`` for neither.
     """
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= index_max_digits:
         return text
     try:
-        return clock_text(parse_since(text, datetime.now(UTC), "as_of"))
+        return clock_text(parse_since(text, datetime.now(UTC), field))
     except Refused as error:
-        raise Refused(error.code, f"{error.message}, or an entry's index (120)", field="as_of") from None
+        raise Refused(error.code, f"{error.message}, or an entry's index (120)", field=field) from None
 
 
 def _day(given: str, now: datetime) -> datetime | None:

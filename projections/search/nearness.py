@@ -103,9 +103,11 @@ def weight(count: int, total: int) -> float:
 
 
 def _weights(moment: Moment, forms: Sequence[Form]) -> dict[str, float]:
-    total = max(moment.count("SELECT coalesce(max(event_index), 0) FROM search_texts"), events_weighed_min)
-    counting = "SELECT count(*) FROM (SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT ?)"
-    return {form.key: weight(moment.count(counting, (form.sql, counted_max)), total) for form in forms}
+    # The words of a past stand beside those of later, which do not count for how rare one was.
+    last = moment.count("SELECT coalesce(max(event_index), 0) FROM search_texts")
+    counting = "SELECT count(*) FROM (SELECT 1 FROM search_words WHERE search_words MATCH ? AND rowid <= ? LIMIT ?)"
+    total = max(last, events_weighed_min)
+    return {form.key: weight(moment.count(counting, (form.sql, last, counted_max)), total) for form in forms}
 
 
 def _by_words(moment: Moment, forms: Sequence[Form], where: Where) -> list[int]:

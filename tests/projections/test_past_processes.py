@@ -8,8 +8,9 @@ import random
 import signal
 from typing import TYPE_CHECKING, Any
 
+from every_kind import live
 from faults import times
-from test_past import compare, live, live_on, stretched
+from test_past import compare, live_on, stretched
 
 from ledger.local import LocalClient
 from projections import Reader, Runner, SqliteStore, runner, store, verify_views

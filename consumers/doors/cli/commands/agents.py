@@ -63,34 +63,25 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
     app.show("agent", data, text)
 
 
-@agent.command("list")
+@agent.command("list", looks_back=True)
 @click.option("--all", "is_all", is_flag=True, help="Services and those that were removed as well.")
 def list_(app: App, *, is_all: bool) -> None:
     """List the registered agents; programs that only serve the others are left out."""
-    every = [one for one in app.client().agents() if is_all or one.removed_index is None]
-    found = [one for one in every if is_all or not one.roles <= {"service"}]
-    agents: list[dict[str, Any]] = [
-        {"name": one.name, "roles": sorted(one.roles), "key": one.key, "ai_id": one.ai_id} for one in found
-    ]
-    for entry, one in zip(agents, found, strict=True):
-        if one.removed_index is not None:
-            entry["removed_index"] = one.removed_index
-    rows = [
-        (
-            one.name,
-            ", ".join(sorted(one.roles)) or ("-" if one.removed_index is None else f"removed at {one.removed_index}"),
-            short_key(one.key),
-            one.ai_id,
-        )
-        for one in found
-    ]
+    answer = app.query("agents.list", all=is_all)
+    every: list[dict[str, Any]] = answer["agents"]
+    agents = [one for one in every if is_all or not {*one["roles"]} <= {"service"}]
+    rows = [(one["name"], _roles(one), short_key(one["key"]), one["ai_id"]) for one in agents]
 
     def text() -> None:
         print_table(("name", "roles", "key", "ai_id"), rows)
-        if services := len(every) - len(found):
+        if services := len(every) - len(agents):
             print_lines(f"not shown: {counted(services, 'service')} (--all)")
 
-    app.show("agents.list", {"agents": agents}, text)
+    app.show("agents.list", {"agents": agents, "total": len(agents)}, text)
+
+
+def _roles(one: dict[str, Any]) -> str:
+    return ", ".join(one["roles"]) or ("-" if one["removed_index"] is None else f"removed at {one['removed_index']}")
 
 
 @agent.command()

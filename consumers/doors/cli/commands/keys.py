@@ -13,11 +13,12 @@ from consumers.doors.cli.commands.agents import new_passphrase, wait_until_let_i
 from consumers.doors.cli.output import print_table, short_key
 from consumers.doors.cli.program import Group, ListOption
 from ledger.author import Draft
-from ledger.client import Client, open_client, read_event
+from ledger.client import open_client, read_event
 from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised, KeyDelegated, KeyRevoked
 from ledger.identity import Key, KeyFile, read_key_file, write_session_key
 from ledger.lifecycle.authority import ROOT, to_ms
+from ledger.lifecycle.clock import clock_text
 from ledger.trust import fingerprint
 
 ttl_max: Final = timedelta(days=366)
@@ -159,7 +160,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     agent (--as) or an admin; by root if nobody is named. A key of root or node is replaced first.
     """
     key = _key_of(app, key_or_agent)
-    index = index_of(app.client(), since)
+    index = _first_since(app, since)
     data = KeyCompromised(key=key["key"], since=index, reason=reason)
     earlier = _earlier_keys(app, key, index) if key_or_agent == key["agent"] else []
     author = app.author(app.settings().agent or ROOT)
@@ -207,23 +208,22 @@ def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
     ]
 
 
-def index_of(client: Client, text: str) -> int:
-    """Return the index in ``text``, or that of the first entry accepted at or after the time in it."""
-    if re.fullmatch(r"[0-9]{1,15}", text):
-        return int(text)
-    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]{1,9})?Z", text):
-        raise Refused("USAGE", f"{text!r} is no entry's index and no time: write 120, or 2026-02-12T10:00:00Z")
-    wanted, size = to_ms(text), client.head().size
-    low, high = 0, size
-    while low < high:
-        middle = (low + high) // 2
-        if read_event(middle, client.entry(middle)).accepted_ms < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    if low == size:
+def _first_since(app: App, text: str) -> int:
+    """Return the index in ``text``, or that of the entry behind the last one accepted before the time in it."""
+    from consumers.sessions.query import parse_moment  # noqa: PLC0415 - relative times load dateparser
+
+    since = parse_moment(text, "since")
+    if since.isdecimal():
+        return int(since)
+    try:
+        before = app.query("catalog.moment", at=clock_text(to_ms(since) - 1))
+    except Refused as error:
+        if error.code != "NOT_FOUND":
+            raise
+        return 0  # the ledger begins later
+    if before["event_index"] + 1 == before["size"]:
         raise Refused("NOT_FOUND", f"nothing was accepted since {text}: name an earlier time, or an index")
-    return low
+    return int(before["event_index"]) + 1
 
 
 @key.command("list", looks_back=True)

@@ -13,6 +13,7 @@ from calling import Baton, Place
 from nacl.pwhash import argon2id
 
 from ledger.identity import read_key_file
+from ledger.lifecycle.clock import clock_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,8 +154,10 @@ def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_sus
     assert f"SUSPECT: {said['index']}" in mine("log", "--limit", "500")
     assert f"suspect since {stolen}" in mine("key", "list")
     mine.refuses("TRANSITION_NOT_ALLOWED", "key", "compromised", said["key"][:12], "--since", str(stolen))
-    mine.refuses("USAGE", "key", "compromised", "b", "--since", "yesterday")
+    mine.refuses("INVALID_FIELD", "key", "compromised", "b", "--since", "9" * 5_000)
     mine.refuses("NOT_FOUND", "key", "compromised", "b", "--since", "2100-01-01T00:00:00Z")
+    accepted = mine.data("show", str(stolen))["accepted_ms"]
+    assert mine.data("key", "compromised", "b", "--since", clock_text(accepted))["since"] == stolen
     assert mine.data("key", "compromised", "b", "--since", "2020-01-01T00:00:00Z")["since"] == 0
     mine("key", "rotate", "--as", "a", "--lost")
     mine("session", "start", "--as", "a", "--task", "again", "s3")

@@ -6,8 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
+from every_kind import live
 from view_ledger import ViewLedger
-from web_reading import Own, Reading, fill, opened
+from web_reading import Own, Reading, opened
 
 from consumers.sdk.ledger import Ledger
 from ledger.config import Settings
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
-    """A filled ledger, as a Python program opens it, that the tests of a file only read."""
+    """A ledger with every kind, as a Python program opens it, that the tests of a file only read."""
     with ViewLedger(tmp_path_factory.mktemp("read") / ".baton") as ledger:
-        fill(ledger)
+        live(ledger)
         ledger.write_keys()
     with Ledger(settings=Settings(home=ledger.home.path)) as opened_ledger:
         yield opened_ledger

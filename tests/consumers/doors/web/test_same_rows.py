@@ -67,7 +67,7 @@ TABLE: Final = dict([
     asked("agents.keys", "key list", left_out=("total",), ids=("keys", "key"),
           sql="SELECT key FROM agent_keys"),
     asked("agents.list", "agent list --all", arguments={"all": True}, ids=("agents", "name"),
-          left_out=("total", "registered_index", "registered_ms"), sql="SELECT name FROM agents ORDER BY name"),
+          sql="SELECT name FROM agents ORDER BY name"),
     asked("agents.show", "agent show bob"),
     asked("agents.suspects", None, PARTS),
     asked("briefs.best", None, "`reasoning brief` shows it as a prompt, or makes one on the spot"),

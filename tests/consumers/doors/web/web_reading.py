@@ -12,7 +12,6 @@ from starlette.testclient import TestClient
 from consumers.doors.web.app import Web
 from consumers.doors.web.tokens import Tokens
 from ledger.trust import read_folder, record_of, remember, root_in
-from projections.reader import Reader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,13 +47,6 @@ def opened(stack: contextlib.ExitStack, client: LocalClient, *, is_public: bool 
     http = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
     _, token = Tokens(home).create("alice", "reader", LATER_MS)
     return Reading(home, web, stack.enter_context(http), token)
-
-
-def fill(ledger: ViewLedger) -> None:
-    """Put something of every kind into a ledger, with a brief."""
-    ledger.fill()
-    with Reader(ledger.reads, ledger.settings()) as reader:
-        ledger.brief("r1", reader.answer("reasoning.show", {"id": "r1"})["ref"])
 
 
 class Own(NamedTuple):
