@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
@@ -111,17 +112,20 @@ class Route(NamedTuple):
     searches: bool = False
 
 
+@cache  # compiled once a process
 def templates() -> jinja2.Environment:
     """Return the templates: escaping always, and a value that is not there is an error, not an empty place."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("consumers.doors.dashboard"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False, cache_size=-1,
     )  # fmt: skip
     environment.globals |= {"path_to": path_to, "address": address}
     environment.filters |= {
         "ago": ago, "counted": counted, "cut": cut, "iso": clock_text, "json": pretty, "language": language_of,
         "line": one_line, "number": "{:,}".format, "visible": visible, "words": lambda text: text.replace("_", " "),
     }  # fmt: skip
+    for name in environment.list_templates():  # now: an upgrade under this process must not mix its pages with our data
+        environment.get_template(name)
     return environment
 
 

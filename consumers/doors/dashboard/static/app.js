@@ -56,7 +56,7 @@ function follow(channel) {
     source = new EventSource("/live");
     const alive = () => { clearTimeout(watch); watch = setTimeout(open, 25000); };
     source.onmessage = (event) => { alive(); channel.postMessage(event.data); news(Number(event.data)); };
-    source.onerror = () => { say("lost", "reconnecting"); channel.postMessage("lost"); if (source.readyState === 2) { clearTimeout(watch); watch = setTimeout(open, 3000); } };
+    source.onerror = () => { const why = source.readyState === 2 ? "not let in" : "reconnecting"; say("lost", why); channel.postMessage(why); if (source.readyState === 2) { clearTimeout(watch); watch = setTimeout(open, 3000); } };
     alive();
   };
   open();
@@ -66,8 +66,8 @@ function follow(channel) {
 if ("follows" in body.dataset && "EventSource" in window) {
   const channel = new BroadcastChannel("baton");
   channel.onmessage = ({ data }) => {
-    if (data === "lost") say("lost", "reconnecting");
-    else if (data !== "hello") news(Number(data));
+    if (isFinite(data)) news(Number(data));
+    else if (data !== "hello") say("lost", data);
     else if (isLeader) channel.postMessage(String(head));
   };
   channel.postMessage("hello");
