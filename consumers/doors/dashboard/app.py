@@ -29,6 +29,7 @@ from consumers.doors.dashboard.guard import HEADERS, Guard, Session, check_host,
 from consumers.doors.dashboard.live import heads
 from consumers.doors.dashboard.page import Go, Page, Route, Seen, templates
 from consumers.doors.dashboard.pages import ACTS, ROUTES
+from consumers.doors.dashboard.pages.audit import checkpoint
 from consumers.doors.web.rebuild import Rebuild
 from consumers.doors.web.server import status_of
 from consumers.doors.web.stream import EVENT_STREAM, Followers, Stream
@@ -158,6 +159,7 @@ class Dashboard:
             "human": seen and self.human, "why_not": self._why_not, "waits": 0, "query": {}, "is_answer": is_answer,
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
             "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,
+            "checkpoint": checkpoint(seen) if seen is not None and seen.as_of is None and page.status == 200 else None,
         }  # fmt: skip
         if seen is not None:
             frame |= {of: getattr(seen, of) for of in ("query", "now_ms", "head", "as_of", "moment", "session")}
@@ -231,8 +233,7 @@ def _form(request: Request, body: bytes) -> Mapping[str, str]:
     if len(body) > form_size_max_bytes:
         raise Refused("TOO_LARGE", f"a form has at most {form_size_max_bytes} bytes", limit=form_size_max_bytes)
     try:
-        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=fields_max, errors="strict")
-        return dict(fields)
+        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=fields_max, errors="strict"))
     except ValueError as error:  # also what is not text in UTF-8
         raise Refused("INVALID_FORMAT", "what was sent is no form of this dashboard") from error
 

@@ -47,12 +47,12 @@ class Box(NamedTuple):
     height: int
 
 
-TWO_LINES: Final = Box(160, 40)
+THREE_LINES: Final = Box(160, 56)
 ONE_LINE: Final = Box(168, 24)
 
 
 class Node(NamedTuple):
-    """What stands in a box: ``label`` above, ``meta`` below with a ``figure`` at its right; ``state`` gives a colour.
+    """What stands in a box: ``label`` (two lines), ``meta`` below, ``figure`` at its right; ``state`` colours it.
 
     It leads to the page of ``href`` and ``query``.
     """
@@ -78,7 +78,7 @@ class Edge(NamedTuple):
 
 
 def layered(
-    nodes: Sequence[Node], edges: Sequence[Edge], direction: Direction = "leftright", box: Box = TWO_LINES
+    nodes: Sequence[Node], edges: Sequence[Edge], direction: Direction = "leftright", box: Box = THREE_LINES
 ) -> Drawing:
     """Return a drawing in layers, each edge pointing on where no cycle turns it back: ``{"width", "height", …}`` in px.
 

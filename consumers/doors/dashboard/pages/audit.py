@@ -21,10 +21,8 @@ def audit(seen: Seen) -> Page:
     """Return ``{"head", "checkpoint", "witnesses", "suspects", "quarantined", "audit", "csrf", "has_views"}``."""
     head = seen.client.head()
     keys = seen.ask("agents.keys")["keys"]
-    last = seen.ledger.ask("catalog.find", newest=True, limit=1)["events"]
     data = {
-        "head": msgspec.to_builtins(head) | {"at_ms": last[0]["accepted_ms"] if last else None},
-        "checkpoint": _checkpoint(seen), "witnesses": _witnesses(seen, head),
+        "head": msgspec.to_builtins(head), "checkpoint": checkpoint(seen), "witnesses": _witnesses(seen, head),
         "suspects": [key for key in keys if key["suspect_since"] is not None],
         "quarantined": seen.ask("catalog.quarantined")["entries"], "audit": msgspec.to_builtins(seen.audit.state),
         "csrf": seen.session.token(VERIFY), "has_views": seen.settings.server is None,
@@ -39,15 +37,16 @@ def verify(seen: Seen, form: Mapping[str, str]) -> Go:
     return Go("/audit")
 
 
-def _checkpoint(seen: Seen) -> dict[str, Any]:
-    """Return the signed checkpoint of the log now, its signature compared with the key that the log names."""
+def checkpoint(seen: Seen) -> dict[str, Any]:
+    """Return the signed checkpoint of the log now, compared with the key that the log names, and its newest time."""
+    at_ms = next((one["accepted_ms"] for one in seen.ledger.ask("catalog.find", newest=True, limit=1)["events"]), None)
     try:
         note = seen.client.checkpoint()
         origin, keys = parse_checkpoint(note).origin, seen.ledger.ask("agents.keys", agent=CHECKPOINT)["keys"]
         verify_checkpoint(note, CheckpointVerifier(origin, bytes.fromhex(keys[-1]["key"])))
     except BatonError as error:
-        return {"why_not": error.message}
-    return {"why_not": "", "note": note, "origin": origin, "key": keys[-1]["key"]}
+        return {"why_not": error.message, "at_ms": at_ms}
+    return {"why_not": "", "at_ms": at_ms, "note": note, "origin": origin, "key": keys[-1]["key"]}
 
 
 def _witnesses(seen: Seen, head: HeadView) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from consumers.doors.dashboard.address import path_to
-from consumers.doors.dashboard.layout import Drawing, Edge, Node, layered
+from consumers.doors.dashboard.layout import Box, Drawing, Edge, Node, layered
 from consumers.doors.dashboard.page import Page, Seen
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from consumers.reasoning.explanation import explain_brief, look_again
@@ -99,7 +99,7 @@ def _drawing(seen: Seen, steps: list[dict[str, Any]], chosen: int | None) -> Dra
         for on in step["rests_on"]
         if on in drawn
     ]
-    return layered(nodes, edges, "topbottom")
+    return layered(nodes, edges, "topbottom", box=Box(132, 56))
 
 
 def _tree_of(settings: Settings) -> Path | None:
