@@ -108,7 +108,7 @@ def witnessed(ledger: Ledger) -> str | None:
 
 
 def test_a_real_witness_cosigns_each_head_and_receipts_show_it(
-    ledger: Ledger, client: LocalClient, process: WitnessProcess, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, client: LocalClient, process: WitnessProcess
 ) -> None:
     text = f"witness one {process.vkey} {process.url}\nquorum one\n"
     ours = witnessing(client, text)
@@ -123,7 +123,6 @@ def test_a_real_witness_cosigns_each_head_and_receipts_show_it(
     assert outside.open_note(note.encode(), process.vkey) == outside.open_note(note.encode(), vkey)
     ledger.emit("alice", "session/s", FindingLogged(finding="not witnessed yet"))
     policy = Policy.parse(text.encode())
-    monkeypatch.setattr(limits, "receipt_wait_max_s", 0.0)
     with LocalClient(ledger.settings(), log=ledger.log, views=Reader) as reading:
         size = parse_checkpoint(note).size
         receipt = take(reading, size - 1, policy=policy)
@@ -132,7 +131,7 @@ def test_a_real_witness_cosigns_each_head_and_receipts_show_it(
         assert str(found).startswith("witnessed at 20")
         assert str(found).endswith(f" by 1 of 1 ({size} entries)")
         with pytest.raises(Corrupted, match="NOT_WITNESSED"):
-            take(reading, size, policy=policy)
+            take(reading, size, policy=policy, wait_max_s=0.0)
         assert take(reading, size).index == size  # without a policy it is not waited for
 
 
