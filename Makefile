@@ -50,9 +50,10 @@ tools:
 	! command -v fc-list >/dev/null || fc-list :lang=zh | grep -q . || install fonts-noto-cjk >/dev/null 2>&1 </dev/null || \
 	  echo "no font has Chinese (apt-get install fonts-noto-cjk): pages are tested without it"
 
-# The same tests, measured: apart, because counting lines and branches makes every test half as long again.
+# The same tests, measured: apart, because counting lines and branches makes every test half as long again. Without those that
+# a browser takes part in: what they reach is reached without one, too.
 cover: install tools
-	$(BIN)/python -m pytest -n 2 -q --cov --cov-report=
+	$(BIN)/python -m pytest -n 2 -q --cov --cov-report= --ignore-glob='*/test_browser_*'
 	@for package in $(PACKAGES); do \
 	  echo "line and branch coverage of $$package: $$($(BIN)/coverage report --include="$$package/*" --format=total)%"; \
 	  $(BIN)/coverage report --include="$$package/*" --fail-under=90 --skip-covered --skip-empty >/dev/null || \
