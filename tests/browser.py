@@ -12,9 +12,11 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
@@ -28,7 +30,9 @@ from selenium.webdriver.common.keys import Keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DARK", "LIGHT", "NARROW", "WIDE", "Browser", "Keys", "Look", "Shown", "let_in", "missing_program"]
+__all__ = [
+    "DARK", "LIGHT", "NARROW", "WIDE", "Browser", "Keys", "Look", "Shown", "let_in", "missing_program", "static_page",
+]  # fmt: skip
 
 AXE: Final = Path(__file__).with_name("axe")
 WIDE: Final = 1400
@@ -254,3 +258,28 @@ def let_in(browser: Browser, home: Path, *, agent: str | None = None, project: P
         yield browser
         browser.open("about:blank")  # no page of it misses its server
     browser.problems()
+
+
+@contextmanager
+def static_page(page: bytes) -> Iterator[str]:
+    """Serve one page at a port of its own, by the simplest server there is; yield where, without a path."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.send_header("content-length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_: object) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -7,18 +7,15 @@ measured, and the group says so.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import httpx
 
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled
-from tests.bench.workload import open_ledger
-from tests.browser import LOOKS, Browser, Shown, missing_program
+from tests.bench.workload import hand_over_steps, open_ledger
+from tests.browser import LOOKS, Browser, Shown, missing_program, static_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +43,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     home = bench.folder / "ledger"
     with open_ledger(home) as ledger:
-        ledger.write_keys()
-        for number in range(HANDOFFS):
-            name, tasks = f"2026-02-12-step-{number}", ["Read what there is", "Write what is missing", "Test both"]
-            content = ledger.hand_over(name, title=f"The {number}th step of the migration", tasks=tasks)
+        for number, (name, content) in enumerate(hand_over_steps(ledger, HANDOFFS).items()):
             if number % 5:
                 ledger.approve(name, content)
                 ledger.claim(name)
@@ -61,7 +55,7 @@ def rows(bench: Bench) -> Iterator[Row]:
             if why := missing_program():
                 bench.say(f"no browser: {why}; first paint and live rows are not measured")
                 return
-            with _static(len(page)) as bare, Browser(bench.folder / "profile") as browser:
+            with static_page(_bare(len(page))) as bare, Browser(bench.folder / "profile") as browser:
                 browser.look(LOOKS[0])
                 browser.open(dashboard.fresh_link())
                 yield from _measured(bench, ledger, browser, dashboard.url, bare)
@@ -103,26 +97,6 @@ def _fetched(browser: Browser) -> float:
     return float(browser.evaluate(_FETCH))
 
 
-@contextlib.contextmanager
-def _static(size: int) -> Iterator[str]:
-    """Serve a page of so many bytes that says nothing; yield its address."""
-    words = b"word " * (size // 5 - 30)
-    page = b"<!doctype html><meta charset=utf-8><title>bare</title><p>" + words
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/html")
-            self.send_header("content-length", str(len(page)))
-            self.end_headers()
-            self.wfile.write(page)
-
-        def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
+def _bare(size: int) -> bytes:
+    """Return a page of so many bytes that says nothing."""
+    return b"<!doctype html><meta charset=utf-8><title>bare</title><p>" + b"word " * (size // 5 - 30)

@@ -27,7 +27,7 @@ from consumers.sdk.ledger import Ledger
 from ledger.config import Settings
 from ledger.local import LocalClient
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
-from tests.bench.workload import open_ledger
+from tests.bench.workload import hand_over_steps, open_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,10 +48,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     home = bench.folder / "ledger"
     with open_ledger(home) as ledger:
-        ledger.write_keys()
-        for number in range(HANDOFFS):
-            name, tasks = f"2026-02-12-step-{number}", ["Read what there is", "Write what is missing", "Test both"]
-            ledger.hand_over(name, title=f"The {number}th step of the migration", tasks=tasks)
+        hand_over_steps(ledger, HANDOFFS)
     _, token = Tokens(home).create("alice", "reader", LATER_MS)
     command = [sys.executable, "-m", "tests.bench.web", str(home)]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

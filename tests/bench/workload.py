@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.envelope import Submission
+    from ledger.events.handoff import HandoffCreated
 
 BATCH: Final = 256
 MIX: Final = "texts of 120/400/1,200/4,000 characters as 11:6:2:1"
@@ -32,6 +33,18 @@ _TEXT: Final = _WORDS * 50
 def open_ledger(folder: Path) -> Ledger:
     """Make a ledger with its agents in an empty folder, under a root key of its own: else readers would see forks."""
     return Ledger(folder, map_size=MAP_SIZE, root=str(folder))
+
+
+def hand_over_steps(ledger: Ledger, count: int) -> dict[str, HandoffCreated]:
+    """Hand over so many steps of a migration, with keys beside the log; return the data of each by its id."""
+    ledger.write_keys()
+    tasks = ["Read what there is", "Write what is missing", "Test both"]
+    return {
+        (name := f"2026-02-12-step-{number}"): ledger.hand_over(
+            name, title=f"The {number}th step of the migration", tasks=tasks
+        )
+        for number in range(count)
+    }
 
 
 def text_of(number: int) -> str:

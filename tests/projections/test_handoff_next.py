@@ -119,11 +119,8 @@ def test_a_handoff_waits_for_one_after_the_other(ledger, reader):
     assert (item["act"], item["arguments"]) == ("complete", {})
     ledger.emit("bob", "handoff/h", kinds.HandoffCompleted(summary="完成"))
     item = only(reader, "rita")
-    assert (item["action"], item["why"], item["since_index"]) == (
-        "verify",
-        "bob has completed it: 完成",
-        ledger.start + 5,
-    )
+    assert (item["action"], item["since_index"]) == ("verify", ledger.start + 5)
+    assert item["why"] == "bob has completed it: 完成"
     ledger.send_back("rita", "h", "too slow", "too big")
     item = only(reader, "bob")
     assert (item["action"], item["why"]) == ("continue", "changes requested: too slow; too big")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-from contextlib import contextmanager
 from html import escape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import Browser, Keys, let_in
+from browser import Browser, Keys, let_in, static_page
 from story_pages import HUMAN, PASSPHRASE, live_copy
 
 from consumers.auditor import verify_log
@@ -151,7 +148,7 @@ def test_form_that_another_page_sends_is_refused_whatever_it_knows(story: Ledger
     fields = dict(json.loads(whole)) | {"passphrase": PASSPHRASE}
     inputs = "".join(f'<input name="{escape(name)}" value="{escape(text)}">' for name, text in fields.items())
     form = f'<form method="post" action="{browser.url}/h/forged/decide">{inputs}<button>win</button></form>'
-    with serving_page(form) as elsewhere:
+    with static_page(form.encode()) as elsewhere:
         browser.open(elsewhere)
         browser.driver.find_element("css selector", "button").click()
         browser.until_shown("another origin")
@@ -160,25 +157,3 @@ def test_form_that_another_page_sends_is_refused_whatever_it_knows(story: Ledger
     press_approve(browser, "forged")
     browser.until_shown("Signed as entry")
     browser.problems()
-
-
-@contextmanager
-def serving_page(page: str) -> Iterator[str]:
-    """Serve one page at another port of this machine; yield its address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/html")
-            self.end_headers()
-            self.wfile.write(page.encode())
-
-        def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
