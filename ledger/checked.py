@@ -39,7 +39,7 @@ from ledger.admission.check import Candidate
 from ledger.admission.replay import decide_again, read_entry
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Layer
-from ledger.checkpoint import CheckpointVerifier, open_ends
+from ledger.checkpoint import NOTE_KEY, CheckpointVerifier, open_ends, parse_vkey, verifiers_of
 from ledger.client import Client
 from ledger.codec import UNREADABLE, encode_packed
 from ledger.config import resolved
@@ -47,18 +47,18 @@ from ledger.envelope import Entry, decode_entry
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.files import read_regular, replacing
 from ledger.history import Growth, Proven, StreamAsked, Trusted, is_continued, root_digits_shown
-from ledger.lifecycle.authority import AgentRecord, KeyRecord
+from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
-from ledger.log.tables import StreamRecord, StreamState, agent_key, decode_record, key_key
+from ledger.log.tables import CHECKPOINT_KEYS_KEY, StreamRecord, StreamState, agent_key, decode_record, key_key
 from ledger.merkle import leaf_hash, verify_inclusion
 from ledger.signature import is_signed
 
 authority_file_max_bytes: Final = 64 * 1024**2
 streams_kept_max_bytes: Final = 32 * 1024**2
 _kept_overhead_bytes: Final = 4096
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _DIGEST_SIZE: Final = 32
-_AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"n"})
+_AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"n", b"v", b"t"})
 # What a rule finds where it asks for another stream: one that stands in nobody's way.
 _DONE: Final = StreamRecord(1, 0, HandoffState("", "", "", "verified", "", (), "completed", (), ()))
 
@@ -180,6 +180,7 @@ class StreamReader:
         self._file = file
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}  # what was read to its end, each under a head that the kept one goes on from
+        self.folds: dict[Any, Any] = {}  # what whoever shares this reader made of streams, for them to keep and bound
         self.authority = self._loaded()
 
     def read(self, stream: str, size: int | None = None) -> CheckedStream:
@@ -239,8 +240,10 @@ class StreamReader:
             start = page.next_index
             page = self._client.stream(replace(asked, start=start, authority_start=start, size=page.growth.size))
         last_ms = run.end(page.last)
-        if key := self._client.memory.checkpoint_key:  # whoever reads over the bus has learnt it
-            run.compare(ends, key)
+        if learnt := self._client.memory.checkpoint_keys:  # whoever reads over the bus has learnt them
+            # Which of them count at this head, what was checked says: a node that was removed since is none of them.
+            keys: CheckpointKeys = authority.record(CHECKPOINT_KEYS_KEY, run.head.size)
+            run.compare(ends, verifiers_of(parse_vkey(next(iter(learnt)), NOTE_KEY)[0], keys.at(run.head.size)))
         if size is None:
             self._runs[stream] = run
         while sum(one.kept_bytes for one in self._runs.values()) > streams_kept_max_bytes:
@@ -342,10 +345,10 @@ class _Run:
             raise unproven(f"{read} of {there_are} entries of authority were handed over", size=self.head.size)
         return entry.accepted_ms
 
-    def compare(self, note: str, key: str) -> None:
-        """Compare how much of the stream was read with how much the ledger's key (vkey) has signed for."""
+    def compare(self, note: str, verifiers: list[CheckpointVerifier]) -> None:
+        """Compare how much of the stream was read with how much a key of the ledger has signed for."""
         try:
-            ends = open_ends(note, CheckpointVerifier.from_vkey(key))
+            ends = open_ends(note, *verifiers)
         except BatonError as error:
             raise unproven(f"its key has not signed where {self._stream} ends ({error.message})") from error
         signed = ends.streams.get(self._stream)

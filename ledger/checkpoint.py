@@ -19,6 +19,7 @@ Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the te
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Annotated, Final, Self
 
@@ -90,6 +91,11 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
     def vkey(self) -> str:
         """The text to hand to whoever shall check this log."""
         return vkey_of(self.origin, NOTE_KEY, self.public_key)
+
+
+def verifiers_of(origin: str, keys: Iterable[str]) -> list[CheckpointVerifier]:
+    """Return the verifiers of keys (hex) that may each sign for an origin: those of several nodes."""
+    return [CheckpointVerifier(origin, bytes.fromhex(key)) for key in keys]
 
 
 class CheckpointKey(msgspec.Struct, frozen=True):
@@ -178,34 +184,39 @@ def parse_checkpoint(note: str) -> Checkpoint:
     return _parse_text(text)
 
 
-def verify_checkpoint(note: str, verifier: CheckpointVerifier) -> Checkpoint:
-    """Return the checkpoint that the verifier's key signed for its origin (C2SP tlog-checkpoint).
+def verify_checkpoint(note: str, *verifiers: CheckpointVerifier) -> Checkpoint:
+    """Return the checkpoint that one of the verifiers' keys signed for its origin (C2SP tlog-checkpoint).
 
-    Raises Corrupted: the key did not sign this note, or the checkpoint is of another origin. Refused: it is not a note,
+    Raises Corrupted: none of them signed this note, or the checkpoint is of another origin. Refused: it is not a note,
     or its text is not that of a checkpoint.
     """
-    checkpoint = _parse_text(open_note(note, verifier))
-    if checkpoint.origin != verifier.origin:
-        message = f"The checkpoint is of {checkpoint.origin!r}, not of {verifier.origin!r}."
-        raise Corrupted("VERIFICATION_FAILED", message, origin=checkpoint.origin, expected=verifier.origin)
+    text, signer = open_note(note, *verifiers)
+    checkpoint = _parse_text(text)
+    if checkpoint.origin != signer.origin:
+        message = f"The checkpoint is of {checkpoint.origin!r}, not of {signer.origin!r}."
+        raise Corrupted("VERIFICATION_FAILED", message, origin=checkpoint.origin, expected=signer.origin)
     return checkpoint
 
 
-def open_note(note: str, verifier: CheckpointVerifier) -> str:
-    """Return the text, final newline included, that the verifier's key signed (C2SP signed-note, Signatures).
+def open_note(note: str, *verifiers: CheckpointVerifier) -> tuple[str, CheckpointVerifier]:
+    """Return the text, final newline included, and the first of the verifiers who signed it (C2SP signed-note).
 
-    Raises Corrupted: no signature is by this key, or one that names it is wrong. Refused: it is not a note.
+    Raises Corrupted: no signature is by their keys, or one that names such a key is wrong. Refused: it is not a note.
     """
     text, signatures = split_note(note)
-    name, key_id = verifier.origin, verifier.key_id
-    ours = [line.signature for line in signatures if line.name == name and line.key_id == key_id]
+    keys = {(one.origin, one.key_id): one for one in verifiers}
+    ours = [(keys[key], line.signature) for line in signatures if (key := (line.name, line.key_id)) in keys]
     if not ours:
-        message = f"No signature on the note is by the key {key_id.hex()} of {name!r}."
-        raise Corrupted("VERIFICATION_FAILED", message, origin=name, key_id=key_id.hex())
-    if not all(verify(verifier.public_key, text.encode(), signature) for signature in ours):
-        message = f"The note's signature by the key {key_id.hex()} of {name!r} does not fit its text."
-        raise Corrupted("VERIFICATION_FAILED", message, origin=name, key_id=key_id.hex())
-    return text
+        whose = " or ".join(f"{one.key_id.hex()} of {one.origin!r}" for one in verifiers)
+        message = f"No signature on the note is by the key {whose}."
+        raise Corrupted("VERIFICATION_FAILED", message, keys=[one.vkey for one in verifiers])
+    for signer, signature in ours:
+        if not verify(signer.public_key, text.encode(), signature):
+            message = (
+                f"The note's signature by the key {signer.key_id.hex()} of {signer.origin!r} does not fit its text."
+            )
+            raise Corrupted("VERIFICATION_FAILED", message, origin=signer.origin, key_id=signer.key_id.hex())
+    return text, ours[0][0]
 
 
 def _parse_text(text: str) -> Checkpoint:
@@ -295,12 +306,12 @@ def sign_ends(ends: Ends, key: CheckpointKey) -> str:
     return note
 
 
-def open_ends(note: str, verifier: CheckpointVerifier) -> Ends:
-    """Return what the verifier's key signed.
+def open_ends(note: str, *verifiers: CheckpointVerifier) -> Ends:
+    """Return what one of the verifiers' keys signed.
 
-    Raises Corrupted: the key did not sign this note. Refused: it is no such note in its one form.
+    Raises Corrupted: none of them signed this note. Refused: it is no such note in its one form.
     """
-    text = open_note(note, verifier)
+    text, _ = open_note(note, *verifiers)
     ends = decode_strict(text.removeprefix(f"{ENDS_TYPE}\n").encode(), _decoder)
     if ends.text() != text:
         raise Refused("INVALID_FORMAT", "the note about ends is not in its one form")

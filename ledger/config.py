@@ -14,9 +14,8 @@ import pwd
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -29,12 +28,11 @@ from ledger.forms import NAME_PATTERN, WORDS
 from ledger.quota import Quota
 
 FOLDER: Final = ".baton"
-_GIT: Final = ".git"
+GIT_FOLDER: Final = ".git"
 VIEWS_FILE: Final = "views.db"
 CONFIG_FILE: Final = "config.toml"
 CHAINS_FILE: Final = "chains.toml"
 WITNESSED_FILE: Final = "witnessed"
-_looked_below_max: Final = 1_000
 usual_port: Final = 4222
 """Where clients of NATS look, and `baton serve` listens when nobody else does."""
 
@@ -55,16 +53,30 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     quota: Quota = Quota()
 
 
+class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """This node as one of several, whose servers are a cluster: ``name`` is the agent that it is.
+
+    At ``listen`` (``HOST:PORT``) other servers reach its own, they find each other at ``routes``, agents connect at
+    ``host``. ``password`` is the file of the servers' password, ``tls`` a folder with ``NAME.pem``, ``NAME.key`` and
+    ``ca.pem``: one of both there must be. Each stream is kept by ``replicas`` servers.
+    """
+
+    name: Name = "node"
+    listen: str
+    routes: list[str]
+    host: str = "127.0.0.1"
+    replicas: Literal[1, 3] = 3
+    password: str | None = None
+    tls: str | None = None
+
+
 class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What ``config.toml`` may say that runs a program, sends something or writes elsewhere: only when trusted.
 
-    ``nats_server`` is the path of the server program for ``baton serve``, relative to the project; ``llm`` is the table
-    of a model that may write prose beside briefs (``consumers.sdk.llm``), and empty asks nobody; ``validator_tree`` is
-    the folder that the evidence of reasoning is in, relative to the project: with it, ``baton serve`` validates every
-    concluded reasoning; ``notify`` holds the tables ``[[notify]]``, whom to tell how that something waits for them
-    (``consumers.handoffs.notifier``), and empty tells nobody; ``reports`` says where handoff reports are kept beside
-    the log (``consumers.sessions.copies``), and empty leaves that to what the project has; ``witness`` says who is to
-    cosign the checkpoints of ``baton serve`` (``consumers.doors.node.witnesses``), and empty asks nobody.
+    ``nats_server`` is the path of the server program, relative to the project; ``llm`` a model that may write prose
+    (``consumers.sdk.llm``); ``validator_tree`` the folder of the evidence by which reasoning is validated; ``notify``
+    says whom to tell how (``consumers.handoffs.notifier``); ``reports`` and ``views`` where they are kept beside the
+    log (``consumers.sessions.copies``, ``projections.reader``); ``witness`` who cosigns; ``cluster``: one of several.
     """
 
     nats_server: str | None = None
@@ -73,6 +85,8 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     notify: list[dict[str, str | int | float | bool | list[str]]] = []
     reports: dict[str, str | bool] = {}
     witness: dict[str, str] = {}
+    cluster: Cluster | None = None
+    views: dict[str, str] = {}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +95,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Whoever ``only_looks``, as an auditor, may read a log that is not the one read before, and is told so.
     ``text`` is ``config.toml`` as it was read: what is hashed when trust is asked for is what is parsed then. A
     program that names no folder's settings but its own gives them as ``actions``; from a folder none come here.
+    ``server`` may name several nodes of one ledger, separated by commas; ``spool`` keeps what is reported while none of
+    them answers (``ledger.spool``).
     """
 
     home: Path
@@ -88,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server: str | None = None
     agent: str | None = None
     only_looks: bool = False
+    spool: bool = False
     text: bytes = b""
     actions: Actions | None = None
 
@@ -136,18 +153,18 @@ def main_tree(folder: Path) -> Path | None:
     A ``.git`` file may be a stranger's, out of an archive, and name any repository. So it counts only where it is this
     user's, and that repository says in turn that this is its work tree, which only who may write in it can make it say.
     """
-    link = folder / _GIT
+    link = folder / GIT_FOLDER
     with suppress(BatonError, OSError, ValueError):  # ValueError: a path with a zero byte
         if link.is_file() and link.lstat().st_uid == os.geteuid():
-            administered = _path_in(link, b"gitdir: ")
-            common = _path_in(administered / "commondir")
-            is_within = common.name == _GIT and administered.parent == common / "worktrees"  # not beside the link
-            if is_within and _path_in(administered / "gitdir") == resolved(folder) / _GIT:
+            administered = path_in(link, b"gitdir: ")
+            common = path_in(administered / "commondir")
+            is_within = common.name == GIT_FOLDER and administered.parent == common / "worktrees"  # not beside the link
+            if is_within and path_in(administered / "gitdir") == resolved(folder) / GIT_FOLDER:
                 return common.parent
     return None
 
 
-def _path_in(file: Path, prefix: bytes = b"") -> Path:
+def path_in(file: Path, prefix: bytes = b"") -> Path:
     """Return the path that a file of git holds. Raises ValueError: it holds none. As ``read_regular``."""
     line = (read_regular(file, size_max_bytes=limits.config_size_max_bytes) or b"").rstrip(b"\r\n")
     if not line.startswith(prefix) or len(line) == len(prefix):
@@ -155,57 +172,12 @@ def _path_in(file: Path, prefix: bytes = b"") -> Path:
     return resolved(file.parent / os.fsdecode(line.removeprefix(prefix)))
 
 
-def no_ledger(start: Path, server: str | None = None, agent: str | None = None) -> Unavailable:
-    """Return the refusal where no ledger was found: it names the likely folder before it speaks of a new ledger."""
-    name = agent or "NAME"
-    how = f"put {name}.key and {name}.nkey into {FOLDER}/keys, and say `baton trust`; or name their folder with --home"
-    if server is None:
-        how = _likely(start) or "run `baton init`, or name one with --home"
-    return Unavailable("NO_LEDGER", f"there is no {FOLDER} in {start} or any folder above it: {how}", folder=str(start))
-
-
-_NOTES: Final = "refs/notes/empirica"
-_refs_size_max_bytes: Final = 16 * 1024**2
-
-
-def _likely(start: Path) -> str:
-    """Return what to do where a ledger's folder lies below ``start``, or where a work tree of git has none."""
-    from ledger.trust import shown  # noqa: PLC0415 - it reads these settings
-
-    with suppress(OSError):
-        below = (Path(one) / FOLDER for one in islice(os.scandir(start), _looked_below_max))
-        if homes := sorted(home for home in below if home.is_dir()):
-            return f"did you mean {shown(homes[0])}? Go to its project, or name it with --home"
-    for folder in (start, *start.parents):
-        if (tree := main_tree(folder)) is not None:
-            return f"`baton init` in {shown(tree)}, whose work tree this is, makes one for both"
-        with suppress(BatonError, OSError, ValueError):
-            if _path_in(folder / _GIT, b"gitdir: ").parent.name == "worktrees":  # the path may be a stranger's text
-                what = "the main tree of this work tree is gone, or does not know of it"
-                return f"{what}: `git worktree repair` there, or name the ledger's folder with --home"
-        with suppress(BatonError, OSError):
-            if (folder / _GIT / "HEAD").is_file():
-                return _notes_in(folder / _GIT)
-    return ""
-
-
-def _notes_in(git: Path) -> str:
-    """Return what to do in a clone, which has no ledger, and before they are fetched no notes either."""
-    other = "; for a ledger of its own `baton init`, for one elsewhere --home"
-    refs, settings = (
-        read_regular(git / name, size_max_bytes=_refs_size_max_bytes) or b"" for name in ("packed-refs", "config")
-    )
-    if (git / _NOTES).is_dir() or _NOTES.encode() in refs:
-        return f"this clone has notes of sessions: `baton notes list` and `baton notes show` need no ledger{other}"
-    is_clone = b'[remote "' in settings
-    return is_clone * f"`baton notes fetch` brings what sessions reported where this was cloned from, if any did{other}"
-
-
 def read_settings(
     *,
     home: Path | None = None,
     server: str | None = None,
     agent: str | None = None,
+    spool: bool = False,
     start: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
@@ -222,6 +194,8 @@ def read_settings(
     server = server or environment.get("BATON_SERVER") or None
     agent = agent or environment.get("BATON_AGENT") or None
     if folder is None:
+        from ledger.absence import no_ledger  # noqa: PLC0415 - where there is one, nobody needs the words
+
         raise no_ledger(start, server, agent)
     if agent is not None:
         check_name(agent)
@@ -234,9 +208,17 @@ def read_settings(
         from ledger import trust  # noqa: PLC0415 - as in `check_place`
 
         trust.demand(folder, environment=environment)
+    if (server is None or agent is None) and (folder / "client.toml").exists():
+        from ledger import membership, trust  # noqa: PLC0415 - few folders are a client's home
+
+        if (member := membership.read_membership(folder)) is not None:
+            trust.check_client(folder, member, environment)
+            server = server or (member.server and check_server(member.server))
+            agent = agent or check_name(member.agent)
     text = read_file(folder, CONFIG_FILE)
     config, _ = declared(text, folder / CONFIG_FILE)
-    return Settings(home=folder, config=config, server=server, agent=agent, text=text)
+    spool = spool or bool(environment.get("BATON_SPOOL"))
+    return Settings(home=folder, config=config, server=server, agent=agent, spool=spool, text=text)
 
 
 def beside(home: Path, path: str) -> Path:
@@ -317,12 +299,12 @@ def check_name(name: str) -> str:
 
 
 def check_server(url: str) -> str:
-    """Return ``url`` if a server of the bus can be there.
+    """Return ``url`` if a server of the bus can be there, or, separated by commas, several.
 
     Raises Refused: ``INVALID_FIELD``; a password in the URL is not repeated.
     """
-    match = _SERVER.fullmatch(url)
-    if match is None or not 0 < int(match["port"] or usual_port) < 2**16:
+    matches = [_SERVER.fullmatch(one) for one in url.split(",")]
+    if not all(match and 0 < int(match["port"] or usual_port) < 2**16 for match in matches):
         shown = repr(url[:80]) if "@" not in url else "what was given"
         message = f"{shown} is no server: it must look like nats://HOST:PORT, as `baton serve` prints it"
         raise Refused("INVALID_FIELD", message, path="server")

@@ -151,6 +151,8 @@ PATTERNS: Final = (
     _token("NATS seed", "S[ACNOUX]", r"[A-Z2-7]{56}\b", "S[ACNOUX][A-Z2-7]{56}"),
     _token("webhook secret", "whs(?:ec|k)_", f"{_BASE64}{{32}}"),
     _token("age key", "AGE-SECRET-KEY-", "(?:PQ-)?1[02-9AC-HJ-NP-Z]{50}"),
+    # ``ledger.invitation``: good once, and until then whoever reads it may be who is meant.
+    _token("invitation", "baton-invite:", f"{_URLSAFE}{{60}}"),
     # ``ledger.identity.KeyFile``: a public key beside its seed, or beside the seed sealed with a passphrase.
     Pattern(
         KEY_FILE, r'(?:seed|sealed)\\*"\s*:', rf'"public{_IS}[0-9a-f]{{64}}[^{{}}]*"(?:seed|sealed){_IS}[0-9a-f]{{64}}'

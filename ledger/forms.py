@@ -33,6 +33,7 @@ LINE_PATTERN: Final = rf"^[^{BREAKS}]*\Z"
 LABEL_PATTERN: Final = rf"^[^{BREAKS}{_UNSEEN}]*\Z"
 ID: Final = rf"[^\- {NOT_IN_IDS}](?: ?[^ {NOT_IN_IDS}])*"
 STATEMENT_PATTERN: Final = rf"[^ {BREAKS}{_UNSEEN}\t\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]"
+STORE_PATTERN: Final = r"^postgres(ql)?://(?![^/?#]*:[^/?#]*@)(?!.*[?&](ssl)?password=)[!-~]+\Z"
 STREAM_PATTERN: Final = rf"^[a-z]+(/{ID})?\Z"
 ID_PATTERN: Final = rf"^(?:{ID})?\Z"
 FILE_ID_PATTERN: Final = rf"^[^\-/\\. {NOT_IN_IDS}](?: ?[^/\\ {NOT_IN_IDS}])*\Z"
@@ -45,6 +46,7 @@ _WORDS: Final = {
     LINE_PATTERN: "a line holds no line break and no control character: put a space in its place",
     LABEL_PATTERN: "a label holds no line break, no control character and none that nobody sees: leave them out",
     STATEMENT_PATTERN: "it is blank: say what there is to say",
+    STORE_PATTERN: "a store is postgresql://USER@HOST/DATABASE without a password: passfile=FILE names who has it",
     STREAM_PATTERN: f"a stream is FAMILY/ID; an id is one line {_SEEN}: choose another",
     ID_PATTERN: f"an id is one line {_SEEN}",
     FILE_ID_PATTERN: f"a handoff's id names its file: one line {_SEEN}, no slash, and no dot at its beginning",

@@ -20,7 +20,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,20 +95,20 @@ class Home(msgspec.Struct, frozen=True):
         """Whether the log itself is here (a remote agent's folder holds keys only)."""
         return self.log_file.is_file()
 
-    def checkpoint_key(self, origin: str, public: str) -> CheckpointKey:
-        """Return the key ``public`` (hex), which signs checkpoints under the ledger's origin.
+    def checkpoint_key(self, origin: str, public: Collection[str]) -> CheckpointKey:
+        """Return the key here that is one of ``public`` (hex), which sign checkpoints under the ledger's origin.
 
-        Raises Refused: as ``open``; ``KEY_FILE_MISSING`` when the file here holds another key.
+        Raises Refused: as ``open``; ``KEY_FILE_MISSING`` when the file here holds none of them.
         """
         trust.demand(self.path)
         path = self.key_file(CHECKPOINT)
         for file in (path, pending(path)):  # the second, when a rotation was accepted and we crashed before its end
             if file == path or file.exists():
                 key = open_key(file)
-                if key.public.hex() == public:
+                if key.public.hex() in public:
                     return CheckpointKey(origin, key.seed)
-        message = f"{path} is not the key that signs this ledger's checkpoints now: copy here the one that replaced it"
-        raise Refused("KEY_FILE_MISSING", message, path=str(path), key=public)
+        message = f"{path} is no key that signs this ledger's checkpoints now: copy here the one that replaced it"
+        raise Refused("KEY_FILE_MISSING", message, path=str(path), keys=sorted(public))
 
     def open(self, name: str, passphrase: str | None = None) -> Key:
         """Return an identity key that lies here, if this user trusts the folder: else it is a stranger's key.

@@ -24,6 +24,7 @@ from ledger.files import as_unavailable, created, open_regular, read_all, write_
 from ledger.limits import config_size_max_bytes
 
 POSSESSION_TYPE = "application/vnd.baton.possession.v1"
+JOINING_TYPE = "application/vnd.baton.joining.v1"
 
 
 class Key:
@@ -66,8 +67,17 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
 
 def possession(ledger: str, agent: str, public: bytes) -> bytes:
     """Return the bytes that a key signs to be registered: bound to one ledger and one agent."""
+    return _about_key(POSSESSION_TYPE, ledger, agent, public)
+
+
+def joining(ledger: str, agent: str, public: bytes) -> bytes:
+    """Return the bytes that an invitation's token signs, so that the key ``public`` may register itself."""
+    return _about_key(JOINING_TYPE, ledger, agent, public)
+
+
+def _about_key(type_: str, ledger: str, agent: str, public: bytes) -> bytes:
     body = f"{ledger}\n{agent}\n{public.hex()}".encode()
-    return b"DSSEv1 %d %b %d %b" % (len(POSSESSION_TYPE), POSSESSION_TYPE.encode(), len(body), body)
+    return b"DSSEv1 %d %b %d %b" % (len(type_), type_.encode(), len(body), body)
 
 
 def ledger_id(root: bytes) -> str:

@@ -66,6 +66,11 @@ request_timeout_s: Final = 10.0
 reconnect_wait_max_s: Final = 2.0
 """So long does a request wait for a server or node that was there and is away."""
 
+discovery_answers_per_s_max: Final = 100
+spool_events_max: Final = 10_000
+spool_size_max_bytes: Final = 64 * 1024**2
+"""So much does one agent keep whose ledger is away, with what was refused."""
+
 retry_attempts_max: Final = 5
 retry_wait_max_s: Final = 2.0
 
@@ -113,6 +118,16 @@ door_answers_max: Final = 32
 subscription_pending_max: Final = 256 * 1024
 subscription_pending_max_bytes: Final = 64 * 1024**2
 """What nats-py holds between reading and our queues: a socket buffer's worth, so never so much."""
+
+# Several nodes.
+lease_s: Final = 15.0
+"""So long does a lease last that is not renewed. The streams of three servers elect leaders for 5 to 8 s (measured)."""
+
+lease_renew_s: Final = 1.0
+heartbeat_s: Final = 0.5
+heartbeats_missed_s: Final = 2.5
+follower_lag_max_s: Final = 2.0
+"""A node that is further behind its leader than it was so long ago answers no reads."""
 
 # The embedded server.
 payload_max_bytes: Final = 1024 * 1024

@@ -21,7 +21,7 @@ from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.files import read_regular
 from ledger.history import Growth, StreamAsked, StreamPage, Trusted, tell, trust
-from ledger.lifecycle.authority import AgentRecord
+from ledger.lifecycle.authority import NODE, AgentRecord
 from ledger.log.blobs import BlobPage, BlobView, Intent, no_blob
 from ledger.log.log import Log
 from ledger.memory import Memory
@@ -29,7 +29,7 @@ from ledger.resource import Resource
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
-    from ledger.admission.gate import Gate
+    from ledger.admission.gate import Gate, Publish
     from ledger.checked import StreamReader
     from ledger.checkpoint import CheckpointKey
     from ledger.log.read import Snapshot
@@ -71,6 +71,12 @@ class LocalClient(Resource):
         config = settings.config
         self.log = log or Log(settings.home, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes)
         self.needs_witnesses = False
+        self.node = NODE
+        """The agent that the node is, in whose process this is."""
+
+        self.publish: Publish | None = None
+        """What publishes before this client appends, where several nodes have the ledger."""
+
         self._gate: Gate | None = None
         self._is_closed = False
         self._open_views = views
@@ -130,7 +136,7 @@ class LocalClient(Resource):
 
                 for notice in self.memory.rivals(self.consistency):  # before it parts from them
                     tell(notice)
-                self._gate = Gate(self.log, quota=self.settings.config.quota)
+                self._gate = Gate(self.log, quota=self.settings.config.quota, publish=self.publish)
             return self._gate.submit(submission)
 
     def head(self) -> HeadView:
@@ -277,10 +283,10 @@ class LocalClient(Resource):
         versions = {name: sum(index < size for index, _ in snapshot.stream_indexes(name)) for name in streams}
         return sign_ends(Ends(size, root, authority, versions), self._checkpoint_key(snapshot))
 
-    def checkpoint_key(self) -> str:
-        """Return the key (hex) that signs checkpoints now."""
+    def checkpoint_keys(self) -> tuple[str, ...]:
+        """Return the keys (hex) that may sign checkpoints now."""
         with self.log.snapshot() as snapshot:
-            return snapshot.checkpoint_key()
+            return snapshot.checkpoint_keys()
 
     @cached_property
     def uploads(self) -> Uploads:
@@ -347,7 +353,7 @@ class LocalClient(Resource):
 
         created = read_event(0, snapshot.entry(0)).data
         assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 is nothing else
-        return Home(self.settings.home).checkpoint_key(created.origin, snapshot.checkpoint_key())
+        return Home(self.settings.home).checkpoint_key(created.origin, snapshot.checkpoint_keys())
 
 
 def now_ms() -> int:

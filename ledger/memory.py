@@ -44,7 +44,8 @@ memory_size_max_bytes: Final = 64 * 1024
 class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The content of a memory's file; times are Unix milliseconds of the reader's own clock.
 
-    ``begun_size`` and ``begun_ms`` say since when it remembers; ``checkpoint_key`` (vkey) whose word it takes for it.
+    ``begun_size`` and ``begun_ms`` say since when it remembers; ``checkpoint_keys`` (vkeys) whose word it took for it,
+    and whether it still does: a key that ended once may not come back.
     """
 
     baton_memory: Literal[1] = 1
@@ -54,7 +55,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     seen_ms: int
     begun_size: int
     begun_ms: int
-    checkpoint_key: str = ""
+    checkpoint_keys: dict[str, bool] = {}
 
 
 _decoder: Final = msgspec.json.Decoder(Remembered)
@@ -70,7 +71,7 @@ class Meeting(NamedTuple):
 class Memory:
     """What readers of one ledger remember at one place; ``problem`` says why it cannot be kept, else None.
 
-    ``checkpoint_key`` (vkey) is remembered along, by who reads over the bus.
+    ``checkpoint_keys`` (vkeys, and whether they may still sign) are remembered along, by who reads over the bus.
     """
 
     def __init__(self, ledger: str, place: str, *, folder: Path | None = None) -> None:
@@ -78,7 +79,7 @@ class Memory:
         self.ledger = ledger
         self.place = place
         self.problem: str | None = None
-        self.checkpoint_key = ""
+        self.checkpoint_keys: dict[str, bool] = {}
         self._nowhere = ""
         digest = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         try:
@@ -118,7 +119,7 @@ class Memory:
         remembered = self._decode(self.path, content)
         if (remembered.ledger, remembered.place) != (self.ledger, self.place):
             raise _garbage(self.path, f"it is of the ledger {remembered.ledger} at {remembered.place}")
-        self.checkpoint_key = self.checkpoint_key or remembered.checkpoint_key
+        self.checkpoint_keys = self.checkpoint_keys or remembered.checkpoint_keys
         return remembered
 
     def others(self) -> list[Remembered]:
@@ -264,7 +265,7 @@ class Memory:
         remembered = Remembered(
             ledger=self.ledger, place=self.place, trusted=trusted, seen_ms=now_ms,
             begun_size=trusted.size if before is None else before.begun_size,
-            begun_ms=now_ms if before is None else before.begun_ms, checkpoint_key=self.checkpoint_key,
+            begun_ms=now_ms if before is None else before.begun_ms, checkpoint_keys=self.checkpoint_keys,
         )  # fmt: skip
         try:
             with replacing(self.path, is_durable=False) as file:

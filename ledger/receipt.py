@@ -70,13 +70,13 @@ class Receipt(msgspec.Struct, frozen=True):
         lines += [encode_base64(sibling) for sibling in self.path]
         return "\n".join(lines) + "\n\n" + self.checkpoint_text
 
-    def verify(self, leaf_hash: bytes, verifier: CheckpointVerifier) -> Checkpoint:
+    def verify(self, leaf_hash: bytes, *verifiers: CheckpointVerifier) -> Checkpoint:
         """Return the signed checkpoint under which the entry with this leaf hash is proven to stand at the index.
 
-        Raises Corrupted: the checkpoint is not signed by the verifier's key, or the path does not lead to its root.
+        Raises Corrupted: the checkpoint is not signed by a verifier's key, or the path does not lead to its root.
         Refused: the checkpoint is malformed.
         """
-        checkpoint = verify_checkpoint(self.checkpoint_text, verifier)
+        checkpoint = verify_checkpoint(self.checkpoint_text, *verifiers)
         if not verify_inclusion(leaf_hash, self.index, checkpoint.size, self.path, checkpoint.root):
             message = f"The path does not prove this entry at index {self.index} of {checkpoint.size}."
             raise Corrupted("VERIFICATION_FAILED", message, index=self.index, size=checkpoint.size)

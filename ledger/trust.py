@@ -7,8 +7,8 @@ what it would have us do to a repository take effect when the user has said so, 
 
 - ``root``, the fingerprint of the key that signed entry 0: another ledger in the same place is another ledger. Where
   there was no log (a remote agent's folder) it is the first that is met, of which an agent's key tells the id alone;
-- ``config`` and ``chains``, the digests of the two files: a change of either asks again. The bytes that are hashed are
-  the bytes that are parsed, so nobody can exchange a file in between;
+- ``config``, ``chains`` and ``client``, the digests of the files: a change of one asks again. What is hashed is what is
+  used, so nobody can exchange a file in between;
 - ``settings``, a digest for each setting that acts, so that a refusal can name what changed.
 
 Whoever makes a ledger has trusted it (``create_ledger``), but not the files that lay there before. The file is TOML of
@@ -49,6 +49,7 @@ from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import decode_body
 from ledger.files import open_regular, read_regular, write_whole
+from ledger.membership import CLIENT_FILE, Membership, read_membership
 
 TRUST_FILE: Final = "trust.toml"
 UNTRUSTED: Final = (
@@ -78,23 +79,26 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     root: str = ""
     config: str = ""
     chains: str = ""
+    client: str = ""
     settings: str = ""
     at: str = ""
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """What lies in a ledger's folder now, read once: what would act, and the bytes of the two files it stands in."""
+    """What lies in a ledger's folder now, read once: what would act, and the files that it stands in."""
 
     path: Path
     config: bytes
     chains: bytes
     actions: Actions
+    client: Membership | None
 
     @property
     def settings(self) -> dict[str, Any]:
         """What would act, by name."""
         chains = {"chains": self.chains.decode("utf-8", "replace")} if self.chains.strip() else {}
-        return {**msgspec.to_builtins(self.actions), **chains}
+        client = {"client": msgspec.to_builtins(self.client)} if self.client else {}
+        return {**msgspec.to_builtins(self.actions), **chains, **client}
 
 
 def read_folder(home: Path) -> Folder:
@@ -105,7 +109,8 @@ def read_folder(home: Path) -> Folder:
     """
     path = resolved(home)
     config = read_file(path, CONFIG_FILE)
-    return Folder(path, config, read_file(path, CHAINS_FILE), declared(config, path / CONFIG_FILE)[1])
+    actions = declared(config, path / CONFIG_FILE)[1]
+    return Folder(path, config, read_file(path, CHAINS_FILE), actions, read_membership(path))
 
 
 def actions_of(settings: Settings, client: Entries | None = None) -> Actions:
@@ -139,6 +144,13 @@ def check_chains(home: Path, content: bytes) -> None:
     record = demand(home)
     if content.strip() and digest(content) != record.chains:
         raise _changed(home, CHAINS_FILE, ["chains"])
+
+
+def check_client(home: Path, client: Membership, environment: Mapping[str, str] = os.environ) -> None:
+    """Refuse (``NOT_TRUSTED``) servers and an agent that are not those of a trusted folder: a pull may bring them."""
+    record = find_record(home, environment)
+    if record is not None and record.client != _digest_of(client):
+        raise _changed(home, CLIENT_FILE, ["client"])
 
 
 def demand(
@@ -212,13 +224,13 @@ def remember(record: Record, environment: Mapping[str, str] = os.environ) -> Non
         _write(file, [*others, record])
 
 
-def adopt(home: Path, root: str, at: str) -> None:
-    """Trust a folder that this user has just made, but no file of settings in it.
+def adopt(home: Path, root: str, at: str, client: Membership | None = None) -> None:
+    """Trust a folder that this user has just made, but no file of settings in it but ``client.toml``.
 
     Where that cannot be kept the folder is none the less, and whoever signs in it is told that it is not trusted.
     """
     with suppress(BatonError):
-        remember(Record(str(resolved(home)), root, at=at))
+        remember(Record(str(resolved(home)), root, client=_digest_of(client), at=at))
 
 
 def forget(path: Path, environment: Mapping[str, str] = os.environ) -> bool:
@@ -239,7 +251,8 @@ def record_of(folder: Folder, root: str, at: str) -> Record:
     """Return what is kept of a folder that is trusted as it was read."""
     settings = {name: digest(msgspec.json.encode(value, order="sorted")) for name, value in folder.settings.items()}
     kept = " ".join(f"{name}={value[:_digest_digits]}" for name, value in settings.items())
-    return Record(str(folder.path), root, digest(folder.config), digest(folder.chains), kept, at)
+    digests = digest(folder.config), digest(folder.chains), _digest_of(folder.client)
+    return Record(str(folder.path), root, *digests, kept, at)
 
 
 def root_in(entry: bytes) -> str:
@@ -263,9 +276,11 @@ def is_trusted(home: Path) -> bool:
 
 
 def covers(record: Record, folder: Folder) -> bool:
-    """Whether the two files are as they were when they were trusted, or hold nothing that acts."""
-    return (folder.actions == Actions() or digest(folder.config) == record.config) and (
-        not folder.chains.strip() or digest(folder.chains) == record.chains
+    """Whether the files are as they were when they were trusted, or hold nothing that acts."""
+    return (
+        (folder.actions == Actions() or digest(folder.config) == record.config)
+        and (not folder.chains.strip() or digest(folder.chains) == record.chains)
+        and (folder.client is None or _digest_of(folder.client) == record.client)
     )
 
 
@@ -277,6 +292,10 @@ def kept_digests(record: Record | None) -> dict[str, str]:
 def digest(content: bytes) -> str:
     """Return the digest of a file; empty for an empty one, as for none."""
     return blake3(content).hexdigest() if content else ""
+
+
+def _digest_of(client: Membership | None) -> str:
+    return "" if client is None else digest(msgspec.json.encode(client))
 
 
 def refusal(home: Path, reason: str) -> Refused:

@@ -8,6 +8,7 @@ on through them only where it began there, and without a beginning it leaves the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
@@ -18,11 +19,15 @@ from projections import query
 from projections.handoffs.facts import json_list
 
 _THING: Final = "SELECT {} AS id, {} AS label, {} AS state, {} AS agent, {} AS event_index FROM {}"
-_NAMED: Final = "SELECT * FROM ({}) WHERE id IN (SELECT value FROM json_each(?1))"
+_NAMED: Final = "SELECT * FROM ({}) WHERE id IN (SELECT {} FROM json_each(?1))"
 _LINK: Final = (
-    "SELECT DISTINCT '{0}/' || nullif({1}, '') AS 'from', '{2}/' || nullif({3}, '') AS 'to', '{4}' AS via, "
-    "{6} AS is_stale FROM {5} WHERE {7} IN (SELECT value FROM json_each(?)) LIMIT ?"
+    "SELECT DISTINCT '{0}/' || nullif(CAST({1} AS TEXT), '') AS \"from\", "
+    "'{2}/' || nullif(CAST({3} AS TEXT), '') AS \"to\", '{4}' AS via, {6} AS is_stale FROM {5} "
+    "WHERE {7} IN (SELECT {8} FROM json_each(?)) ORDER BY 1, 2 LIMIT ?"
 )
+# What is named by its event's index.
+_BY_INDEX: Final = frozenset({"finding", "unknown", "dead_end"})
+_INDEX: Final = re.compile("[0-9]{1,18}")
 _HUBS: Final = frozenset({"agent", "evidence"})
 _STALE: Final = frozenset({"retracted", "resolved", "removed", "doubted", "rejected", "cancelled", "superseded"})
 _CORRECTED: Final = (
@@ -33,7 +38,10 @@ _DOUBTED: Final = "(SELECT passed FROM validations v WHERE v.reasoning_ref = t.r
 _OF_SESSION: Final = "t JOIN sessions s ON s.id = t.session_id"
 # Of each sort of thing: its id, label, state, agent and index, and the table.
 _THINGS: Final = {
-    "agent": ("name", "name", "iif(removed_index IS NULL, '', 'removed')", "name", "registered_index", "agents"),
+    "agent": (
+        "name", "name", "CASE WHEN removed_index IS NULL THEN '' ELSE 'removed' END", "name", "registered_index",
+        "agents",
+    ),
     "session": ("id", "coalesce(nullif(task, ''), id)", "status", "author", "started_index", "sessions"),
     "finding": ("t.event_index", "finding", _CORRECTED, "s.author", "t.event_index", f"findings {_OF_SESSION}"),
     "unknown": ("t.event_index", "unknown", _CORRECTED, "s.author", "t.event_index", f"unknowns {_OF_SESSION}"),
@@ -43,23 +51,24 @@ _THINGS: Final = {
         "handoff_reports",
     ),
     "reasoning": (
-        "id", "coalesce(nullif(conclusion, ''), task)", f"iif({_DOUBTED} = 0, 'doubted', status)", "author",
-        "updated_index", "reasonings t",
+        "id", "coalesce(nullif(conclusion, ''), task)",
+        f"CASE WHEN {_DOUBTED} = 0 THEN 'doubted' ELSE status END", "author", "updated_index", "reasonings t",
     ),
     "handoff": ("id", "coalesce(nullif(title, ''), id)", "status", "sender", "updated_index", "handoffs"),
     "evidence": ("value", "value", "''", "NULL", "NULL", "json_each(?1)"),
 }  # fmt: skip
 _CITED: Final = (
-    "reasoning_versions v, json_each(v.delta, '$.steps_added') s, json_each(s.value, '$.evidence') j "
-    "JOIN reasonings r ON r.id = v.reasoning_id"
+    "reasoning_versions v JOIN json_each(v.delta, '$.steps_added') s ON TRUE "
+    "JOIN json_each(s.value, '$.evidence') j ON TRUE JOIN reasonings r ON r.id = v.reasoning_id"
 )
 _CHANGED: Final = (
-    "coalesce((SELECT json_extract(k.value, '$.status') <> 'ok' FROM validations d, json_each(d.data, '$.evidence') k "
+    "coalesce((SELECT CASE WHEN json_extract(k.value, '$.status') <> 'ok' THEN 1 ELSE 0 END "
+    "FROM validations d JOIN json_each(d.data, '$.evidence') k ON TRUE "
     "WHERE d.reasoning_ref = r.ref AND json_extract(k.value, '$.reference') = j.value "
     "ORDER BY d.event_index DESC LIMIT 1), 0)"
 )
 _REFS: Final = (
-    "handoffs h, json_each(h.{}) j JOIN reasoning_versions v ON v.ref = j.value "
+    "handoffs h JOIN json_each(h.{}) j ON TRUE JOIN reasoning_versions v ON v.ref = j.value "
     "JOIN reasonings r ON r.id = v.reasoning_id"
 )
 # How things lead to others: both sorts and their ids, the word for it, the tables, and when the line is stale.
@@ -72,7 +81,15 @@ _WAYS: Final = (
     ("session", "t.session_id", "report", "t.session_id", "reported", "handoff_reports t", "0"),
     ("session", "r.session", "reasoning", "r.id", "reasoned", "reasonings r", "0"),
     ("agent", "r.author", "reasoning", "r.id", "reasoned", "reasonings r", "0"),
-    ("evidence", "j.value", "finding", "t.event_index", "shows", "findings t, json_each(t.evidence) j", "0"),
+    (
+        "evidence",
+        "j.value",
+        "finding",
+        "t.event_index",
+        "shows",
+        "findings t JOIN json_each(t.evidence) j ON TRUE",
+        "0",
+    ),
     ("evidence", "j.value", "reasoning", "r.id", "supports", _CITED, _CHANGED),
     ("reasoning", "r.id", "handoff", "h.id", "argues for", _REFS.format("reasoning_refs"), "v.ref <> r.ref"),
     ("handoff", "h.id", "reasoning", "r.id", "came to", _REFS.format("result_refs"), "v.ref <> r.ref"),
@@ -102,7 +119,10 @@ def graph_knowledge(moment: query.Moment, asked: KnowledgeGraph) -> query.Answer
     came of it, ``via`` a word; it ``is_stale`` where what it rests on is another now. Raises Refused: ``NOT_FOUND``.
     """
     starts = _newest(moment, asked) if asked.sel is None else [asked.sel]
-    if asked.sel is not None and not _things(moment, starts):
+    is_there = bool(_things(moment, starts))
+    if asked.sel is not None and asked.sel.startswith("evidence/"):  # which is there where somebody cites it
+        is_there = bool(_links(moment, starts, msgspec.structs.replace(asked, direction="both")))
+    if asked.sel is not None and not is_there:
         message = f"there is no {asked.sel}: a thing is named SORT/ID, of the sorts {', '.join(_THINGS)}"
         raise Refused("NOT_FOUND", message, asked=asked.sel)
     hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
@@ -138,15 +158,20 @@ def _by_sort(names: Iterable[str]) -> dict[str, str]:
     sorts: dict[str, list[str]] = {}
     for name in names:
         sort, _, id_ = name.partition("/")
-        sorts.setdefault(sort, []).append(id_)
+        if sort not in _BY_INDEX or _INDEX.fullmatch(id_):
+            sorts.setdefault(sort, []).append(id_)
     return {sort: json_list(ids) for sort, ids in sorts.items() if sort in _THINGS}
+
+
+def _value(sort: str) -> str:
+    return "CAST(value AS BIGINT)" if sort in _BY_INDEX else "value"
 
 
 def _things(moment: query.Moment, names: Iterable[str]) -> list[query.Answer]:
     return [
         row | {"id": f"{sort}/{row['id']}", "sort": sort, "is_stale": row["state"] in _STALE}
         for sort, ids in _by_sort(names).items()
-        for row in moment.rows(_NAMED.format(_THING.format(*_THINGS[sort])), (ids,))
+        for row in moment.rows(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,))
     ]
 
 
@@ -158,6 +183,6 @@ def _links(moment: query.Moment, names: Iterable[str], asked: KnowledgeGraph) ->
         for towards, sort, known in (("back", end, end_id), ("forward", start, start_id)):
             is_left_out = end in _HUBS if sort == start else asked.sel is None and start in _HUBS
             if sort in ids and asked.direction in (towards, "both") and not is_left_out:
-                rows = moment.rows(_LINK.format(*way, known), (ids[sort], query.page_rows_max))
+                rows = moment.rows(_LINK.format(*way, known, _value(sort)), (ids[sort], query.page_rows_max))
                 links += [row | {"is_stale": bool(row["is_stale"])} for row in rows if row["from"] and row["to"]]
     return links

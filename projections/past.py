@@ -1,7 +1,7 @@
 """The views as they were after an earlier entry: out of the present ones, and a fold of less than 1,024 entries.
 
 - Rows of events are never changed: those of the first N events are the rows with ``event_index < N``, by a view of
-  SQLite's that bears the table's name for one connection alone, so that every index of the table serves as ever.
+  SQL's that bears the table's name for one connection alone, so that every index of the table serves as ever.
 - Rows of states are replaced. Of what was under way at a boundary of the log the state is kept (``store.kept_table``);
   what has not changed since stands as it was. The view's own fold takes the kept ones on to the entry, and temporary
   tables with all their indexes hold those rows and a copy of the others, from the first question that names one.
@@ -15,11 +15,9 @@ A mark of suspicion is for whoever reads it, and acts, now: what is known of a k
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ledger.client import Client, HeadView
@@ -28,8 +26,7 @@ from projections.instants import Instant, accepted_ms
 from projections.projection import Logged, Projection
 from projections.query import Moment
 from projections.runner import Work, read_logged
-from projections.sqlite import SqliteStore, Transaction
-from projections.store import Slot, Value, boundary_before, kept_table, states_table, tables_of
+from projections.store import Local, Shadowing, Slot, Value, boundary_before, kept_table, states_table, tables_of
 from projections.views import ON_DEMAND, VIEWS
 
 T = TypeVar("T")
@@ -49,16 +46,16 @@ class Pasts:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._lock = threading.Lock()
-        self._open: dict[tuple[Path, int], _Past] = {}
+        self._open: dict[tuple[str, int], _Past] = {}
 
-    def ask(self, path: Path, at: Instant | int, question: Callable[[Moment], T], *, on_demand: bool) -> T:
-        """Return what a question finds in the views file at ``path``, as of a moment.
+    def ask(self, store: Local, at: Instant | int, question: Callable[[Moment], T], *, on_demand: bool) -> T:
+        """Return what a question finds in the views of a store, as of a moment.
 
         Of an index alone it is answered where nothing was written since its moment was asked for: whoever names that
         has folded the views up to the log's end. Raises Stale: fold, and ask for the moment; and as the question.
         """
         while True:
-            past = self._at(path, at)
+            past = self._at(store, at)
             with past.lock:
                 if not past.is_closed:  # else another thread was asked for so many others meanwhile
                     return past.ask(question, at, on_demand=on_demand)
@@ -70,25 +67,25 @@ class Pasts:
         for past in pasts:
             past.close()
 
-    def _at(self, path: Path, at: Instant | int) -> _Past:
+    def _at(self, store: Local, at: Instant | int) -> _Past:
         size = at + 1 if isinstance(at, int) else at.size
         with self._lock:
-            past = self._open.pop((path, size), None)
+            past = self._open.pop((store.name, size), None)
             if past is None or past.is_closed:
                 if isinstance(at, int):
                     raise Stale
-                past = _Past(path, self._client, size)
-            self._open[path, size] = past
+                past = _Past(store, self._client, size)
+            self._open[store.name, size] = past
             oldest = [self._open.pop(key) for key in [*self._open][:-pasts_open_max]]
         for one in oldest:
             one.close()
         return past
 
 
-class _Past(SqliteStore):
+class _Past:
     """The views of one moment, on a connection of their own."""
 
-    def __init__(self, path: Path, client: Client, size: int) -> None:
+    def __init__(self, store: Local, client: Client, size: int) -> None:
         self._client = client
         self.size = size
         self._head, self._root = client.head(), self._present_root()
@@ -98,13 +95,14 @@ class _Past(SqliteStore):
         self.owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
         self.counts: dict[tuple[str, tuple[Value, ...]], list[dict[str, Any]]] = {}
         self.lock = threading.RLock()
-        super().__init__(path, ledger=client.ledger)
+        self._store = store.apart()
 
     def ask(self, question: Callable[[Moment], T], at: Instant | int, *, on_demand: bool) -> T:
         self._wanted = {view.name for view in VIEWS if on_demand or view.name not in ON_DEMAND}
         self._is_again = isinstance(at, int)
         try:
-            with self.reading() as reading:
+            with self._store.reading() as transaction:
+                reading = _Reading(transaction, self)
                 if isinstance(at, int):
                     at = Instant(self.size, self._accepted_ms or accepted_ms(reading, at))
                     self._accepted_ms = at.now_ms
@@ -123,7 +121,7 @@ class _Past(SqliteStore):
         with self.lock:
             if not self.is_closed:
                 self.is_closed = True
-                super().close()
+                self._store.close()
 
     def is_of(self, slots: list[Slot]) -> bool:
         """Whether the views reach so far, and the log begins as it did: asked when the transaction has begun."""
@@ -151,63 +149,54 @@ class _Past(SqliteStore):
             position = page.next_index
         return events
 
-    def _opened(self) -> tuple[sqlite3.Connection, Any]:
-        opened = super()._opened()
-        opened[0].execute("PRAGMA temp_store = FILE")  # a long past has more than what should lie in memory
-        return opened
 
-    def _begun(self, db: sqlite3.Connection) -> _Reading:
-        return _Reading(db, self)
-
-
-class _Reading(Transaction):
+class _Reading:
     """One question to a past; what it makes for it stays, if the question is answered."""
 
-    def __init__(self, db: sqlite3.Connection, past: _Past) -> None:
-        super().__init__(db)
-        if not past.is_of(super().slots()):
+    def __init__(self, transaction: Shadowing, past: _Past) -> None:
+        slots = transaction.slots()
+        if not past.is_of(slots):
             raise Stale
+        self._present = transaction
         self._past = past
         self._owned = past.owned
-        # Where the file was replaced, or the question before was refused, the connection shows nothing of this yet.
-        self._shown = {name for (name,) in db.execute("SELECT name FROM temp.sqlite_master")}
-        for table in (table for view in VIEWS for table in tables_of(view)) if not self._shown else ():
-            if table.owner is None and "event_index" in table.columns and not table.is_full_text:
-                rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {past.size}'  # noqa: S608 - fixed names
-                db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows}')
+        # Where the store was replaced, a view made anew, or the question before refused, not all of this is there yet.
+        self._shown = transaction.shown()
+        made = {slot.view for slot in slots if slot.is_live}  # one that waits until it is asked may not be there
+        for table in (table for view in VIEWS if view.name in made for table in tables_of(view)):
+            is_of_events = table.owner is None and "event_index" in table.columns and not table.is_full_text
+            if is_of_events and table.name not in self._shown:
+                transaction.cut(table, past.size)
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         for name in (name for name in self._owned if name in sql):
             if name not in self._shown:
                 self._make(self._owned[name])
         if not sql.startswith(_COUNTING):
-            return super().rows(sql, values)
+            return self._present.rows(sql, values)
         # Of a whole table SQLite knows how many rows it has, of one that was cut it counts them; they stay so many.
         counts, asked = self._past.counts, (sql, tuple(values))
         if asked not in counts and len(counts) < counts_kept_max:
-            counts[asked] = super().rows(sql, values)
-        return counts.get(asked) or super().rows(sql, values)
+            counts[asked] = self._present.rows(sql, values)
+        return counts.get(asked) or self._present.rows(sql, values)
 
     def slots(self) -> list[Slot]:
         size = self._past.size
-        return [slot._replace(position=min(slot.position, size)) for slot in super().slots()]
+        return [slot._replace(position=min(slot.position, size)) for slot in self._present.slots()]
+
+    def table_digests(self, view: Projection[Any]) -> dict[str, str]:
+        return self._present.table_digests(view)
 
     def _make(self, view: Projection[Any]) -> None:
         """Make the tables of a view's states as they were."""
         boundary, states = boundary_before(self._past.size), states_table(view.name).name
-        sql = f'SELECT key, data FROM "{kept_table(view.name).name}" WHERE until >= ?1 AND changed < ?1'  # noqa: S608
-        kept: dict[str, bytes] = dict(self._db.execute(sql, (boundary,)).fetchall())
+        sql = f"SELECT key, data FROM {kept_table(view.name).name} WHERE until >= ?1 AND changed < ?1"  # noqa: S608
+        kept: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}
         work = Work(view)
         changes = work.fold(self._past.events, lambda keys: {key: kept.pop(key) for key in keys if key in kept})
         rows = {form: list(some) for form, some in changes.rows.items()}
         for row in (row for data in kept.values() for row in work.rows_of(data)):
             rows.setdefault(type(row), []).append(row)
         for table in (table for table in view.tables if table.owner is not None):
-            self.shadow(table, rows.get(table.row, ()))
-            self._db.execute(
-                f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '  # noqa: S608
-                f'CROSS JOIN main."{states}" state ON state.key = live."{table.owner}" WHERE state.changed < ?',
-                (boundary,),
-            )
-            self.index(table, "temp")
+            self._present.shadow(table, rows.get(table.row, ()), states, boundary)
             self._shown.add(table.name)

@@ -50,6 +50,7 @@ class Table:
     ``owner`` names the column that holds the key of the state which a row belongs to; it is the first column of the
     primary key, so that the rows of one key lie side by side. A table without an owner is only ever added to.
     ``is_full_text``: a number and words set apart by spaces, of which the store keeps an index to search in, no more.
+    ``long`` are columns whose text may have any length: an index that holds whole values has no room for them.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Table:
     owner: str | None = None
     indexes: tuple[tuple[str, ...], ...] = ()
     is_full_text: bool = False
+    long: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a table that could not be replaced key by key, and a full-text table that is more than an index."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from ledger.errors import Refused, did_you_mean, near
+from ledger.limits import json_integer_max
+from projections.dialect import stated
 from projections.store import Reading, Value
 
 page_rows_max: Final = 500
@@ -26,7 +28,13 @@ _LISTS: Final = {
     "agent": "agent list", "event": "log", "event, reasoning or stream": "log", "handoff": "handoff list",
     "reasoning": "reasoning list", "session": "session list", "snapshot": "snapshot list",
 }  # fmt: skip
+_NEWEST: Final = {
+    "agents": "registered_index", "handoffs": "created_index", "reasonings": "started_index",
+    "reviews": "requested_index", "sessions": "started_index", "snapshots": "event_index", "streams": "last_index",
+    "tot_tasks": "started_index",
+}  # fmt: skip
 _REF: Final = re.compile(rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})")
+_FIELD: Final = re.compile(r"`\$\.(\w+)")
 _AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
@@ -62,11 +70,29 @@ class Page(Arguments, frozen=True):
     limit: Limit = 50
 
 
-class Moment(NamedTuple):
-    """What a query sees: the views of one moment, and the time by which leases have run out or not."""
+class Moment:
+    """What a query sees: the views of one moment, and the time by which leases have run out or not.
 
-    reading: Reading
-    now_ms: int
+    ``lasting_ms`` is for how long the answer stays as it is while the log does: not at all once ``now_ms`` was read.
+    """
+
+    def __init__(self, reading: Reading, now_ms: int) -> None:
+        self.reading = reading
+        self.lasting_ms = json_integer_max
+        self._now_ms = now_ms
+
+    @property
+    def now_ms(self) -> int:
+        """The time, by the ledger's clock."""
+        self.lasting_ms = 0
+        return self._now_ms
+
+    def now_until(self, sql: str) -> int:
+        """Return the time for an answer that changes with it only when the statement says (one value; ?1: the time)."""
+        (row,) = self.rows(sql, (self._now_ms,))
+        (change_ms,) = row.values()
+        self.lasting_ms = min(self.lasting_ms, json_integer_max if change_ms is None else change_ms - self._now_ms)
+        return self._now_ms
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
@@ -87,6 +113,16 @@ def age_of(at_ms: int, now_ms: int) -> str:
     """
     passed_s = max(0, now_ms - at_ms) // 1000
     return next((f"{passed_s // unit_s} {name} ago" for unit_s, name in _AGES if passed_s >= unit_s), "just now")
+
+
+def allowed(error: msgspec.ValidationError, arguments: type[Arguments]) -> str:
+    """Return what is wrong with an argument, and which values it may have where they are few."""
+    named = _FIELD.search(text := str(error))
+    for field in msgspec.structs.fields(arguments):
+        if named is not None and field.encode_name == named[1] and "Invalid enum value" in text:
+            values = [value for one in (field.type, *get_args(field.type)) for value in get_args(one)]
+            text += f": one of {', '.join(str(value) for value in values if isinstance(value, str))}"
+    return text
 
 
 class Query(NamedTuple):
@@ -213,7 +249,8 @@ def names_in(moment: Moment, table: str, column: str = "id") -> list[str]:
     """Return the names in a table that one may have been mistaken for, the newest of many."""
     # Of a past, a table of events is a view of SQLite's, which has no rowid.
     newest = "event_index" if table == "snapshots" else "rowid"
-    sql = f"SELECT {column} AS name FROM {table} ORDER BY {newest} DESC LIMIT {near_names_max}"  # noqa: S608 - fixed texts
+    order = stated(sqlite=f"{table} ORDER BY {newest}", postgres=f"{table} ORDER BY {_NEWEST[table]}")
+    sql = f"SELECT {column} AS name FROM {order} DESC LIMIT {near_names_max}"  # noqa: S608 - fixed texts
     return [row["name"] for row in moment.rows(sql)]
 
 

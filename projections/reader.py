@@ -12,23 +12,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
 from ledger.client import Client, When
-from ledger.codec import encode_arguments
-from ledger.config import VIEWS_FILE, Settings
+from ledger.codec import encode_arguments, schema_error
+from ledger.config import CONFIG_FILE, VIEWS_FILE, Settings
 from ledger.envelope import decode_entry, event_id, pae
-from ledger.errors import Corrupted, Refused
+from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.files import can_write
+from ledger.forms import STORE_PATTERN
 from ledger.lifecycle.clock import ledger_now
 from ledger.resource import Resource
+from ledger.trust import actions_of
 from projections.agents.suspects import marked
 from projections.projection import Projection
-from projections.query import Answer, Moment
+from projections.query import Answer, Moment, allowed
 from projections.sqlite import SqliteStore
-from projections.store import Damaged, Reading, Store
+from projections.store import Damaged, Local, Reading, Store
 from projections.views import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
 from projections.views_file import set_aside
 
@@ -43,6 +45,12 @@ if TYPE_CHECKING:  # loaded where they are used: with all folds
 T = TypeVar("T")
 
 
+class ViewsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[views]`` of config.toml: ``store`` is a URL of PostgreSQL without a password; None: the folder's own file."""
+
+    store: Annotated[str, msgspec.Meta(pattern=STORE_PATTERN, max_length=1_000)] | None = None
+
+
 class Reader(Resource):
     """Answers about one ledger; threads may share it, and any number of processes may have one on the same folder."""
 
@@ -52,33 +60,58 @@ class Reader(Resource):
         settings: Settings,
         *,
         views_file: Path | None = None,
+        store: str | None = None,
         until: int | None = None,
         notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Open the views of the ledger's folder (or another ``views_file``), folding no further than ``until``.
 
-        Views that are damaged are set aside and made again, of which ``notice`` is told in a sentence. Where the folder
-        cannot be written they are made in a temporary one, anew for each reader. Raises Unavailable:
-        ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the views file is damaged, or is of another ledger.
+        They are in PostgreSQL where ``store`` is its URL, or the trusted settings of the folder name one. Views that
+        are damaged are set aside and made again, of which ``notice`` is told in a sentence. Where the folder cannot be
+        written they are made in a temporary one, anew for each reader. Raises Unavailable: ``STORE_UNAVAILABLE``,
+        ``STORE_FULL``, ``EXTRA_MISSING``. Corrupted: the views are damaged, or of another ledger.
         """
         self.client = client
         self.settings = settings
         self._notice = notice
         self._outside: tempfile.TemporaryDirectory[str] | None = None
-        path = views_file or settings.home / VIEWS_FILE
+        self._until = until
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._folding_all = threading.Lock()
+        url = store or (None if views_file else self._named_store())
+        self.store = self._open_shared(url) if url else self._open_file(views_file or settings.home / VIEWS_FILE)
+
+    def _named_store(self) -> str | None:
+        if self.settings.actions is None and b"views" not in self.settings.text:
+            return None  # which is nearly always so, and saves reading whom this user trusts
+        try:
+            return msgspec.convert(actions_of(self.settings, self.client).views, ViewsSettings).store
+        except msgspec.ValidationError as error:
+            refusal = schema_error(error, "$.views")
+            raise Refused(refusal.code, f"{CONFIG_FILE}: {refusal.message}", **refusal.details) from error
+        except Refused:
+            return None  # a folder that is not trusted is read, out of its own file
+
+    def _open_shared(self, url: str) -> Local:
+        try:
+            from projections.postgres import PostgresStore  # noqa: PLC0415 - few use it
+        except ModuleNotFoundError as error:
+            message = "views in PostgreSQL need its driver: pip install 'baton-ledger[postgres]'"
+            raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="postgres") from error
+        return PostgresStore(url, ledger=self.client.ledger)
+
+    def _open_file(self, path: Path) -> Local:
         if not (can_write(path) and can_write(path.with_name(path.name + "-new"))):
             import tempfile  # noqa: PLC0415 - only a folder that cannot be written needs another
 
             self._outside = tempfile.TemporaryDirectory(prefix="baton-views-")
             path = Path(self._outside.name) / VIEWS_FILE
         try:
-            self.store = SqliteStore(path, ledger=client.ledger)
+            return SqliteStore(path, ledger=self.client.ledger)
         except Damaged as error:
-            self._say_set_aside(error, set_aside(path))
-            self.store = SqliteStore(path, ledger=client.ledger)
-        self._until = until
-        self._lock = threading.Lock()
-        self._folding_all = threading.Lock()
+            self._say_set_aside(error, str(set_aside(path)))
+            return SqliteStore(path, ledger=self.client.ledger)
 
     @cached_property
     def runner(self) -> Runner:
@@ -107,6 +140,9 @@ class Reader(Resource):
 
     def close(self) -> None:
         """Close the views; the client stays open."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if "_pasts" in vars(self):
             self._pasts.close()
         self.store.close()
@@ -134,6 +170,12 @@ class Reader(Resource):
                 ``INTEGER_OUT_OF_RANGE`` or ``INVALID_FORMAT`` for what JSON cannot carry, and the query's own codes
                 (``NOT_FOUND``, ``REF_AMBIGUOUS``); for ``as_of`` as ``instants.instant_of``.
         """
+        return self.lasting(query, arguments, as_of)[0]
+
+    def lasting(
+        self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None
+    ) -> tuple[Answer, int]:
+        """Return what ``answer`` does, and for how many ms it stays so while nothing is written."""
         found = QUERIES.get(query)
         if found is None:
             raise Refused("USAGE", f"there is no query {query!r}: there are {', '.join(sorted(QUERIES))}", query=query)
@@ -142,11 +184,11 @@ class Reader(Resource):
             asked = msgspec.convert(arguments or {}, found.arguments)
         except msgspec.ValidationError as error:
             code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
-            raise Refused(code, f"{query}: {error}", query=query) from error
+            raise Refused(code, f"{query}: {allowed(error, found.arguments)}", query=query) from error
         on_demand = query.partition(".")[0] in ON_DEMAND
 
-        def question(moment: Moment) -> Answer:
-            return marked(moment, query, found.run(moment, asked))
+        def question(moment: Moment) -> tuple[Answer, int]:
+            return marked(moment, query, found.run(moment, asked)), moment.lasting_ms
 
         if as_of is None:
             return self._ask(question, on_demand=on_demand)
@@ -166,7 +208,7 @@ class Reader(Resource):
         from projections.past import Stale  # noqa: PLC0415 - with all folds
 
         def ask(at: Instant | int) -> T:
-            return self._on_whole_views(lambda: self._pasts.ask(self.store.path, at, question, on_demand=on_demand))
+            return self._on_whole_views(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
 
         if isinstance(index := asked_of(as_of), int):
             with suppress(Stale):
@@ -187,7 +229,7 @@ class Reader(Resource):
 
         self._outside = tempfile.TemporaryDirectory(prefix="baton-views-")
         self.store.close()
-        self.store = SqliteStore(Path(self._outside.name) / VIEWS_FILE, ledger=self.client.ledger)
+        self.store = self._open_file(Path(self._outside.name) / VIEWS_FILE)
         for made in ("runner", "_keeper"):
             vars(self).pop(made, None)
         return self._ask_store(question, on_demand=on_demand)
@@ -197,12 +239,12 @@ class Reader(Resource):
             # The first time this folds the whole log: other questions are answered between its batches.
             with self._folding_all:
                 self._on_whole_views(lambda: self._fold("runner", on_demand=True))
-        with self._lock:
-            return self._on_whole_views(lambda: self._ask_now(question, on_demand=on_demand))
+        return self._on_whole_views(lambda: self._ask_now(question, on_demand=on_demand))
 
     def _ask_now(self, question: Callable[[Moment], T], *, on_demand: bool) -> T:
         if not on_demand:
-            self._fold("_keeper", on_demand=False)
+            with self._lock:  # a runner is one thread's at a time; questions that a store can answer side by side are
+                self._fold("_keeper", on_demand=False)
         with self.store.reading() as reading:
             return question(Moment(reading, self._now_ms(reading)))
 
@@ -218,7 +260,7 @@ class Reader(Resource):
             self._say_set_aside(error, self.store.set_aside())
             return work()
 
-    def _say_set_aside(self, error: Damaged, aside: Path) -> None:
+    def _say_set_aside(self, error: Damaged, aside: str) -> None:
         cause = error.details.get("cause", "no database")
         self._notice(f"the views were damaged ({cause}): set aside as {aside}, and made anew from the log")
 

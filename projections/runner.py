@@ -129,6 +129,8 @@ class Runner:
         start = min((slot.position for slot in slots), default=0)
         batch = self._read(start)
         end = batch.size if self._until is None else min(self._until, batch.size)
+        if self._store.is_shared and any(slot.position > batch.size for slot in slots) and self._is_behind(batch.size):
+            return batch.size  # a node whose log is ahead has folded, and folds on
         if _is_of_another_past(slots, batch, start):
             self._start_over(slots, batch)
             return None
@@ -142,6 +144,14 @@ class Runner:
         if progress is not None:
             progress(Progress(batch.next_index, end))
         return None
+
+    def _is_behind(self, size: int) -> bool:
+        """Whether the views, which reach further than the log of this node, hold its last entry."""
+        if size == 0:
+            return True
+        last = read_logged(size - 1, self._client.entries(size - 1, limit=1).entries[0][1]).event.id
+        with self._store.reading() as reading:
+            return reading.rows("SELECT id FROM events WHERE event_index = ?", (size - 1,)) == [{"id": last}]
 
     def _start_over(self, slots: list[Slot], batch: Batch) -> None:
         """Fold from the beginning what was folded of a past that an epoch has given up.

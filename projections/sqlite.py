@@ -20,20 +20,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Any, Final
 
 import msgspec
 from blake3 import blake3
 
-from ledger.errors import BatonError, Corrupted, Unavailable
+from ledger.errors import Corrupted, Unavailable
 from ledger.files import as_unavailable, locked
 from projections import views_file
 from projections.projection import Projection, Row, Table
@@ -44,9 +42,12 @@ from projections.store import (
     Slot,
     Value,
     boundary_before,
+    columns_sql,
     kept_table,
+    rows_hashed,
     states_table,
     tables_of,
+    word_places_max,
 )
 
 FORMAT: Final = 1
@@ -55,11 +56,7 @@ cache_size_kib: Final = 65_536
 wal_pages_max: Final = 8_192  # 32 MiB: a rebuild copies its pages into the file less often
 wal_size_kept_max_bytes: Final = 32 * 1024**2
 FULL_TEXT: Final = "fts5"
-word_places_max: Final = 2**20  # of a row: an entry has fewer bytes
-rows_hashed: Final = 4_096
 
-_SQL_TYPES: Final = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", bytes: "BLOB"}
-_DAMAGE: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")
 _VOCABULARY: Final = "temp.baton_vocabulary"
 _pack = msgspec.msgpack.Encoder().encode
 _SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM baton_views ORDER BY view, is_live DESC"
@@ -77,20 +74,24 @@ CREATE TABLE baton_tables (
 class SqliteStore:
     """A ``Store`` in a file; used by any number of threads and processes."""
 
-    def __init__(self, path: Path, *, ledger: str) -> None:
-        """Open the file, or make it.
+    is_shared: Final = False
+
+    def __init__(self, path: Path, *, ledger: str, is_apart: bool = False) -> None:
+        """Open the file, or make it; ``is_apart``: for tables that only it sees, on disk.
 
         Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the file is damaged, is no views file, or
         is of another ledger.
         """
         self.path = path
+        self.name = str(path)
+        self._is_apart = is_apart
         self._ledger = ledger
         self._lock = threading.RLock()
         self._db, self._file = self._opened()
 
     def _opened(self) -> tuple[sqlite3.Connection, views_file.FileId]:
         path = self.path
-        with _translated(path):
+        with views_file.translated(path):
             if not views_file.look(path):
                 _make(path, self._ledger)
             file = views_file.file_id(path.stat())
@@ -98,7 +99,8 @@ class SqliteStore:
             try:
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute(f"PRAGMA cache_size = -{cache_size_kib}")
-                db.execute("PRAGMA temp_store = MEMORY")
+                # A long past has more than what should lie in memory.
+                db.execute(f"PRAGMA temp_store = {'FILE' if self._is_apart else 'MEMORY'}")
                 db.execute(f"PRAGMA wal_autocheckpoint = {wal_pages_max}")
                 db.execute(f"PRAGMA journal_size_limit = {wal_size_kept_max_bytes}")
                 _check_identity(db, path, self._ledger)
@@ -108,20 +110,30 @@ class SqliteStore:
         views_file.open_files.add(file)
         return db, file
 
+    def apart(self) -> SqliteStore:
+        """Return the same store on a connection of its own, for tables that only it sees."""
+        return SqliteStore(self.path, ledger=self._ledger, is_apart=True)
+
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._db.close()
             views_file.open_files.remove(self._file)
 
-    def set_aside(self) -> Path:
+    def check(self) -> str:
+        """Return ``ok``, or what is damaged: a look at the whole file."""
+        with self.reading() as reading:
+            (row,) = reading.rows("PRAGMA quick_check(1)")
+        return str(row["quick_check"])
+
+    def set_aside(self) -> str:
         """Move the file away, as ``set_aside`` does; the next transaction makes another."""
         with self._lock:
             try:
                 views_file.look(self.path)
             except Damaged:  # what lies there now is no database, whichever file it is
-                return views_file.set_aside(self.path)
-            return views_file.set_aside(self.path, self._file)
+                return str(views_file.set_aside(self.path))
+            return str(views_file.set_aside(self.path, self._file))
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """The views of one moment, as long as the block lasts."""
@@ -131,16 +143,13 @@ class SqliteStore:
         """A write transaction: it waits for the write lock, and commits at the end of the block."""
         return self._transaction("BEGIN IMMEDIATE")
 
-    def _begun(self, db: sqlite3.Connection) -> Transaction:
-        return Transaction(db)
-
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[Transaction]:
-        with self._lock, _translated(self.path):
+        with self._lock, views_file.translated(self.path):
             self._reopen_if_replaced()
             self._db.execute(begin)
             try:
-                yield self._begun(self._db)
+                yield Transaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
@@ -277,16 +286,32 @@ class Transaction:
         for book in ("baton_views", "baton_tables"):
             self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = ?", (view.name,))  # noqa: S608
 
+    def shown(self) -> set[str]:
+        """Return the names of what only this connection has."""
+        return {name for (name,) in self._db.execute("SELECT name FROM temp.sqlite_master")}
+
+    def cut(self, table: Table, size: int) -> None:
+        """Let the first entries' rows stand in the place of a table's, for this connection alone."""
+        rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {size}'  # noqa: S608 - fixed names
+        self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows}')
+
     def index(self, table: Table, schema: str = "main") -> None:
         """Make the indexes of a table."""
         for columns in table.indexes:
             name, listed = "_".join(("by", table.name, *columns)), ", ".join(f'"{column}"' for column in columns)
             self._db.execute(f'CREATE INDEX {schema}."{name}" ON "{table.name}" ({listed})')
 
-    def shadow(self, table: Table, rows: Iterable[Row]) -> None:
-        """Let these rows stand in the place of a table's, for this connection alone."""
+    def shadow(self, table: Table, rows: Iterable[Row], states: str = "", boundary: int = 0) -> None:
+        """Let rows stand in a table's place for this connection alone, beside those unchanged since a boundary."""
         create_table(self._db, table, table.name, schema="temp")
         self._insert(table.name, table, rows)
+        if states:
+            self._db.execute(
+                f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '  # noqa: S608
+                f'CROSS JOIN main."{states}" state ON state.key = live."{table.owner}" WHERE state.changed < ?',
+                (boundary,),
+            )
+            self.index(table, "temp")
 
     def drop(self, view: str, *, is_live: bool) -> None:
         # The names come from the books: an older version of the view may have had other tables.
@@ -342,9 +367,10 @@ def create_table(db: sqlite3.Connection, table: Table, name: str, *, schema: str
     """
     if not table.is_full_text:
         key = ", ".join(f'"{column}"' for column in table.primary_key)
+        columns = ", ".join(f"{column} {kind}{null}" for column, kind, null in columns_sql(table.row))
         # A clustered table keeps the rows of one owner together; a single key keeps SQLite's own row number.
         option = " WITHOUT ROWID" if len(table.primary_key) > 1 else ""
-        db.execute(f'CREATE TABLE {schema}."{name}" ({_columns_sql(table.row)}, PRIMARY KEY ({key})){option}')
+        db.execute(f'CREATE TABLE {schema}."{name}" ({columns}, PRIMARY KEY ({key})){option}')
         return
     words = table.columns[1]
     try:
@@ -356,39 +382,5 @@ def create_table(db: sqlite3.Connection, table: Table, name: str, *, schema: str
         raise Unavailable("STORE_UNAVAILABLE", message, cause=str(error)) from error
 
 
-@functools.cache
-def _columns_sql(row: type[Row]) -> str:
-    return ", ".join(f'"{field.name}" {_sql_type(field.type)}' for field in msgspec.structs.fields(row))
-
-
-def _sql_type(annotation: Any) -> str:
-    options = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
-    (held,) = (option for option in options if option is not NoneType)
-    if get_origin(held) is Literal:
-        held = str
-    return _SQL_TYPES[held] + ("" if NoneType in options else " NOT NULL")
-
-
 def _physical(name: str, *, is_live: bool) -> str:
     return name if is_live else f"{name}__next"
-
-
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _translate(error, path) from error
-
-
-def _translate(error: sqlite3.Error, path: Path) -> BatonError:
-    name = getattr(error, "sqlite_errorname", "") or ""
-    details = {"path": str(path), "cause": str(error)}
-    if name.startswith("SQLITE_FULL"):
-        return Unavailable("STORE_FULL", f"the disk has no room for the views in {path}", **details)
-    if name.startswith(_DAMAGE) or str(error).startswith(("no such table", "no such column")):
-        return Damaged("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
-    damage = ("SQLITE_CONSTRAINT", "SQLITE_ERROR", "SQLITE_MISMATCH")
-    if name.startswith(damage):
-        return Corrupted("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
-    return Unavailable("STORE_UNAVAILABLE", f"the views in {path} cannot be used: {error}", **details)

@@ -1,17 +1,21 @@
-"""What a runner asks of a view store, and nothing that only SQLite could answer: PostgreSQL is to be the second.
+"""What a runner and a reader ask of a view store: SQLite's file and PostgreSQL's schema both answer it.
 
 A **slot** is one copy of a view's tables: the *live* one that queries read, or the one being *built* beside it under
 other table names, until it has caught up and takes the live one's place. Each slot has a **position**: the index of
 the next event to apply. Rows, states and position of a batch commit together, or not at all.
 
-What is not common is the SQL of the queries: it is SQLite's (numbered parameters, ``json_each``, ``rowid``, FTS5).
+The SQL of queries is common but for what ``projections.dialect`` states twice.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, Union, get_args, get_origin
+
+import msgspec
 
 from ledger.errors import Corrupted
 from projections.projection import NoState, Projection, Row, Table
@@ -23,6 +27,9 @@ stretch_events: Final = 1_024
 No batch reaches over one, so what is kept is the same whatever batches the log was folded in. 1,024 instead of 4,096
 cost no time of a fold (measured), and a past folds a quarter.
 """
+word_places_max: Final = 2**20  # of a row: an entry has fewer bytes
+rows_hashed: Final = 4_096
+_SQL_TYPES: Final = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", bytes: "BLOB"}
 ADVICE: Final = "delete the file, and `baton project` rebuilds it from the log"
 
 
@@ -84,6 +91,20 @@ def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
     """Return the tables of a view, with those of its states, now and at boundaries, and of what it left out."""
     states = () if view.state is NoState else (states_table(view.name), kept_table(view.name))
     return (*view.tables, *states, quarantine_table(view.name))
+
+
+@functools.cache
+def columns_sql(row: type[Row]) -> tuple[tuple[str, str, str], ...]:
+    """Return of each column its quoted name, its type, and whether it is never NULL, as it is declared."""
+    return tuple((f'"{field.name}"', *_sql_type(field.type)) for field in msgspec.structs.fields(row))
+
+
+def _sql_type(annotation: Any) -> tuple[str, str]:
+    options = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
+    (held,) = (option for option in options if option is not NoneType)
+    if get_origin(held) is Literal:
+        held = str
+    return _SQL_TYPES[held], "" if NoneType in options else " NOT NULL"
 
 
 class Slot(NamedTuple):
@@ -152,8 +173,54 @@ class Store(Protocol):
     Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the store is damaged.
     """
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether nodes share it: then it may be ahead of this one's log, as far as another's has come."""
+
     def reading(self) -> AbstractContextManager[Reading]:
         """Read the views of one moment."""
 
     def writing(self) -> AbstractContextManager[Writing]:
         """Write; what was written commits at the end of the block."""
+
+
+class Shadowing(Reading, Protocol):
+    """A transaction on a connection of its own, which may hide tables behind others for itself alone."""
+
+    def shown(self) -> set[str]:
+        """Return the names of what it has for itself."""
+
+    def cut(self, table: Table, size: int) -> None:
+        """Let a table show the rows of the first ``size`` entries."""
+
+    def shadow(self, table: Table, rows: Iterable[Row], states: str, boundary: int) -> None:
+        """Let ``rows`` stand in a table's place, beside those whose states have not changed since ``boundary``."""
+
+
+class Apart(Protocol):
+    """A store on a connection of its own."""
+
+    def reading(self) -> AbstractContextManager[Shadowing]:
+        """Read the views of one moment; what is made for it stays, if the block ends well."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class Local(Store, Protocol):
+    """A store that this process opened itself."""
+
+    name: str
+    """Where it is, for people and to tell it from others; no secret is in it."""
+
+    def apart(self) -> Apart:
+        """Return the same store on a connection of its own."""
+
+    def check(self) -> str:
+        """Return ``ok``, or what is damaged."""
+
+    def set_aside(self) -> str:
+        """Put away what is damaged, make room for another, and return where it is now."""
+
+    def close(self) -> None:
+        """Close what is open."""

@@ -10,7 +10,7 @@ import msgspec
 from blake3 import blake3
 
 from ledger.client import Client
-from ledger.errors import BatonError
+from ledger.errors import BatonError, Unavailable
 from ledger.limits import range_events_max
 from ledger.local import LocalClient
 from projections.projection import Projection, Row
@@ -56,6 +56,8 @@ def verify_views(
     Runner(client, store, views).catch_up(progress=lambda at: progress(at.position, 2 * at.size))
     with store.reading() as reading:
         size = max(slot.position for slot in reading.slots() if slot.is_live)
+        if size > client.head().size:  # another node's log is ahead of this one's
+            raise Unavailable("STORE_UNAVAILABLE", "the views are ahead of this node's log: verify them where it leads")
         stored = {view.name: reading.table_digests(view) for view in views}
     rebuilt = _rebuild(client, views, size, lambda done: progress(size + done, 2 * size))
     return [

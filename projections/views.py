@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # date without loading any.
 VIEW_VERSIONS: Final = {
     "catalog": 7,
-    "agents": 6,
+    "agents": 7,
     "reasoning": 6,
     "briefs": 4,
     "handoffs": 9,

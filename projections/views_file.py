@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ledger.errors import Corrupted
+from ledger.errors import BatonError, Corrupted, Unavailable
 from ledger.files import as_unavailable, check_regular, locked, open_regular
 from projections.store import ADVICE, Damaged
 
@@ -21,6 +23,7 @@ FileId: TypeAlias = tuple[int, int]
 APPLICATION_ID: Final = 0x4241544E  # "BATN"
 _HEADER: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
+_DAMAGE: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")
 
 
 class OpenFiles:
@@ -111,3 +114,25 @@ def foreign(path: Path) -> Corrupted:
     """Return the refusal of another program's database."""
     message = f"{path} is a database of something else: move it away, and the views are made anew"
     return Corrupted("CORRUPTED", message, path=str(path))
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise what SQLite's errors mean, as a ``Store`` does."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translate(error, path) from error
+
+
+def _translate(error: sqlite3.Error, path: Path) -> BatonError:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    details = {"path": str(path), "cause": str(error)}
+    if name.startswith("SQLITE_FULL"):
+        return Unavailable("STORE_FULL", f"the disk has no room for the views in {path}", **details)
+    if name.startswith(_DAMAGE) or str(error).startswith(("no such table", "no such column")):
+        return Damaged("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
+    damage = ("SQLITE_CONSTRAINT", "SQLITE_ERROR", "SQLITE_MISMATCH")
+    if name.startswith(damage):
+        return Corrupted("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
+    return Unavailable("STORE_UNAVAILABLE", f"the views in {path} cannot be used: {error}", **details)

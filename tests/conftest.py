@@ -18,6 +18,8 @@ pytest.register_assert_rewrite("checking", "client_suite", "given", "calling", "
 
 import faults  # noqa: E402 - what is rewritten is named first
 from building import Ledger  # noqa: E402
+from postgres import database, postgres  # noqa: E402, F401 - fixtures
+from stores import store  # noqa: E402, F401 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,13 +34,16 @@ memory_free_min_bytes: Final = 2 * 1024**3
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= memory_free_min_bytes:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
-# A shell starts what it runs behind itself with ^C ignored, and a child inherits that: it would outlast every test that
-# stops it so. What Python handles is given to its children unhandled.
+# A shell starts what it runs behind itself with ^C ignored, `nohup` with the end of a terminal, and a child inherits
+# that: it would outlast every test that stops it so. What Python handles is given to its children unhandled.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)  # we ourselves go on
 
 # No test asserts a time: by default an example that takes 0.2 s fails, as one does on a machine that is busy.
-settings.register_profile("untimed", deadline=None)
+# Other examples are drawn in each run, of most properties so many; in the long run more.
+settings.register_profile("untimed", deadline=None, max_examples=200 if faults.is_long_run else 60)
 settings.load_profile("untimed")
 
 _numbers: Final = itertools.count()

@@ -27,6 +27,15 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "abandoned_root": "9f" * 32,
         "reason": "the disk failed; the copy of Tuesday was put back",
     },
+    "ledger.term_started": {"term": 3, "node": "node-b"},
+    "agent.invited": {
+        "name": "minimax",
+        "roles": ["agent"],
+        "token_key": KEY,
+        "nkey": "U" + "A" * 55,
+        "expires_at": "2026-02-13T10:00:00.000Z",
+    },
+    "agent.invitation_revoked": {"name": "minimax", "reason": "sent to the wrong address"},
     "agent.registered": {
         "name": "minimax",
         "key": KEY,

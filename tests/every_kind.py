@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import tot_story
 from building import key_named
+from invitations import invite, join
 
 from ledger.events import KINDS, authority, handoff, imported, review, session
 from ledger.events import tot as thoughts
@@ -141,6 +142,10 @@ def _administer(ledger: ViewLedger) -> None:
     emit = partial(_emit, ledger)
     ended = ledger.delegate("bob", key_named("bob's session"))
     emit("bob", "agent/bob", authority.KeyRevoked(key=ended.public.hex(), reason="The session is over"))
+    invite(ledger, "dora")
+    emit(ROOT, "agent/dora", authority.AgentInvitationRevoked(name="dora"))
+    join(ledger, invite(ledger, "n2", "node"))
+    emit("n2", "ledger", authority.TermStarted(term=1, node="n2"))
     fresh, checkpoint = key_named("alice anew"), key_named("checkpoint anew")
     proof = fresh.prove_possession(ledger.id, "alice")
     rotated = authority.KeyRotated(agent="alice", key=fresh.public.hex(), proof=proof)

@@ -1,7 +1,8 @@
 """How often tests kill, flip and race: a few times in ``make test``, as often as promised in ``make faults``.
 
 ``make test`` proves that each program survives a real kill at all, and crashes at each step in process; ``make faults``
-sets ``BATON_FAULTS`` and looks for the moment that nobody thought of.
+sets ``BATON_FAULTS`` and looks for the moment that nobody thought of. What became of the events under real faults is a
+table of its own (``settle``).
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import os
 import random
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     import pytest
 
+T = TypeVar("T", bound="Hashable")
 FAULTS: Final = int(os.environ.get("BATON_FAULTS", "1"))
 is_long_run: Final = FAULTS > 1
 
@@ -24,6 +26,9 @@ is_long_run: Final = FAULTS > 1
 _asked: Final = Counter[str]()
 _tallies: Final = Counter[str]()
 _notes: Final[list[str]] = []
+# What became of events, by the fault that was made meanwhile.
+_settled: Final[dict[str, Counter[str]]] = {}
+COLUMNS: Final = ("faults", "events", "published", "gaps", "duplicates", "effects", "wrong effects")
 # A test that is run as often as is asked for counts its runs by a parameter of one of these names.
 _COUNTED: Final = re.compile(r"\[(number|seed)?\d+\]$")
 
@@ -50,9 +55,33 @@ def tally(text: str, count: int = 1) -> None:
     _tallies[text] += count
 
 
+def settle(
+    fault: str, count: int, *, events: Sequence[T], published: Sequence[T], effects: Sequence[T] | None = None
+) -> None:
+    """Count what became of ``events`` while a fault was made ``count`` times, and hold it against what must hold.
+
+    ``events`` are those that the ledger said it has, ``published`` those that its stream, or a reader of it, holds in
+    their order, and ``effects`` what a subscriber did in its order, if there was one: once for each, and nothing else.
+    """
+    has_effects, effects = effects is not None, published if effects is None else effects
+    wrong = sum((Counter(effects) - Counter(published)).values())
+    wrong = wrong or sum(one != other for one, other in zip(effects, published, strict=False))
+    row = {
+        "faults": count, "events": len(events), "published": len(published),
+        "gaps": len(set(events) - set(published)), "duplicates": len(published) - len(set(published)),
+        "effects": len(effects), "wrong effects": wrong,
+    }  # fmt: skip
+    if not has_effects:
+        del row["effects"], row["wrong effects"]
+    _settled.setdefault(fault, Counter()).update(row)
+    assert (row["gaps"], row["duplicates"], wrong) == (0, 0, 0), (fault, row)
+    assert len(effects) == len(published) == len(events), (fault, row)
+
+
 def counted() -> dict[str, Any]:
     """Return all that this process counted and noted."""
-    return {"asked": dict(_asked), "tallies": dict(_tallies), "notes": list(_notes)}
+    settled = {fault: dict(row) for fault, row in _settled.items()}
+    return {"asked": dict(_asked), "tallies": dict(_tallies), "notes": list(_notes), "settled": settled}
 
 
 def add(counts: dict[str, Any]) -> None:
@@ -60,6 +89,8 @@ def add(counts: dict[str, Any]) -> None:
     _asked.update(counts["asked"])
     _tallies.update(counts["tallies"])
     _notes.extend(counts["notes"])
+    for fault, row in counts["settled"].items():
+        _settled.setdefault(fault, Counter()).update(row)
 
 
 def table(passed: Sequence[pytest.TestReport], failed: Sequence[pytest.TestReport]) -> Iterator[str]:
@@ -70,6 +101,11 @@ def table(passed: Sequence[pytest.TestReport], failed: Sequence[pytest.TestRepor
             runs[_name(report.nodeid)] += 1
     yield from _notes
     yield from (f"{count:>9,}  {text}" for text, count in sorted(_tallies.items()))
+    if _settled:
+        yield "".join(f"{column:>14}" for column in COLUMNS) + "  while"
+    for fault, row in sorted(_settled.items()):
+        cells = [f"{row[column]:,}" if column in row else "-" for column in COLUMNS]
+        yield "".join(f"{cell:>14}" for cell in cells) + f"  {fault}"
     yield f"{'faults':>9}  {'bad':>4}  what must hold"
     for name, count in sorted(runs.items()):
         yield f"{max(count, _asked[name]):>9,}  {bad[name]:>4}  {name.rpartition('::test_')[2].replace('_', ' ')}"

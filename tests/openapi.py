@@ -101,7 +101,11 @@ def description() -> dict[str, Any]:
 def _question(name: str, schemas: dict[str, Any]) -> dict[str, Any]:
     form = form_of(name)
     summary = (QUERIES[name].run.__doc__ or "").partition("\n")[0].replace("``", "`")
-    moment = {"type": "string", "maxLength": 64, "description": "As of an entry's index, or a time in ISO 8601."}
+    moment = {
+        "type": "string",
+        "maxLength": 64,
+        "description": "As of an entry's index, or a time: ISO 8601, or words as `yesterday`.",
+    }
     parameters = [*_parameters(form, schemas), _parameter(AS_OF, moment)]
     media = (JSON,) if form.cursor is None else (JSON, NDJSON)
     return _operation(name.replace(".", "_"), summary, parameters, kind_of(name), media)

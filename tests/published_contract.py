@@ -23,6 +23,7 @@ import msgspec
 from asyncapi import document
 from msgspec import inspect
 from openapi import description
+from sql_page import sql_page
 
 from ledger import limits
 from ledger.envelope import DsseEnvelope
@@ -72,7 +73,7 @@ def generate() -> dict[str, bytes]:
         "schemas/dsse-envelope.json": envelope_schema(),
     }
     files |= {f"schemas/{kind}.json": kind_schema(kind) for kind in KINDS}
-    return {path: _encode(value) for path, value in sorted(files.items())}
+    return {path: _encode(value) for path, value in sorted(files.items())} | {"SQL.md": sql_page().encode()}
 
 
 def write(folder: Path = FOLDER) -> None:

@@ -15,7 +15,7 @@ from ledger.author import Draft, body_of
 from ledger.codec import encode_packed
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
 from ledger.events.session import FindingLogged, SessionStarted
-from ledger.lifecycle.authority import CHECKPOINT, CheckpointKeys
+from ledger.lifecycle.authority import CHECKPOINT, NODE, CheckpointKeys
 from ledger.log import tables as layout
 from ledger.log.log import Pending
 
@@ -112,7 +112,7 @@ def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
     made.log = type(ledger.log)(folder, map_size=64 * 1024**2, create=True)
     first = layout.Head(layout.FORMAT, ledger.id, 0, b"", 0, 0)
     with made.log.tables.writing() as txn:
-        signs = CheckpointKeys(((0, ledger.keys[CHECKPOINT].public.hex()),))  # so that it can be exported
+        signs = CheckpointKeys().named(0, NODE, ledger.keys[CHECKPOINT].public.hex())  # so that it can be exported
         state = {layout.CHECKPOINT_KEYS_KEY: encode_packed(signs)}
         last = decode_entry(entries[-1])
         times = {"accepted_ms": last.accepted_ms, "authority_version": last.authority_version}

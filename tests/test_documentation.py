@@ -8,7 +8,6 @@ import importlib
 import os
 import re
 import shlex
-import sqlite3
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import ledger
 import projections
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import VERBS, run
+from consumers.sdk.subscriptions import open_subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,24 +110,8 @@ def programs(tmp_path: Path) -> Path:
     for program in blocks("python", "README.md", "consumers/sdk/README.md"):
         name = program.splitlines()[0].removeprefix("# ")
         (folder / name).write_text(program)
-    assert len(list(folder.glob("*.py"))) == 6
+    assert len(list(folder.glob("*.py"))) == 7
     return folder
-
-
-def test_commands_of_the_operator_run_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "backups").mkdir()
-    commands = [
-        line.removeprefix("$ baton ") for block in blocks("console", "deploy/README.md") for line in block.splitlines()
-    ]
-    for command in ("init", *commands):
-        app = App()
-        code = run(shlex.split(command), app)
-        app.close()
-        assert code == 0, f"{command}: {capsys.readouterr().err}"
-    assert len(commands) > 5
 
 
 def test_programs_on_the_pages_pass_a_strict_type_checker(programs: Path, tmp_path: Path) -> None:
@@ -136,11 +120,15 @@ def test_programs_on_the_pages_pass_a_strict_type_checker(programs: Path, tmp_pa
     assert checked.returncode == 0, checked.stdout
 
 
-@pytest.mark.parametrize("suffix", ["", "_async"])
-def test_programs_on_the_pages_publish_react_and_audit(programs: Path, tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize("suffix", ["", "_async", "_postgres"])
+def test_programs_on_the_pages_publish_react_and_audit(
+    programs: Path, tmp_path: Path, suffix: str, request: pytest.FixtureRequest
+) -> None:
     home = tmp_path / ".baton"
+    is_postgres = suffix == "_postgres"
+    database = request.getfixturevalue("database") if is_postgres else ""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
-    environment = kept | {"BATON_HOME": str(home)}
+    environment = kept | {"BATON_HOME": str(home), "DATABASE_URL": database}
 
     def call(*words: str) -> None:
         app = App()
@@ -161,14 +149,15 @@ def test_programs_on_the_pages_publish_react_and_audit(programs: Path, tmp_path:
     for agent, roles in (("kuro", ("agent",)), ("claude-code", ("agent",)), ("alex", ("human", "reviewer"))):
         call("agent", "add", agent, *(word for role in roles for word in ("--role", role)), "--unprotected")
     assert finish("publish") == "ten-lines is not ready: it waits for the approval of alex.\n"
-    if suffix:
+    if suffix == "_async":
         assert finish("publish_async") == "2 events under one signature\nNOT_AUTHORIZED\n"
     with Ledger(agent="alex", home=home) as alex:
         alex.handoff("ten-lines").approve(alex.handoff("ten-lines").show()["version"])
     with start(f"react{suffix}") as reacting:
         try:
-            store = home / "subscribers" / f"mail{suffix.replace('_', '-')}.db"
-            until(lambda: store.exists() and position(store) is not None)
+            name = "mail-async" if suffix == "_async" else "mail"
+            store = database or home / "subscribers" / f"{name}.db"
+            until(lambda: position(store, name) is not None)
             call("handoff", "claim", "ten-lines", "--as", "claude-code")
             call("handoff", "check", "ten-lines", "--all", "--as", "claude-code")
             call("handoff", "complete", "ten-lines", "--summary", "all ten", "--as", "claude-code")
@@ -176,18 +165,18 @@ def test_programs_on_the_pages_publish_react_and_audit(programs: Path, tmp_path:
             assert reacting.stdout.readline() == "ten-lines is done: all ten\n"
         finally:
             reacting.kill()
-    verdict, approval, *receipt = finish(f"audit{suffix}").splitlines()
+    verdict, approval, *receipt = finish("audit" if is_postgres else f"audit{suffix}").splitlines()
     assert verdict.startswith("VALID: ")
     assert approval.startswith("alex approved ten-lines at index ")
     assert receipt[0] == "c2sp.org/tlog-proof@v1"
 
 
-def position(store: Path) -> int | None:
+def position(store: Path | str, name: str) -> int | None:
     """Return where a subscription stands, or None while it has not begun."""
-    with contextlib.closing(sqlite3.connect(store)) as db, contextlib.suppress(sqlite3.OperationalError):
-        row = db.execute("SELECT next_index FROM positions").fetchone()
-        return None if row is None else int(row[0])
-    return None
+    if isinstance(store, Path) and not store.exists():
+        return None
+    with contextlib.closing(open_subscriptions(store)) as kept:
+        return kept.position(name)
 
 
 def until(is_true: Callable[[], bool], wait_s: float = 60) -> None:

@@ -19,7 +19,7 @@ from ledger.codec import UNREADABLE
 from ledger.events.blob import blobs_of
 from ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
 from ledger.log.environment import FILE
-from ledger.log.tables import FORMAT, HEAD_KEY, QUOTA_PREFIX, Head, decode_record, head_decoder, stream_digest
+from ledger.log.tables import FORMAT, HEAD_KEY, OF_NO_ENTRY, Head, decode_record, head_decoder, stream_digest
 
 if TYPE_CHECKING:
     from consumers.auditor.replay import Replay
@@ -73,8 +73,8 @@ def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
     for key, value in table_records(reader, "state", findings):
         if key == HEAD_KEY:
             _check_head(value, replay, findings)
-        elif key[:1] == QUOTA_PREFIX:
-            continue  # what gates count, and no entry gives
+        elif key[:1] in OF_NO_ENTRY:
+            continue
         elif replay.lost_from is None:
             seen.add(key)
             wanted = expected.get(key)

@@ -23,7 +23,7 @@ from ledger.admission.check import Candidate
 from ledger.errors import Corrupted
 from ledger.limits import range_events_max, range_size_max_bytes
 from ledger.log.log import Log
-from ledger.log.tables import HEAD_KEY, QUOTA_PREFIX, Head, id_key, index_key, quarantine_key
+from ledger.log.tables import HEAD_KEY, OF_NO_ENTRY, Head, id_key, index_key, quarantine_key
 
 if TYPE_CHECKING:
     import lmdb
@@ -119,7 +119,7 @@ def _state(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, byt
         key: value
         for key, value in _records(txn, table).items()
         # What agents have spent of their quotas is in no entry. The roles of an agent are a set, in no order.
-        if key[:1] == QUOTA_PREFIX or (key[:1] == b"a" and key in wanted and is_same_record(key, wanted[key], value))
+        if key[:1] in OF_NO_ENTRY or (key[:1] == b"a" and key in wanted and is_same_record(key, wanted[key], value))
     }
     return wanted | kept
 

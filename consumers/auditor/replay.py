@@ -28,7 +28,7 @@ from ledger.envelope import Entry, decode_entry, event_id, pae
 from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised, LedgerCreated
 from ledger.events.body import decode_body
-from ledger.lifecycle.authority import suspect_at
+from ledger.lifecycle.authority import CheckpointKeys, suspect_at
 from ledger.lifecycle.clock import Clock
 from ledger.limits import body_size_max_bytes
 from ledger.log import tables as layout
@@ -77,6 +77,11 @@ class Replay:
     def verified(self) -> int:
         """The number of events whose signature was verified; complete after ``finish``."""
         return self._signatures.verified + self._batches.verified
+
+    @property
+    def checkpoint_keys(self) -> CheckpointKeys:
+        """The keys that may sign checkpoints, as the events that count say."""
+        return Layer(self.state).checkpoint_keys()
 
     @property
     def clock_ms(self) -> int:

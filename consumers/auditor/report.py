@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, assert_
 import msgspec
 
 from ledger.admission.replay import Missing
-from ledger.bundle.layout import checkpoint_keys
-from ledger.checkpoint import Checkpoint, CheckpointVerifier, parse_checkpoint, verify_checkpoint
+from ledger.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
 from ledger.errors import BatonError, Refused
 from ledger.trust import fingerprint
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from consumers.auditor.replay import Replay
     from ledger.events import EventData
     from ledger.events.authority import LedgerCreated
+    from ledger.lifecycle.authority import CheckpointKeys
     from ledger.merkle import Frontier
 
 Outcome: TypeAlias = Literal["VALID", "PARTIAL", "SUSPECT_KEY", "INVALID"]
@@ -185,6 +185,7 @@ class Replayed(NamedTuple):
     created: LedgerCreated | None
     ledger: str | None
     authority: list[tuple[int, str, EventData]]
+    checkpoint_keys: CheckpointKeys
     lost_from: int | None
     verified: int
     suspects: list[int]
@@ -247,8 +248,8 @@ class Anchor:
             self._findings.problem(0, "VERIFICATION_FAILED", message)
             return False
         try:
-            key = checkpoint_keys(replay.authority).at(trusted.size)
-            verify_checkpoint(self._note, CheckpointVerifier(created.origin, bytes.fromhex(key)))
+            keys = replay.checkpoint_keys.at(trusted.size)
+            verify_checkpoint(self._note, *verifiers_of(created.origin, keys))
         except BatonError as error:
             self._findings.problem(0, error.code, f"the trusted checkpoint is not of this ledger: {error.message}")
             return False

@@ -25,7 +25,7 @@ from ledger.admission.replay import Part
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle import Bundle, layout, open_bundle
 from ledger.bundle.program import program_digest, verify_program
-from ledger.checkpoint import Checkpoint, CheckpointVerifier, Ends, open_ends, verify_checkpoint
+from ledger.checkpoint import Checkpoint, Ends, open_ends, verifiers_of, verify_checkpoint
 from ledger.errors import BatonError, Corrupted, Refused, message_of
 from ledger.limits import range_events_max
 from ledger.local import LocalClient
@@ -231,8 +231,8 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
     replay = Replayed(
         size=manifest.size, roots={manifest.size: root}, frontier=None, kinds=part.kinds, created=part.created,
-        ledger=part.state.ledger, authority=part.authority, lost_from=min(part.refused, default=None),
-        verified=part.kinds.total(), suspects=sorted(part.suspects),
+        ledger=part.state.ledger, authority=part.authority, checkpoint_keys=part.state.checkpoint_keys(),
+        lost_from=min(part.refused, default=None), verified=part.kinds.total(), suspects=sorted(part.suspects),
     )  # fmt: skip
     checkpoint = _check_members(bundle, replay, findings)
     return anchor.report(
@@ -256,9 +256,8 @@ def _read_ends(bundle: Bundle, part: Part, findings: Findings) -> Ends | None:
     try:
         if created is None:
             raise Refused("VERIFICATION_FAILED", "entry 0 does not name the ledger's keys")
-        key = layout.checkpoint_keys(part.authority).at(manifest.size)
         note = bundle.read("ends").decode("utf-8")
-        ends = open_ends(note, CheckpointVerifier(created.origin, bytes.fromhex(key)))
+        ends = open_ends(note, *verifiers_of(created.origin, part.state.checkpoint_keys().at(manifest.size)))
         if (ends.size, ends.root) != (manifest.size, manifest.root) or manifest.stream not in ends.streams:
             raise Refused("VERIFICATION_FAILED", "it is of another tree or stream")
     except (BatonError, UnicodeDecodeError) as error:
@@ -315,8 +314,7 @@ def _check_members(bundle: Bundle, replay: Replay | Replayed, findings: Findings
     try:
         _check_keys(bundle, replay, findings)
         note = bundle.read("checkpoint").decode("utf-8")
-        key = layout.checkpoint_keys(replay.authority).at(manifest.size)
-        checkpoint = verify_checkpoint(note, CheckpointVerifier(created.origin, bytes.fromhex(key)))
+        checkpoint = verify_checkpoint(note, *verifiers_of(created.origin, replay.checkpoint_keys.at(manifest.size)))
     except (BatonError, UnicodeDecodeError) as error:
         findings.problem(None, "VERIFICATION_FAILED", f"the checkpoint: {message_of(error)}")
         return None

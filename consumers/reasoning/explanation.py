@@ -6,18 +6,18 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from consumers.reasoning.compressor.transfer import Received
+from consumers.reasoning.compressor.transfer import Received, briefs_kept_max, read_graph
 from consumers.reasoning.validator.evidence import HOLDING, is_known
 from consumers.reasoning.validator.trees import open_tree
 from consumers.reasoning.validator.validator import ReasoningValidator
 from ledger.client import Ask
-from ledger.events.brief import Brief
+from ledger.events.brief import Brief, Fidelity
 from projections.briefs.critical import critical_numbers, is_open_assumption, is_refuted
 from projections.briefs.fidelity import measure
 from projections.briefs.sentences import (
@@ -28,7 +28,7 @@ from projections.briefs.sentences import (
     fact_line,
     fact_statement,
 )
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from projections.reasoning.memory import ReasoningMemory, ReasoningStep, canonical_json
 
 _FRESHNESS: Final = (
     dict.fromkeys(HOLDING, "fresh")
@@ -57,7 +57,7 @@ def explain_brief(received: Received) -> dict[str, Any]:
             "step": number, "rests_on": memory.dependencies.get(number, []), "why": _why(step, memory, **judged),
             "state": "open" if is_open_assumption(step) else "refuted" if is_refuted(step) else "",
         })  # fmt: skip
-    measured = measure(memory, prompt.prompt)
+    measured = _measured(canonical_json(memory), prompt.prompt)
     return {
         "reasoning_ref": brief.reasoning_ref, "level": prompt.level, "tokens": prompt.tokens, "budget": prompt.budget,
         "fidelity": msgspec.to_builtins(brief.fidelity), "measured_again": measured.value,
@@ -65,6 +65,11 @@ def explain_brief(received: Received) -> dict[str, Any]:
         "steps": steps, "sections": sections, "dropped_sections": [] if brief.whole_graph else prompt.dropped,
         "budget_needed_for_0.90": brief.budget_needed_for_090,
     }  # fmt: skip
+
+
+@lru_cache(briefs_kept_max)
+def _measured(canonical: bytes, text: str) -> Fidelity:
+    return measure(read_graph(canonical), text)
 
 
 def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: bool, in_text: bool) -> str:

@@ -30,7 +30,7 @@ from projections.views import ask
 
 if TYPE_CHECKING:
     from consumers.sdk.reactor import EffectT, Handlers, Where
-    from consumers.sdk.subscriptions import Subscriptions
+    from consumers.sdk.subscriptions import SubscriptionStore
     from ledger.admission.decide import Accepted
     from ledger.events.body import Event
     from ledger.home import Home
@@ -57,20 +57,25 @@ class LedgerBase:
         *,
         home: Path | str | None = None,
         server: str | None = None,
+        spool: bool = False,
         passphrase: Passphrase = None,
         settings: Settings | None = None,
     ) -> None:
         """Take the settings of a ledger and prepare it: a ``Ledger`` is open now, an ``AsyncLedger`` in ``async with``.
 
-        ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``;
-        ``passphrase`` opens a sealed key, given as text or as a function that is asked with the agent's name.
+        ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``,
+        or of several, separated by commas; with ``spool`` what is reported while none of them answers is kept, and
+        that is raised as ``SPOOLED`` (``ledger.spool``); ``passphrase`` opens a sealed key, given as text or as a
+        function that is asked with the agent's name.
 
         Raises:
             Unavailable: ``NO_LEDGER``; opening: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
             Refused: a setting is wrong; opening: ``USAGE`` for a server without an agent, ``KEY_FILE_MISSING``,
                 ``BUS_DENIED``.
         """
-        settings = settings or read_settings(home=None if home is None else Path(home), server=server, agent=agent)
+        if settings is None:
+            folder = None if home is None else Path(home)
+            settings = read_settings(home=folder, server=server, agent=agent, spool=spool)
         if not settings.home.is_absolute():
             # A program may change its folder later: keys, views and subscriptions would then be looked for elsewhere.
             settings = msgspec.structs.replace(settings, home=present_folder() / settings.home)
@@ -98,9 +103,9 @@ class LedgerBase:
     def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
         """Register a function that ``run`` calls with each event of ``kinds`` (default: all) that ``where`` is true of.
 
-        It gets the event and the connection to the subscription's own SQLite file: what it writes there commits in one
-        transaction with the position, so it happens once, whatever is killed. What it does elsewhere happens at least
-        once; ``event.id`` is the same each time.
+        It gets the event and the connection to the subscription's store, a SQLite file of its own or a database of
+        PostgreSQL (psycopg): what it writes there commits in one transaction with the position, so it happens once,
+        whatever is killed. What it does elsewhere happens at least once; ``event.id`` is the same each time.
 
         Raises:
             Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
@@ -112,15 +117,15 @@ class LedgerBase:
             self._handlers = Handlers(awaits=self._awaits)
         return self._handlers.on(*kinds, where=where)
 
-    def _subscriptions(self, name: str, store: Path | str | None) -> Subscriptions:
-        from consumers.sdk.subscriptions import Subscriptions  # noqa: PLC0415 - opens sqlite
+    def _subscriptions(self, name: str, store: Path | str | None) -> SubscriptionStore:
+        from consumers.sdk.subscriptions import open_subscriptions  # noqa: PLC0415 - opens sqlite
 
         if self._handlers is None:
             raise Refused("USAGE", 'nothing reacts: register a function with @ledger.on("handoff.completed") first')
         is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)
         if not is_text or (store is None and (not name or name.startswith(".") or "/" in name or "\0" in name)):
             raise Refused("USAGE", f"{name!r} cannot name a subscription: its file bears the name")
-        return Subscriptions(self.settings.home / "subscribers" / f"{name}.db" if store is None else Path(store))
+        return open_subscriptions(self.settings.home / "subscribers" / f"{name}.db" if store is None else store)
 
     def _check_process(self) -> None:
         """Refuse to work in a fork: its reads would take the log's places of readers from the process it came from."""
@@ -271,8 +276,9 @@ class Ledger(LedgerBase, Resource):
 
         The first run of a name begins behind the index ``after`` (default: the log's end; -1 is its beginning); each
         later one goes on where the last one was. With ``until`` it ends when everything before that index was handled.
-        ``store`` is the SQLite file of the subscription (default: one in the ledger's folder). An event whose function
-        raises five times is kept as a dead letter, and the next one comes.
+        ``store`` is the SQLite file of the subscription (default: one in the ledger's folder), or where PostgreSQL
+        keeps it, as ``postgresql://USER@HOST/DATABASE``; then whoever runs it next goes on, on any machine.
+        An event whose function raises five times is kept as a dead letter, and the next one comes.
 
         Raises:
             Refused: ``USAGE`` when no function was registered.

@@ -1,17 +1,16 @@
 """Acting on events: durable subscriptions whose effect happens once. ``Ledger.on`` and ``Ledger.run`` are made of them.
 
-Position, attempts and dead letters live in the subscriber's own SQLite file. What the function writes through ``db``
-commits in one transaction with the position: after any crash the effect has happened once or not at all, and a gap
-is impossible because the position is an index of the log. Effects outside that file (a command, a webhook) are at least
-once; they get the event's id as a stable key. A program with an event loop has its functions called there, by a reactor
-in a thread: so no transaction keeps the loop waiting for a disk.
+Position, attempts and dead letters live in the subscriber's own store, a SQLite file or PostgreSQL. What the function
+writes through ``db`` commits in one transaction with the position: after any crash the effect has happened once or not
+at all, and a gap is impossible because the position is an index of the log. Effects elsewhere (a command, a webhook)
+are at least once; they get the event's id as a stable key. A program with an event loop has its functions called there,
+by a reactor in a thread: so no transaction keeps the loop waiting for a disk.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import sqlite3
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -19,14 +18,14 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from consumers.sdk.subscriptions import DeadLetter, Subscriptions
+from consumers.sdk.subscriptions import DeadLetter, SubscriptionStore
 from ledger.client import Client, follow, poll_wait_s, read_epoch, read_event
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events.body import Event
 from ledger.history import Past, answered
 
-# Called with the event and the connection to the subscriber's store; LoopHandlers await what it returns.
-Effect = Callable[[Event, sqlite3.Connection], Any]
+# Called with the event and the connection to the subscriber's store, of sqlite3 or psycopg. A loop awaits its result.
+Effect = Callable[[Event, Any], Any]
 EffectT = TypeVar("EffectT", bound=Effect)
 Where = Callable[[Event], bool]
 
@@ -90,13 +89,6 @@ class Handlers:
             return
 
 
-def _check_open(db: sqlite3.Connection) -> None:
-    """Refuse what ended its own transaction: its effect would be there without the position."""
-    if not db.in_transaction:
-        message = "the function ended its transaction: leave out commit(), rollback(), executescript() and `with db:`"
-        raise Refused("USAGE", f"{message}; what it wrote is committed with the position")
-
-
 class LoopHandlers(Handlers):
     """The functions of a program with an event loop, which a reactor in a thread calls, and waits for, on that loop."""
 
@@ -116,10 +108,10 @@ class LoopHandlers(Handlers):
         if self._task is not None:
             self._task.cancel()
 
-    def _wait(self, event: Event, db: sqlite3.Connection) -> None:
+    def _wait(self, event: Event, db: Any) -> None:
         asyncio.run_coroutine_threadsafe(self._react(event, db), self._loop).result()
 
-    async def _react(self, event: Event, db: sqlite3.Connection) -> None:
+    async def _react(self, event: Event, db: Any) -> None:
         self._task = asyncio.current_task()
         if self._is_over:
             raise asyncio.CancelledError
@@ -133,7 +125,7 @@ class Reactor:
     """One subscription: a name, the kinds it asks for, and what it does with each event."""
 
     def __init__(
-        self, client: Client, subscriptions: Subscriptions, name: str, *, handlers: Handlers | None = None,
+        self, client: Client, subscriptions: SubscriptionStore, name: str, *, handlers: Handlers | None = None,
         attempts: int = attempts_max, retry_wait_s: float = retry_wait_first_s, wait_s: float = poll_wait_s,
     ) -> None:  # fmt: skip
         """Subscribe as ``name`` to what ``client`` reads; a new subscription starts at the head unless told.
@@ -151,8 +143,11 @@ class Reactor:
         self._past = Past()
 
     def start_at(self, index: int) -> int:
-        """Begin at ``index`` if this subscription is new; return the index it reads next."""
-        return self._subscriptions.start_at(self._name, index)
+        """Begin at ``index`` if this subscription is new; return the index it reads next.
+
+        Raises Refused: ``WRONG_LEDGER``: it read another ledger before.
+        """
+        return self._subscriptions.start_at(self._name, index, self._client.ledger)
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """React until ``stop`` is set, or until everything before index ``until`` was handled.
@@ -161,7 +156,7 @@ class Reactor:
         store cannot be used: call again to go on.
         """
         with self._subscriptions.held(self._name):
-            position = self._subscriptions.start_at(self._name, self._client.head().size)
+            position = self.start_at(self._client.head().size)
             self._past = past = self._subscriptions.past(self._name)
             if until is not None and position >= until:
                 # Nothing is left to handle only if the log is still the one that was handled.
@@ -192,7 +187,7 @@ class Reactor:
                 raise Refused("USAGE", f"{self._name} does not react to {event.kind}", kind=event.kind)
             for effect in self._handlers.effects(event):
                 effect(event, db)
-            _check_open(db)
+            self._subscriptions.check_open()
 
     def _go_on_at(self, index: int) -> None:
         with self._subscriptions.transaction():
@@ -217,7 +212,7 @@ class Reactor:
                     self._subscriptions.check_is_next(self._name, event.index)
                     for effect in self._handlers.effects(event):
                         effect(event, db)
-                    _check_open(db)
+                    self._subscriptions.check_open()
                     # If we crash before the commit, neither effect nor position is there, and the event comes again.
                     self._move(event.index + 1)
             except (Unavailable, KeyboardInterrupt):

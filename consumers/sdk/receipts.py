@@ -2,7 +2,8 @@
 
 A receipt is a C2SP tlog-proof, and any tool of that family reads it. Its extra data, which nobody signs, hold what our
 own check needs besides: the entry, its path in a batch that was signed as one, and the entries in which root named the
-key that signs checkpoints. So one file answers what was said, by whom, in whose ledger, and that it is in the log.
+keys that sign checkpoints, or let a node in that named one. So one file answers what was said, by whom, in whose
+ledger, and that it is in the log.
 
 What is checked: the entry's own signature; the path to the checkpoint; the checkpoint's signature, by a key that
 somebody named (``Anchors``) or, *self-asserted*, that the receipt itself leads to; and the witnesses of a policy.
@@ -13,15 +14,15 @@ replaced since, or that the log still begins with this tree. ``hold`` asks the l
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal
 
 import msgspec
 
 from ledger import limits
-from ledger.bus.remote_history import Chain
-from ledger.checkpoint import Checkpoint, CheckpointVerifier
+from ledger.bus.remote_history import Chain, signing
+from ledger.checkpoint import Checkpoint, CheckpointVerifier, open_note
 from ledger.client import Client, Page, read_batch_path, read_event
 from ledger.codec import check_strict, decode_base64, decode_strict
 from ledger.envelope import decode_entry
@@ -30,6 +31,7 @@ from ledger.events.authority import LedgerCreated
 from ledger.events.body import Event
 from ledger.history import Growth, Trusted, changed, is_continued
 from ledger.identity import ledger_id
+from ledger.lifecycle.authority import CHECKPOINT
 from ledger.merkle import leaf_hash
 from ledger.policy import Policy, Witnessed
 from ledger.receipt import Receipt
@@ -38,6 +40,7 @@ from ledger.trust import fingerprint
 
 poll_s: Final = 0.5
 _TO_ROOT: Final = (("key.rotated", "agent/root"), ("checkpoint_key.rotated", "ledger"))
+_OF_NODES: Final = ("agent.invited", "agent.registered", "agent.removed")
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,7 +99,7 @@ def take(
     while True:
         try:
             receipt = msgspec.structs.replace(client.prove(index), extra=msgspec.json.encode(evidence))
-            checked = check(receipt, Anchors(), known=client.memory.checkpoint_key)
+            checked = check(receipt, Anchors(), known=client.memory.checkpoint_keys)
             check(receipt, Anchors(policy=policy))
             break
         except Corrupted as error:
@@ -109,12 +112,15 @@ def take(
     return receipt
 
 
-def check(receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known: str = "") -> Checked:
+def check(
+    receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known: Mapping[str, bool] | None = None
+) -> Checked:
     """Return what a receipt proves, from its bytes and what is known beforehand; nothing else is read.
 
-    ``fail_open`` lets a receipt pass that the policy's witnesses have not cosigned, or not enough of them; ``known`` is
-    a checkpoint key (vkey) that the receipt's own evidence may not leave out. Raises Refused: ``USAGE`` when the entry
-    or a key is missing; the receipt has no such form. Corrupted: ``VERIFICATION_FAILED``, ``NOT_WITNESSED``.
+    ``fail_open`` lets a receipt pass that the policy's witnesses have not cosigned, or not enough of them; ``known``
+    are the checkpoint keys that its own evidence may not leave out (``Memory.checkpoint_keys``). Raises Refused:
+    ``USAGE`` when the entry or a key is missing; the receipt has no such form. Corrupted: ``VERIFICATION_FAILED``,
+    ``NOT_WITNESSED``.
     """
     evidence = evidence_in(receipt)
     data, batch = _entry(receipt, evidence, anchors.event)
@@ -122,13 +128,14 @@ def check(receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known:
     is_checkable = entry.batch_size == 1 or batch is not None
     if is_checkable and not is_signed(entry, split_hashes(batch or b"")):
         raise Corrupted("VERIFICATION_FAILED", "the signature of the receipt's entry does not fit it")
-    verifier, ledger, by = _verifier(receipt, evidence, anchors, known)
+    verifiers, ledger, by = _verifiers(receipt, evidence, anchors, known or {})
     if ledger and event.ledger != ledger:
         raise Corrupted("VERIFICATION_FAILED", f"the entry is of the ledger {event.ledger}, not of {ledger}")
-    checkpoint = receipt.verify(leaf_hash(data), verifier)
+    checkpoint = receipt.verify(leaf_hash(data), *verifiers)
     note, policy = receipt.checkpoint_text, anchors.policy
+    _, signer = open_note(note, *verifiers)
     witnessed = None if policy is None else policy.demand(note, time.time(), fail_open=fail_open)
-    return Checked(event, is_checkable, verifier.vkey, checkpoint, ledger, by, witnessed)
+    return Checked(event, is_checkable, signer.vkey, checkpoint, ledger, by, witnessed)
 
 
 def hold(checkpoint: Checkpoint, client: Client) -> None:
@@ -173,32 +180,32 @@ def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> 
     return evidence.entry, evidence.batch
 
 
-def _verifier(
-    receipt: Receipt, evidence: Evidence | None, anchors: Anchors, known: str
-) -> tuple[CheckpointVerifier, str, Literal["vkey", "policy", "root", "self-asserted"]]:
-    """Return the key that must have signed the checkpoint, the ledger (empty if unknown), and whose word it is."""
+def _verifiers(
+    receipt: Receipt, evidence: Evidence | None, anchors: Anchors, known: Mapping[str, bool]
+) -> tuple[list[CheckpointVerifier], str, Literal["vkey", "policy", "root", "self-asserted"]]:
+    """Return the keys of which one must have signed the checkpoint, the ledger (if known), and whose word it is."""
     chained = None if evidence is None else _chained(evidence, known)
     if anchors.root is not None and (chained is None or not any(one.startswith(anchors.root) for one in chained[2:])):
         raise Corrupted("VERIFICATION_FAILED", "the receipt does not lead to the root key that you named")
     ledger = "" if chained is None else chained[1]
     if anchors.vkey is not None:
-        return CheckpointVerifier.from_vkey(anchors.vkey), ledger, "vkey"
+        return [CheckpointVerifier.from_vkey(anchors.vkey)], ledger, "vkey"
     if anchors.policy is not None and anchors.policy.logs:
-        return anchors.policy.verify_log(receipt.checkpoint_text), ledger, "policy"
+        return [anchors.policy.verify_log(receipt.checkpoint_text)], ledger, "policy"
     if chained is None:
         raise Refused("USAGE", "nothing says whose log this is: give --vkey, or a --policy that names the log")
     return chained[0], ledger, "self-asserted" if anchors.root is None else "root"
 
 
-def _chained(evidence: Evidence, known: str) -> tuple[CheckpointVerifier, str, str, str]:
-    """Return the checkpoint key that root's entries lead to, the ledger, its first root key and that fingerprint."""
+def _chained(evidence: Evidence, known: Mapping[str, bool]) -> tuple[list[CheckpointVerifier], str, str, str]:
+    """Return the checkpoint keys that root's entries lead to, the ledger, its first root key and that fingerprint."""
     chain = _Held(dict(evidence.chain))
     created = read_event(0, chain.entry(0)).data
     if not isinstance(created, LedgerCreated):
         raise Corrupted("VERIFICATION_FAILED", "the receipt's first entry is not that of a ledger")
     root = bytes.fromhex(created.root)
     ledger = ledger_id(root)
-    return Chain(chain, ledger).checkpoint_verifier(known), ledger, created.root, fingerprint(root)
+    return signing(Chain(chain, ledger).checkpoint_keys(known)), ledger, created.root, fingerprint(root)
 
 
 class _Held:
@@ -227,9 +234,11 @@ class _Held:
 def _evidence(client: Client, index: int) -> Evidence:
     """Return what goes with the receipt of an entry; the views name the entries of root, which prove themselves."""
     data = client.entry(index)
+    keys = client.view("agents.keys", {})["keys"]
+    nodes = {key["agent"] for key in keys if key["sort"] == CHECKPOINT and key["agent"] != CHECKPOINT}
     rows = [
         row["event_index"]
-        for kind, stream in _TO_ROOT
+        for kind, stream in [*_TO_ROOT, *((kind, f"agent/{node}") for node in nodes for kind in _OF_NODES)]
         for row in client.view("catalog.find", {"kind": kind, "stream": stream, "limit": 500})["events"]
     ]
     chain = sorted({companion for one in [0, *rows] for companion in _batch_of(one, client.entry(one))})

@@ -78,7 +78,7 @@ def rotate_checkpoint(
     """
     path = home.key_file(CHECKPOINT)
     with _alone(home):
-        if pending(path).exists() and client.checkpoint_key() == read_key_file(pending(path)).public:
+        if pending(path).exists() and read_key_file(pending(path)).public in client.checkpoint_keys():
             pending(path).replace(path)
         with _forgotten_when_refused(path):
             key = _new_key(client, path, CHECKPOINT, None)

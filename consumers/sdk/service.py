@@ -51,14 +51,16 @@ def service_author(client: LocalClient, name: str) -> Author:
     Refused: the name belongs to an agent with another key.
     """
     home = Home(client.settings.home)
+    if client.node != NODE:
+        name = f"{name}-{client.node}"  # private keys never travel, so it is another agent
     trust.demand(home.path, client)
     settle(client, home, name)
     key = _identity_key(home, client.ledger, name)
     with client.log.snapshot() as snapshot:
         agent = snapshot.agent(name)
     if agent is None or agent.key != key.public.hex():
-        node = home.open(NODE)
-        register_agent(Author(client, NODE, lambda _: node), home, name, ["service"])
+        node = home.open(client.node)
+        register_agent(Author(client, client.node, lambda _: node), home, name, ["service"])
 
     def present_key(_: object) -> Key:
         settle(client, home, name)

@@ -1,9 +1,12 @@
 """The rules of agents, roles and keys: who may say who signs. Replayable, as all of ``admission.rules``.
 
-- An admin registers agents, grants roles, revokes keys and removes agents; an agent revokes its own keys.
+- An admin registers agents, or invites them; grants roles, revokes keys and removes agents; an agent revokes its own
+  keys. Who was invited registers itself, once, with the very name and roles of the invitation.
+- Nodes are registered or invited by root alone, because each of them signs checkpoints. A node signs terms and
+  registers services; it has no other role, and its checkpoint key ends when it is removed.
 - ``root``, ``node`` and the checkpoint keys never end, they are replaced: only root says so of them.
 - Whoever may put a key of his in the place of another's could approve in that one's name. So a lost key is replaced by
-  root; by an admin only for agents that are neither human, reviewer nor admin.
+  root; by an admin only for agents that are neither human, reviewer, admin nor node.
 - A key compromised is declared by its agent (with whatever key it still has: the declaration only lowers trust, and
   may be repeated only with an earlier index) or by an admin; of root's and the node's own once they are replaced.
 - Identity, session, checkpoint and bus keys are each used once and for one purpose: a key that was ever any of them
@@ -22,8 +25,9 @@ from ledger.errors import Refused
 from ledger.events import authority
 from ledger.events.body import Event
 from ledger.events.fields import EventData
-from ledger.identity import ledger_id, possession, verify
+from ledger.identity import joining, ledger_id, possession, verify
 from ledger.lifecycle import authority as life
+from ledger.lifecycle.clock import Span
 from ledger.log.tables import StreamState
 
 D = TypeVar("D", bound=EventData)
@@ -78,7 +82,7 @@ def _created(event: Event, state: Layer, _: Life) -> None:
     for name, key, roles in ((life.ROOT, data.root, ("admin",)), (life.NODE, data.node_key, ())):
         state.put_agent(life.AgentRecord(name, key, frozenset(roles)))
         state.put_key(key, life.KeyRecord(name, is_identity=True, since_index=0))
-    _put_checkpoint_key(event, state, data.checkpoint_key, ())
+    _put_checkpoint_key(event, state, data.checkpoint_key)
 
 
 def _epoch_started(event: Event, _state: Layer, _: Life) -> None:
@@ -104,22 +108,115 @@ def _clock_set(event: Event, _state: Layer, _: Life) -> None:
         raise Refused("INVALID_FIELD", f"the entry's time is not {data.time}, which was signed", path="$.data.time")
 
 
-def _registered(event: Event, state: Layer, _: Life) -> None:
-    """An admin registers agents, and the node service agents; the key proves whose it is."""
-    data = typed(event, authority.AgentRegistered)
-    if event.author != life.NODE or data.roles != ["service"]:
-        require_role(event, state, "admin")
+def _term_started(event: Event, state: Layer, _: Life) -> None:
+    """A node says that it leads; terms are counted, so that of two who say so at once one is refused."""
+    data = typed(event, authority.TermStarted)
+    if event.author != data.node or not _is_node(state, data.node):
+        raise Refused("NOT_AUTHORIZED", f"{event.author} is not the node {data.node}", name=event.author)
+    before = state.term()
+    number = 1 if before is None else before.number + 1
+    if data.term != number:
+        raise Refused("TRANSITION_NOT_ALLOWED", f"the next term is {number}, not {data.term}", term=number)
+    state.put_term(life.Term(number, data.node, event.index))
+
+
+def _invited(event: Event, state: Layer, _: Life) -> None:
+    """An admin invites whom he could register; the keys that the token leads to are of that name for good."""
+    data = typed(event, authority.AgentInvited)
+    _require_may_register(event, state, data.roles)
+    _require_free_name(event, state, data.name)
+    until_ms = life.to_ms(data.expires_at)
+    if until_ms <= event.accepted_ms:
+        raise Refused("INVALID_FIELD", "the invitation would have expired already", path="$.data.expires_at")
+    if state.key(data.token_key) is not None:
+        raise Refused("KEY_EXISTS", "this token was used for an invitation before: make another", key=data.token_key)
+    _take_bus_key(state, data.name, data.nkey)
+    state.put_key(data.token_key, life.KeyRecord(life.INVITATION_KEYS, is_identity=False, since_index=event.index))
+    span, roles = Span(event.accepted_ms, until_ms), frozenset(data.roles)
+    state.put_invitation(life.InvitationRecord(data.name, roles, data.token_key, data.nkey, event.index, span))
+
+
+def _invitation_revoked(event: Event, state: Layer, _: Life) -> None:
+    """An admin takes an invitation back, expired or not, unless it was used."""
+    data = typed(event, authority.AgentInvitationRevoked)
+    require_role(event, state, "admin")
     _require_agent_stream(event, data.name)
-    before = state.agent(data.name)
-    if before is not None and before.removed_index is not None:
-        message = f"{data.name} was removed at entry {before.removed_index}: a name is never used again, choose another"
-        raise Refused("AGENT_EXISTS", message, name=data.name, index=before.removed_index)
-    if data.name in life.RESERVED_NAMES or before is not None:
-        raise Refused("AGENT_EXISTS", f"there is an agent {data.name} already", name=data.name)
+    invitation = _known_invitation(state, data.name)
+    if invitation.ended_as is not None:
+        message = f"the invitation of {data.name} was {invitation.ended_as} at entry {invitation.ended_index}"
+        hint = f": to shut the agent out, `baton agent remove {data.name}`" if invitation.ended_as == "used" else ""
+        raise Refused("TRANSITION_NOT_ALLOWED", message + hint, name=data.name, index=invitation.ended_index)
+    state.put_invitation(invitation.ended(event.index, "revoked"))
+
+
+def _registered(event: Event, state: Layer, _: Life) -> None:
+    """An admin registers agents, a node service agents, and who was invited itself; the key proves whose it is."""
+    data = typed(event, authority.AgentRegistered)
+    if data.token_proof is not None:
+        _use_invitation(event, data, state)
+    elif data.roles != ["service"] or not _is_node(state, event.author):
+        _require_may_register(event, state, data.roles)
+    _require_free_name(event, state, data.name)
     _require_new_key(event, state, data.name, data.key, data.proof)
     _take_bus_key(state, data.name, data.nkey)
     state.put_agent(life.AgentRecord(data.name, data.key, frozenset(data.roles), data.nkey, data.ai_id))
     state.put_key(data.key, life.KeyRecord(data.name, is_identity=True, since_index=event.index))
+    if (data.checkpoint_key is not None) != (life.NODE_ROLE in data.roles):
+        raise Refused("INVALID_FIELD", "a node, and nobody else, has a checkpoint key", path="$.data.checkpoint_key")
+    if data.checkpoint_key is not None:
+        whose = f"{life.CHECKPOINT}/{data.name}"
+        _require_new_key(event, state, whose, data.checkpoint_key, data.checkpoint_proof or "")
+        _put_checkpoint_key(event, state, data.checkpoint_key)
+
+
+def _use_invitation(event: Event, data: authority.AgentRegistered, state: Layer) -> None:
+    """Let an agent register itself as it was invited; that the key in the event has signed it, nobody asked before."""
+    if (event.author, event.key) != (data.name, data.key):
+        message = f"who was invited signs as {data.name}, with the key that is registered"
+        raise Refused("AUTHOR_MISMATCH", message, name=data.name)
+    invitation = _known_invitation(state, data.name)
+    invitation.check(event.accepted_ms)
+    if frozenset(data.roles) != invitation.roles or len(data.roles) != len(invitation.roles):
+        message = f"{data.name} was invited as {', '.join(sorted(invitation.roles)) or 'an agent without a role'}"
+        raise Refused("NOT_INVITED", message, name=data.name, how="roles")
+    signed = joining(event.ledger, data.name, bytes.fromhex(data.key))
+    if not verify(bytes.fromhex(invitation.token_key), signed, bytes.fromhex(data.token_proof or "")):
+        message = f"the token is not that of the invitation of {data.name} at entry {invitation.index}"
+        raise Refused("SIGNATURE_INVALID", message, path="$.data.token_proof")
+    state.put_invitation(invitation.ended(event.index, "used"))
+
+
+def _known_invitation(state: Layer, name: str) -> life.InvitationRecord:
+    invitation = state.invitation(name)
+    if invitation is None:
+        message = f"nobody invited {name}: an admin does (`baton agent invite {name}`)"
+        raise Refused("NOT_INVITED", message, name=name, how="unknown")
+    return invitation
+
+
+def _require_may_register(event: Event, state: Layer, roles: list[authority.Role]) -> None:
+    if life.NODE_ROLE not in roles:
+        require_role(event, state, "admin")
+    elif event.author != life.ROOT:
+        message = f"a node signs checkpoints, so only {life.ROOT} brings one in: add `--as {life.ROOT}`"
+        raise Refused("NOT_AUTHORIZED", message, name=event.author)
+    elif roles != [life.NODE_ROLE]:
+        raise Refused("INVALID_FIELD", "a node has no other role", path="$.data.roles")
+
+
+def _require_free_name(event: Event, state: Layer, name: str) -> None:
+    _require_agent_stream(event, name)
+    before = state.agent(name)
+    if before is not None and before.removed_index is not None:
+        message = f"{name} was removed at entry {before.removed_index}: a name is never used again, choose another"
+        raise Refused("AGENT_EXISTS", message, name=name, index=before.removed_index)
+    if name in life.RESERVED_NAMES or before is not None:
+        raise Refused("AGENT_EXISTS", f"there is an agent {name} already", name=name)
+
+
+def _is_node(state: Layer, name: str) -> bool:
+    agent = state.agent(name)
+    return name == life.NODE or (agent is not None and life.NODE_ROLE in agent.roles)
 
 
 def _removed(event: Event, state: Layer, _: Life) -> None:
@@ -131,6 +228,8 @@ def _removed(event: Event, state: Layer, _: Life) -> None:
     if data.agent in life.RESERVED_NAMES:
         raise Refused("NOT_AUTHORIZED", f"{data.agent} cannot be removed", name=data.agent)
     _end_key(state, agent.key, event, "removed")
+    if life.NODE_ROLE in agent.roles:
+        _end_checkpoint_key(event, state, data.agent, "removed")
     state.put_agent(msgspec.structs.replace(agent, roles=frozenset(), removed_index=event.index))
 
 
@@ -143,6 +242,9 @@ def _role_changed(event: Event, state: Layer, _: Life) -> None:
     agent = known_agent(state, data.agent)
     if data.agent == life.ROOT and not is_granted:
         raise Refused("NOT_AUTHORIZED", "the root keeps its role", name=life.ROOT)
+    if life.NODE_ROLE in {data.role, *agent.roles}:
+        message = "a node is one from its registration until it is removed, and has no other role"
+        raise Refused("NOT_AUTHORIZED", message, name=data.agent)
     roles = agent.roles | {data.role} if is_granted else agent.roles - {data.role}
     state.put_agent(msgspec.structs.replace(agent, roles=roles))
 
@@ -163,7 +265,7 @@ def _key_revoked(event: Event, state: Layer, _: Life) -> None:
     record = _known_key(event, state, data.key)
     if record.agent != event.author:
         require_role(event, state, "admin")
-    if record.agent in life.RESERVED_NAMES:
+    if record.agent in life.RESERVED_NAMES or _is_node(state, record.agent):
         message = f"a key of {record.agent} is not revoked but replaced: run `baton key rotate --as {record.agent}`"
         raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     if record.ended_index is not None:
@@ -179,8 +281,8 @@ def _key_rotated(event: Event, state: Layer, _: Life) -> None:
     agent = known_agent(state, data.agent)
     if event.author not in (data.agent, life.ROOT):
         require_role(event, state, "admin")
-        if data.agent in life.RESERVED_NAMES or agent.roles & {"admin", "human", "reviewer"}:
-            message = f"{data.agent} approves or administers: its lost key is replaced by root (`--as root`)"
+        if data.agent in life.RESERVED_NAMES or agent.roles & {"admin", "human", "reviewer", life.NODE_ROLE}:
+            message = f"{data.agent} approves, administers or leads: its lost key is replaced by root (`--as root`)"
             raise Refused("NOT_AUTHORIZED", message, name=data.agent)
     if data.agent == life.ROOT != event.author:
         raise Refused("NOT_AUTHORIZED", "only the root key replaces the root key", name=life.ROOT)
@@ -196,11 +298,9 @@ def _checkpoint_key_rotated(event: Event, state: Layer, _: Life) -> None:
     data = typed(event, authority.CheckpointKeyRotated)
     if event.author != life.ROOT:
         raise Refused("NOT_AUTHORIZED", f"{event.kind} is signed by root: add `--as root`", name=event.author)
-    keys = state.checkpoint_keys()
     _require_new_key(event, state, life.CHECKPOINT, data.key, data.proof)
-    for _index, key in keys[-1:]:
-        _end_key(state, key, event, "replaced")
-    _put_checkpoint_key(event, state, data.key, keys)
+    _end_checkpoint_key(event, state, life.NODE, "replaced")
+    _put_checkpoint_key(event, state, data.key)
 
 
 def _key_compromised(event: Event, state: Layer, _: Life) -> None:
@@ -210,11 +310,11 @@ def _key_compromised(event: Event, state: Layer, _: Life) -> None:
     if record.agent in life.RESERVED_NAMES:
         if event.author != life.ROOT:
             raise Refused("NOT_AUTHORIZED", f"only root says so of a key of {record.agent}", name=record.agent)
-        if record.is_valid:
-            message = f"replace the key of {record.agent} first: run `baton key rotate --as {record.agent}`"
-            raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     elif record.agent != event.author:
         require_role(event, state, "admin")
+    if record.is_valid and (record.agent in life.RESERVED_NAMES or _is_node(state, record.agent)):
+        message = f"replace the key of {record.agent} first: run `baton key rotate --as {record.agent}`"
+        raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     if data.since > event.index:
         message = f"entry {data.since} does not exist yet: name the first entry that may not be its agent's"
         raise Refused("INVALID_FIELD", message, path="$.data.since")
@@ -232,6 +332,9 @@ def _known_key(event: Event, state: Layer, key: str) -> life.KeyRecord:
     if record.agent == life.CHECKPOINT_KEYS:
         message = "a checkpoint key signs no events, it is replaced: run `baton key rotate --checkpoint`"
         raise Refused("NOT_AUTHORIZED", message, key=key)
+    if record.agent == life.INVITATION_KEYS:
+        message = "the key of an invitation signs no events: take the invitation back (`baton agent invite --revoke`)"
+        raise Refused("NOT_AUTHORIZED", message, key=key)
     _require_agent_stream(event, record.agent)
     return record
 
@@ -242,9 +345,17 @@ def _end_key(state: Layer, key: str, event: Event, how: life.KeyEnd) -> None:
         state.put_key(key, record.ended(event.index, how))
 
 
-def _put_checkpoint_key(event: Event, state: Layer, key: str, before: tuple[tuple[int, str], ...]) -> None:
+def _put_checkpoint_key(event: Event, state: Layer, key: str) -> None:
     state.put_key(key, life.KeyRecord(life.CHECKPOINT_KEYS, is_identity=False, since_index=event.index))
-    state.put_checkpoint_keys(life.CheckpointKeys((*before, (event.index, key))))
+    state.put_checkpoint_keys(state.checkpoint_keys().after(event.index, event.data))
+
+
+def _end_checkpoint_key(event: Event, state: Layer, node: str, how: life.KeyEnd) -> None:
+    keys = state.checkpoint_keys()
+    for one in keys.keys:
+        if one.node == node:
+            _end_key(state, one.key, event, how)
+    state.put_checkpoint_keys(keys.ended(event.index, node))
 
 
 def _take_bus_key(state: Layer, agent: str, nkey: str | None) -> None:
@@ -274,6 +385,9 @@ OF_KIND: Final[dict[str, Rule]] = {
     "ledger.created": _created,
     "ledger.epoch_started": _epoch_started,
     "ledger.clock_set": _clock_set,
+    "ledger.term_started": _term_started,
+    "agent.invited": _invited,
+    "agent.invitation_revoked": _invitation_revoked,
     "agent.registered": _registered,
     "agent.removed": _removed,
     "role.granted": _role_changed,

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted
@@ -18,6 +20,7 @@ from ledger.envelope import Submission, decode_submission
 from ledger.errors import BatonError, Unavailable
 from ledger.limits import group_commit_events_max, submit_queue_max
 from ledger.resource import Resource
+from ledger.tally import Tally
 
 Answer = Future[list[Accepted]]
 _Item = tuple[Checked, Answer]
@@ -28,9 +31,10 @@ _check_threads_max = 2
 class Committer(Resource):
     """Admits submissions of many callers to one log. Close it, or use it in a ``with`` block."""
 
-    def __init__(self, gate: Gate) -> None:
-        """Start the threads; from now on only the committer may use ``gate``."""
+    def __init__(self, gate: Gate, tally: Tally | None = None) -> None:
+        """Start the threads; from now on only the committer may use ``gate``. ``tally`` is where work is counted."""
         self._gate = gate
+        self._tally = tally or Tally()
         self._ready: queue.Queue[_Item | None] = queue.Queue()
         self._slots = threading.BoundedSemaphore(submit_queue_max)
         self._checkers = ThreadPoolExecutor(_check_threads_max, thread_name_prefix="baton-check")
@@ -49,15 +53,27 @@ class Committer(Resource):
         if self._is_closed:
             raise Unavailable("STORE_UNAVAILABLE", "the ledger is shutting down")
         if not self._slots.acquire(blocking=False):
+            self._tally.count("refusals", "BUSY")
             raise Unavailable("BUSY", f"{submit_queue_max} submissions wait already: try again")
+        self._tally.count("submissions")
         answer: Answer = Future()
-        answer.add_done_callback(lambda _: self._slots.release())
+        answer.add_done_callback(partial(self._finish, time.perf_counter()))
         try:
             self._checkers.submit(self._check, submission, answer)
         except RuntimeError as error:  # the pool was closed between the look above and here
             answer.cancel()
             raise Unavailable("STORE_UNAVAILABLE", "the ledger is shutting down") from error
         return answer
+
+    def _finish(self, began_s: float, answer: Answer) -> None:
+        self._slots.release()
+        self._tally.observe("submit_seconds", time.perf_counter() - began_s)
+        if answer.cancelled():
+            return
+        if (error := answer.exception()) is not None:
+            self._tally.count("refusals", error.code if isinstance(error, BatonError) else "UNEXPECTED")
+        else:
+            self._tally.count("events_accepted", by=len(answer.result()))
 
     def close(self) -> None:
         """Finish what was submitted, then stop."""
@@ -79,6 +95,7 @@ class Committer(Resource):
 
     def _write(self) -> None:
         while (group := self._next_group()) is not None:
+            began_s = time.perf_counter()
             try:
                 answers = self._gate.admit([checked for checked, _ in group])
             except BaseException as error:  # noqa: BLE001 - nothing was committed: every caller of the group must know
@@ -87,6 +104,8 @@ class Committer(Resource):
                     own = BatonError.from_dict(error.to_dict()) if isinstance(error, BatonError) else error
                     answer.set_exception(own)
                 continue
+            self._tally.observe("commit_seconds", time.perf_counter() - began_s)
+            self._tally.observe("commit_events", sum(len(checked.candidates) for checked, _ in group))
             for (_, answer), given in zip(group, answers, strict=True):
                 if isinstance(given, BatonError):
                     answer.set_exception(given)

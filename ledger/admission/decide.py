@@ -18,7 +18,7 @@ from ledger.admission.state import Layer
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry
 from ledger.errors import Refused
 from ledger.events import EventData
-from ledger.events.authority import ClockSet, EpochStarted
+from ledger.events.authority import AgentRegistered, ClockSet, EpochStarted
 from ledger.events.body import Body, Event, make_event
 from ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
 from ledger.lifecycle.clock import check_set, ledger_now, next_ms
@@ -129,9 +129,10 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if (body.stream, candidate.id) in layer.indexes:
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
-        record = check_signer(body, candidate.data, event.key, layer, accepted_ms)
-        if record.max_events is not None:
-            layer.put_key(event.key, record)
+        if not _registers_itself(candidate.data):  # then its rule looks at the key, which nobody knows yet
+            record = check_signer(body, candidate.data, event.key, layer, accepted_ms)
+            if record.max_events is not None:
+                layer.put_key(event.key, record)
         if body.ledger != layer.ledger:
             raise Refused("WRONG_LEDGER", f"the event is for ledger {body.ledger}", ledger=layer.ledger)
     if body.idem is not None:
@@ -151,6 +152,10 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     layer.signers[event.index] = key
     layer.size += 1
     return event
+
+
+def _registers_itself(data: EventData) -> bool:
+    return isinstance(data, AgentRegistered) and data.token_proof is not None
 
 
 def count_refused(body: Body, layer: Layer, index: int) -> None:

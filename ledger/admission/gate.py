@@ -8,8 +8,9 @@ approved without an event, a key that was never revoked, a role that nobody gran
 against its entries when a gate reads it from disk for the first time, and again when it is another one than it knows:
 
 - a handoff or review, by its machine over the events of its stream;
-- an agent and its keys, by the rules of authority over the streams ``agent/NAME`` and ``ledger``. What other authors
-  were allowed to do then was decided when they did it, and is what ``baton verify`` replays;
+- an agent, its keys and its invitation, by the rules of authority over the streams ``agent/NAME`` and ``ledger``. What
+  other authors were allowed to do then was decided when they did it, and is what ``baton verify`` replays;
+- a term, by the last of the ledger's that says so;
 - an idempotency key, by the entry that it names.
 
 Left out for their length: the events of sessions, reasonings and searches, in which nobody approves anything, and how
@@ -21,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from blake3 import blake3
@@ -33,19 +34,23 @@ from ledger.admission.state import Layer, NoLog
 from ledger.codec import encode_packed
 from ledger.envelope import Entry, Submission, decode_entry, event_id, pae
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.events.authority import TermStarted
 from ledger.events.blob import blobs_of
 from ledger.events.body import Body, Event, decode_body, make_event
 from ledger.lifecycle import handoff, review
-from ledger.lifecycle.authority import AgentRecord, KeyRecord
+from ledger.lifecycle.authority import CHECKPOINT_KEYS, INVITATION_KEYS, AgentRecord, InvitationRecord, KeyRecord, Term
 from ledger.log import tables as layout
 from ledger.log.log import Log, Pending
 from ledger.log.read import Snapshot
-from ledger.log.tables import FORMAT, Head, StreamRecord, agent_key, idempotency_key
+from ledger.log.tables import FORMAT, Head, Shared, StreamRecord, agent_key, idempotency_key
 from ledger.merkle import Frontier
 from ledger.quota import EXEMPT, Quota, Spent, spend
 
 proven_max: Final = 50_000
 _MACHINES: Final[dict[str, Callable[[Any, Event], Any]]] = {"handoff": handoff.transition, "review": review.transition}
+
+
+Publish: TypeAlias = Callable[[int, list[bytes]], None]
 
 
 class Refold:
@@ -70,7 +75,10 @@ class Refold:
         match key[:1]:
             case b"s":
                 self._check_stream(snapshot, key, record)
-            case b"a" | b"k" if record is not None:
+            case layout.TERM_KEY:
+                if record != _last_term(snapshot):
+                    raise _unlike("the term")
+            case b"a" | b"k" | b"v" if record is not None:
                 self._check_agent(snapshot, key, record)
             case b"i" if record is not None:
                 _check_idempotency(snapshot, key, record.index, record.digest)
@@ -96,10 +104,14 @@ class Refold:
         if not indexes or StreamRecord(len(indexes), indexes[-1][0], life) != record:
             raise _unlike(stream)
 
-    def _check_agent(self, snapshot: Snapshot, key: bytes, record: AgentRecord | KeyRecord) -> None:
-        name = record.name if isinstance(record, AgentRecord) else record.agent
+    def _check_agent(self, snapshot: Snapshot, key: bytes, record: AgentRecord | KeyRecord | InvitationRecord) -> None:
+        name = record.agent if isinstance(record, KeyRecord) else record.name
+        if name in {CHECKPOINT_KEYS, INVITATION_KEYS} and isinstance(record, KeyRecord):
+            name = _read(snapshot, min(record.since_index, snapshot.size - 1))[
+                0
+            ].name  # of the event that names the key
         if _unused(folded_agent(snapshot, name).get(key)) != _unused(record):
-            raise _unlike(f"agent {name}" if isinstance(record, AgentRecord) else f"a key of {name}")
+            raise _unlike(f"a key of {name}" if isinstance(record, KeyRecord) else f"agent {name}")
 
 
 def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
@@ -128,6 +140,11 @@ class _Others(NoLog):
         if key[:1] != b"a" or key == self._own:
             return None
         return AgentRecord(key[1:].decode(), "", frozenset({"admin"}))
+
+
+def _last_term(snapshot: Snapshot) -> Term | None:
+    terms = [event for event in _events(snapshot, "ledger") if isinstance(event.data, TermStarted)]
+    return Term(terms[-1].data.term, terms[-1].data.node, terms[-1].index) if terms else None
 
 
 def _events(snapshot: Snapshot, stream: str) -> Iterator[Event]:
@@ -187,15 +204,20 @@ records_cached_max = 50_000
 class Gate:
     """Admits submissions to one log; used by one thread at a time."""
 
-    def __init__(self, log: Log, *, clock_ms: Callable[[], int] | None = None, quota: Quota | None = None) -> None:
+    def __init__(
+        self, log: Log, *, clock_ms: Callable[[], int] | None = None, quota: Quota | None = None,
+        publish: Publish | None = None,
+    ) -> None:  # fmt: skip
         """Guard ``log``; ``clock_ms`` gives Unix milliseconds (default: the system's clock).
 
         ``quota`` is what one agent may append; with it, too, the blobs that an event needs must be here. Without it
-        (a ledger that is being made, a recovery) neither is asked.
+        (a ledger that is being made, a recovery) neither is asked. ``publish(start, entries)`` publishes what was
+        decided before it is appended, where several nodes have the ledger; whatever it raises, nothing is appended.
         """
         self._log = log
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
         self._quota = quota
+        self._publish = publish
         self._cache: dict[bytes, Any] = {}
         self._cached_size = -1
         self._refold = Refold()
@@ -217,15 +239,24 @@ class Gate:
         """Admit a group of checked submissions in one commit; the answers are in the group's order."""
         try:
             with self._log.writing() as (txn, snapshot):
+                if self._publish is None:
+                    check_is_alone(snapshot)
                 base = Transaction(snapshot, self._usable_cache(snapshot), self._refold)
                 layer = Layer(base)
                 pending, system_ms = Pending(), self._clock_ms()
                 answers = [self._decide(checked, layer, system_ms, pending, base) for checked in group]
                 if not pending.entries or layer.now_ms is None:
+                    if self._publish is not None and any(isinstance(answer, Refused) for answer in answers):
+                        # Who was stopped may lead no more, and not know what was accepted since: it refuses nothing.
+                        self._publish(snapshot.size, [])
                     return answers
                 pending.accepted_ms = layer.now_ms
                 pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
                 pending.authority_version = layer.authority_version
+                if self._publish is not None:
+                    self._publish(snapshot.size, pending.entries)
+                    # If we crash here, the stream is ahead of the log, which follows it at the next start. Nobody was
+                    # answered, and whoever submits again gets the answer of the first time.
                 new_head, _ = self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
             # If we crash before this line, nothing of the group is in the log and nobody was told otherwise. After it,
             # whoever had no answer submits again, and gets the first one.
@@ -329,6 +360,19 @@ class Transaction:
         data = self._snapshot.entry(index) if index < self.size else pending.entries[index - self.size]
         entry = decode_entry(data)
         return Accepted(index, event_id(pae(entry.body)), entry.accepted_ms, is_repeat=True)
+
+
+def check_is_alone(snapshot: Snapshot) -> None:
+    """Refuse to append to a log that is one of several nodes', naming where its leader was heard.
+
+    Raises Unavailable: ``NOT_LEADER``.
+    """
+    shared: Shared | None = snapshot.record(layout.SHARED_KEY)
+    if shared is None:
+        return
+    where = f"`--server {shared.url}` reaches {shared.leader}" if shared.url else "no leader was heard of yet"
+    message = f"several nodes have this ledger, and its leader alone writes: {where}"
+    raise Unavailable("NOT_LEADER", message, leader=shared.leader, url=shared.url)
 
 
 def state_of(snapshot: Snapshot) -> Layer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
+from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
 from ledger.log import tables
 
 
@@ -135,10 +135,20 @@ class Layer:
         record: KeyRecord | None = self.record(tables.key_key(public_key))
         return record
 
-    def checkpoint_keys(self) -> tuple[tuple[int, str], ...]:
-        """Return the keys that signed checkpoints so far, each with the index that names it; the last one signs now."""
+    def invitation(self, name: str) -> InvitationRecord | None:
+        """Return the last invitation of a name."""
+        record: InvitationRecord | None = self.record(tables.invitation_key(name))
+        return record
+
+    def term(self) -> Term | None:
+        """Return the term that began last; None before the first."""
+        record: Term | None = self.record(tables.TERM_KEY)
+        return record
+
+    def checkpoint_keys(self) -> CheckpointKeys:
+        """Return the keys that sign checkpoints, and those that did."""
         record: CheckpointKeys | None = self.record(tables.CHECKPOINT_KEYS_KEY)
-        return () if record is None else record.keys
+        return record or CheckpointKeys()
 
     def bus_key_owner(self, nkey: str) -> str | None:
         """Return the agent that has, or had, a bus key."""
@@ -161,6 +171,14 @@ class Layer:
     def put_key(self, public_key: str, record: KeyRecord) -> None:
         """Decide a signing key's record."""
         self.records[tables.key_key(public_key)] = record
+
+    def put_invitation(self, record: InvitationRecord) -> None:
+        """Decide the last invitation of a name."""
+        self.records[tables.invitation_key(record.name)] = record
+
+    def put_term(self, record: Term) -> None:
+        """Decide which term it is."""
+        self.records[tables.TERM_KEY] = record
 
     def put_checkpoint_keys(self, record: CheckpointKeys) -> None:
         """Decide which keys sign checkpoints."""

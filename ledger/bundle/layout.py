@@ -14,7 +14,7 @@ import msgspec
 from ledger.checkpoint import CheckpointVerifier
 from ledger.codec import encode_canonical
 from ledger.events import EventData
-from ledger.events.authority import AgentRegistered, CheckpointKeyRotated, KeyDelegated, KeyRotated, LedgerCreated
+from ledger.events.authority import AgentRegistered, KeyDelegated, KeyRotated, LedgerCreated
 from ledger.lifecycle.authority import CheckpointKeys
 from ledger.log.tiles import TILE_WIDTH
 from ledger.merkle import tree_size_max
@@ -114,30 +114,17 @@ def member_names(manifest: Manifest) -> Iterator[str]:
     yield "verify.py"
 
 
-def checkpoint_keys(authority: AuthorityEvents) -> CheckpointKeys:
-    """Return the keys that sign checkpoints, of events that begin with the ledger's creation."""
-    named: list[tuple[int, str]] = []
-    for index, _, data in authority:
-        match data:
-            case LedgerCreated():
-                named.append((index, data.checkpoint_key))
-            case CheckpointKeyRotated():
-                named.append((index, data.key))
-            case _:  # any other authority event: it names none
-                continue
-    return CheckpointKeys(tuple(named))
-
-
 def key_members(authority: AuthorityEvents) -> dict[str, bytes]:
     """Return the members under keys/ that follow from the authority events.
 
-    ``agents.vkeys`` has every key that ever signed events, ``checkpoint.vkey`` the one that signs a checkpoint after
-    all of them, and root's are those of the first root key, which the ledger's id and fingerprint are of.
+    ``agents.vkeys`` has every key that ever signed events, ``checkpoint.vkey`` those that may sign a checkpoint after
+    all of them, one a line, and root's are those of the first root key, which the ledger's id and fingerprint are of.
     """
-    authority = list(authority)
     created: LedgerCreated | None = None
     lines: list[str] = []
-    for _, author, data in authority:
+    signing = CheckpointKeys()
+    for index, author, data in authority:
+        signing = signing.after(index, data)
         match data:
             case LedgerCreated():
                 created = data
@@ -153,10 +140,10 @@ def key_members(authority: AuthorityEvents) -> dict[str, bytes]:
     if created is None:
         return {}
     root = bytes.fromhex(created.root)
-    checkpoint_key = checkpoint_keys(authority).keys[-1][1]
+    checkpoint_keys = [_vkey(created.origin, one.key) for one in signing.keys if one.until is None]
     return {
         "keys/agents.vkeys": "".join(f"{line}\n" for line in lines).encode(),
-        "keys/checkpoint.vkey": _vkey(created.origin, checkpoint_key).encode() + b"\n",
+        "keys/checkpoint.vkey": "".join(f"{line}\n" for line in checkpoint_keys).encode(),
         "keys/root.fingerprint": fingerprint(root).encode() + b"\n",
         "keys/root.vkey": _vkey("root", created.root).encode() + b"\n",
     }

@@ -27,7 +27,7 @@ from ledger.author import now
 from ledger.bundle.archive import Bundle, open_bundle
 from ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
 from ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tile_name, tiles_of
-from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
+from ledger.checkpoint import verifiers_of, verify_checkpoint
 from ledger.client import read_event
 from ledger.config import VIEWS_FILE, read_config
 from ledger.envelope import decode_entry
@@ -155,8 +155,8 @@ class Restore:
                 raise Corrupted("VERIFICATION_FAILED", "the backup holds no entry")
             created = read_event(0, snapshot.entry(0)).data
             assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 was replayed, and nothing else is entry 0
-            verifier = CheckpointVerifier(created.origin, bytes.fromhex(snapshot.checkpoint_key()))
-            checkpoint = verify_checkpoint(self._bundle.read("checkpoint").decode("utf-8", "replace"), verifier)
+            verifiers = verifiers_of(created.origin, snapshot.checkpoint_keys())
+            checkpoint = verify_checkpoint(self._bundle.read("checkpoint").decode("utf-8", "replace"), *verifiers)
             ours = (snapshot.size, snapshot.root())
             named = (manifest.ledger, manifest.origin, manifest.size, manifest.root)
             given = (snapshot.head.ledger, created.origin, ours[0], ours[1].hex())

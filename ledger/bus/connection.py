@@ -1,4 +1,4 @@
-"""An agent's connection to a server: on the caller's event loop, or for callers without one in a thread of its own.
+"""An agent's connection to a server, on the caller's event loop.
 
 A denied publish is answered by NATS only on the error channel, never to the request, and a lost connection reaches no
 request at all. So each request is raced against both: it fails at once and says why. After an uncertain answer it
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeAlias
@@ -55,14 +54,21 @@ Greet: TypeAlias = Callable[[Exchange], Awaitable[None]]
 class AsyncConnection:
     """One agent's requests to one server, on the event loop that opened it."""
 
-    def __init__(self, server: str, agent: str, seed: str, greet: Greet | None = None) -> None:
+    def __init__(
+        self, server: str, agent: str, seed: str, greet: Greet | None = None, *, may_be_away: bool = False
+    ) -> None:
         """Prepare to connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
 
-        ``greet`` is awaited on each new connection, before its first request: another node may answer there.
+        ``server`` may name several nodes of one ledger, separated by commas: who does not answer is left for the next.
+        ``greet`` is awaited on each new connection, before its first request: another node may answer there. Where all
+        ``may_be_away``, nobody is waited for who has not answered yet, or whom one request waited for in vain.
         """
         self._greet = greet
         self._is_greeted = False
-        self._server = server
+        self._servers = server.split(",")
+        self._place = 0
+        self._may_be_away = may_be_away
+        self._is_given_up = may_be_away
         self._agent = agent
         self._seed = seed
         self._nats = NatsClient()
@@ -72,9 +78,21 @@ class AsyncConnection:
         self._connecting = asyncio.Lock()
         self._asked: dict[str, set[asyncio.Future[BatonError]]] = {}
 
+    @property
+    def _server(self) -> str:
+        """The server that is asked now."""
+        return self._servers[self._place]
+
+    def _next_server(self) -> None:
+        self._place = (self._place + 1) % len(self._servers)
+
     async def open(self) -> None:
-        """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``."""
-        await self._connect()
+        """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``, unless it may be away."""
+        try:
+            await self._connect()
+        except Unavailable:
+            if not self._may_be_away:
+                raise
 
     async def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, *, wait_s: float = 0.0
@@ -93,11 +111,14 @@ class AsyncConnection:
             if self._is_closing:
                 raise Unavailable("BUS_UNAVAILABLE", "this client was closed")
             try:
-                return answer_in(await self._ask(subject, payload, headers, attempt_timeout_s + wait_s))
+                answer = await self._ask(subject, payload, headers, attempt_timeout_s + wait_s)
+                self._is_given_up = False
+                return answer_in(answer)
             except Unavailable as error:
-                may_pass = error.code in {"BUS_UNAVAILABLE", "BUSY"} and not self._is_closing
+                may_pass = error.code in {"BUS_UNAVAILABLE", "BUSY", "NOT_LEADER"} and not self._is_closing
                 last = away_deadline if isinstance(error, _Away) else deadline
-                if not may_pass or time.monotonic() + pause > last:
+                if not may_pass or self._is_given_up or time.monotonic() + pause > last:
+                    self._is_given_up = self._may_be_away and isinstance(error, _Away)
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, retry_wait_max_s)
@@ -122,8 +143,15 @@ class AsyncConnection:
     ) -> bytes:
         if not self._nats.is_connected:
             raise self._why_away()
-        request = self._nats.request(subject, payload, timeout=timeout_s, headers=headers)
-        answer = await self._race(subject.lower(), request, f"the ledger at {self._server} does not answer")
+        asked = self._nats
+        request = asked.request(subject, payload, timeout=timeout_s, headers=headers)
+        try:
+            answer = await self._race(subject.lower(), request, f"the ledger at {self._server} does not answer")
+        except Unavailable:
+            if len(self._servers) > 1 and asked is self._nats:
+                self._next_server()  # this one runs, and no ledger answers there
+                await self._discard()
+            raise
         data: bytes = answer.data
         return data
 
@@ -155,10 +183,14 @@ class AsyncConnection:
     def _why_away(self) -> BatonError:
         if _is_stranger(self._refusal):
             message = (
-                f"the server does not know the key of {self._agent}: was it registered with this ledger, and not "
-                "removed, or replaced elsewhere (`baton key list`)?"
+                f"the server lets nobody in by this key of {self._agent}: it was never registered here, or its agent "
+                f"was removed, or the key revoked, or replaced elsewhere (`baton agent show {self._agent}` beside the "
+                "ledger says which)"
             )
             return Refused("BUS_DENIED", message, agent=self._agent)
+        if "CERTIFICATE_VERIFY_FAILED" in self._refusal:
+            message = "is of nobody that this machine trusts: name its authority's file in SSL_CERT_FILE"
+            return Refused("BUS_DENIED", f"the certificate of {self._server} {message}", server=self._server)
         message = f"there is no connection to {self._server} (is `baton serve` running?)"
         return _Away("BUS_UNAVAILABLE", message, server=self._server)
 
@@ -176,16 +208,23 @@ class AsyncConnection:
         """
         deadline = time.monotonic() + reconnect_wait_max_s
         pause = retry_wait_first_s
+        tried = refused = 0
         while True:
             try:
                 await self._connect_once()
             except Unavailable as error:
                 self._refusal = self._refusal or error.message
                 await self._discard()
-                if self._is_deserted or _is_stranger(self._refusal) or time.monotonic() + pause > deadline:
+                tried += 1
+                refused = refused + 1 if self._is_deserted or _is_stranger(self._refusal) else 0
+                is_over = tried >= len(self._servers) and time.monotonic() + pause > deadline
+                if is_over or refused >= len(self._servers):
                     raise self._why_away().with_details(reason=self._refusal) from error
+                self._next_server()
             else:
                 return
+            if tried < len(self._servers):
+                continue
             await asyncio.sleep(pause)
             pause = min(2 * pause, retry_wait_max_s)
 
@@ -193,7 +232,7 @@ class AsyncConnection:
         self._nats, self._refusal = NatsClient(), ""
         self._is_deserted = self._is_greeted = False
         connecting = self._nats.connect(
-            self._server,
+            self._server.split(","),
             nkeys_seed_str=self._seed,
             inbox_prefix=subjects.inbox_prefix(self._agent).encode(),
             error_cb=self._on_error,
@@ -210,9 +249,10 @@ class AsyncConnection:
 
     async def _discard(self) -> None:
         """Close the connection that is no more, if there was one, and its socket."""
+        discarded = self._nats  # meanwhile another request may connect anew
         with contextlib.suppress(nats.errors.Error, OSError):  # there is nothing left to say to its server
-            await asyncio.wait_for(self._nats.close(), close_wait_max_s)
-        transport = self._nats._transport  # noqa: SLF001 - nats-py leaves the socket of a refused connection open
+            await asyncio.wait_for(discarded.close(), close_wait_max_s)
+        transport = discarded._transport  # noqa: SLF001 - nats-py leaves the socket of a refused connection open
         if transport is not None:
             transport.close()  # type: ignore[no-untyped-call]  # nats-py leaves it unannotated
 
@@ -237,61 +277,6 @@ class AsyncConnection:
         """Close the connection; requests that wait fail."""
         self._is_closing = True
         await self._discard()
-
-
-class Connection:
-    """An ``AsyncConnection`` in a thread of its own, for callers without an event loop; threads may share it."""
-
-    def __init__(self, server: str, agent: str, seed: str, greet: Greet | None = None) -> None:
-        """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``; ``greet`` as for the other one.
-
-        Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``.
-        """
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="baton-bus", daemon=True)
-        self._thread.start()
-        self._inner = AsyncConnection(server, agent, seed, greet)
-        try:
-            self._run(self._inner.open())
-        except BaseException:
-            self._stop_loop()
-            raise
-
-    def request(
-        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, *, wait_s: float = 0.0
-    ) -> dict[str, Any]:
-        """Return the answer, as ``AsyncConnection.request`` does."""
-        answer: dict[str, Any] = self._run(self._inner.request(subject, payload, headers, wait_s=wait_s))
-        return answer
-
-    def greet_again(self) -> None:
-        """Do what ``AsyncConnection.greet_again`` does."""
-        self._run(self._inner.greet_again())
-
-    def close(self) -> None:
-        """Close the connection; requests that wait fail."""
-        if not self._loop.is_closed():
-            self._run(self._close())
-            self._stop_loop()
-
-    async def _close(self) -> None:
-        await self._inner.close()
-        # Closing failed the requests that wait; let their coroutines, and what nats-py left behind, come to their end.
-        if others := asyncio.all_tasks() - {asyncio.current_task()}:
-            _, late = await asyncio.wait(others, timeout=close_wait_max_s)
-            for task in late:  # else the thread that waits for it would wait for ever
-                task.cancel()
-
-    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        if self._loop.is_closed():
-            work.close()
-            raise Unavailable("BUS_UNAVAILABLE", "this client was closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _stop_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 def _is_stranger(refusal: str) -> bool:

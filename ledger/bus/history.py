@@ -106,13 +106,13 @@ async def lost_history(client: Client, incarnation: Incarnation, log: Log) -> Lo
 
 
 async def read_messages(
-    client: Client, incarnation: Incarnation, begin: int, end: int
+    client: Client, incarnation: Incarnation, begin: int, end: int, wait_s: float = limits.request_timeout_s
 ) -> dict[int, RawStreamMsg | None]:
     """Return the messages of these sequences; None for one that the stream has lost.
 
     Raises Unavailable: ``BUS_UNAVAILABLE``.
     """
-    manager = client.jetstream(timeout=limits.request_timeout_s)
+    manager = client.jetstream(timeout=wait_s)
 
     async def read(seq: int) -> RawStreamMsg | None:
         try:
@@ -199,8 +199,8 @@ async def _shared(client: Client, incarnation: Incarnation, log: Log, first: int
     low, high = first - 1, last
     while low < high:
         middle = (low + high) // 2
-        message = (await read_messages(client, incarnation, middle + 1, middle + 1))[middle + 1]
+        data = entry_at(middle + 1, (await read_messages(client, incarnation, middle + 1, middle + 1))[middle + 1])
         with log.snapshot() as snapshot:
-            is_same = snapshot.entry(middle) == entry_at(middle + 1, message)
+            is_same = data is None or snapshot.entry(middle) == data  # what is damaged or gone is no other history
         low, high = (middle + 1, high) if is_same else (low, middle)
     return low

@@ -86,9 +86,15 @@ class Intake:
     """Requests to one family of subjects, from the server to ``serve``."""
 
     def __init__(
-        self, subject: Callable[[str, str], str], serve: Callable[[str, Msg], Awaitable[bytes]], share: Share
-    ) -> None:
-        """Serve what agents send to ``subject(ledger, agent)``, as ``share`` allows; ``serve`` returns the answer."""
+        self, subject: Callable[[str, str], str], serve: Callable[[str, Msg], Awaitable[bytes]], share: Share,
+        shedding: Callable[[str], None] = lambda _: None, queue: str = QUEUE,
+    ) -> None:  # fmt: skip
+        """Serve what agents send to ``subject(ledger, agent)``, as ``share`` allows; ``serve`` returns the answer.
+
+        ``shedding`` is told ``requests_shed`` for each that is dropped, and ``doors_closed`` for each closed door. Of
+        all nodes with one ``queue`` one gets a request.
+        """
+        self._shedding, self._queue_group = shedding, queue
         self._subject = subject
         self._serve = serve
         self._queue: FairQueue[Msg | asyncio.Future[None]] = FairQueue(share)
@@ -194,6 +200,7 @@ class Intake:
         await _respond(message, answer)
 
     async def _shed(self, agent: str, message: Msg) -> None:
+        self._shedding("requests_shed")
         door = self._doors.get(agent)
         if door is None:
             return
@@ -233,6 +240,7 @@ class Intake:
     def _close(self, agent: str, door: _Door) -> None:
         subscription, door.subscription = door.subscription, None
         if subscription is not None:
+            self._shedding("doors_closed")
             _keep(self._closing, self._reopen(agent, door, subscription))
 
     async def _reopen(self, agent: str, door: _Door, subscription: Subscription) -> None:
@@ -260,7 +268,7 @@ class Intake:
         with bus_errors("opening the door of an agent"):
             subscription = await self._nats.subscribe(
                 self._subject(self._ledger, agent),
-                queue=QUEUE,
+                queue=self._queue_group,
                 cb=partial(self._receive, agent),
                 pending_msgs_limit=limits.subscription_pending_max,
                 pending_bytes_limit=limits.subscription_pending_max_bytes,

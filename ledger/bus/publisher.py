@@ -31,7 +31,6 @@ from ledger.codec import UNREADABLE
 from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Unavailable
 from ledger.log.log import Log
-from ledger.log.read import Snapshot
 from ledger.merkle import inclusion_proof, leaf_hash, subtrees_of
 
 ReadMessages = Callable[[int, int], "list[OutboundMessage]"]
@@ -107,6 +106,7 @@ class StreamPublisher:
     client: Client
     incarnation: Incarnation
     read_messages: ReadMessages
+    answer_wait_s: float = limits.request_timeout_s
     _last_seq: int = field(default=0, init=False)
     _is_certain: bool = field(default=False, init=False)
     _degraded: Unavailable | None = field(default=None, init=False)
@@ -140,7 +140,7 @@ class StreamPublisher:
         """
         begin = max(after_index + 2, self.incarnation.first_seq)
         end = min(begin + limit - 1, self._last_seq)
-        await self._compare(begin, end)
+        await self.compare(begin, end)
         return max(end, begin - 1) - 1
 
     async def _retried(self, call: Callable[[], Awaitable[int]]) -> int:
@@ -160,17 +160,18 @@ class StreamPublisher:
         raise AssertionError
 
     async def _resync(self) -> int:
-        info = await stream_info(self.client, self.incarnation)
+        info = await stream_info(self.client, self.incarnation, self.answer_wait_s)
         end, first = info.state.last_seq, self.incarnation.first_seq
         raise_degraded(self.incarnation, scrub_quick(info, self.incarnation, self._last_seq))
         # What came since the last certain answer, or at a start the end of the stream, is compared. A
         # publisher never has more than one group under way, so more than that is for the full scrub.
         begin = min(self._last_seq + 1, end) if self._last_seq >= first else first
-        await self._compare(max(first, begin, end - limits.batch_events_max + 1), end)
+        await self.compare(max(first, begin, end - limits.batch_events_max + 1), end)
         self._last_seq, self._is_certain = end, True
         return 0
 
-    async def _compare(self, begin: int, end: int) -> None:
+    async def compare(self, begin: int, end: int) -> None:
+        """Compare the messages of these sequences with the log. Raises Unavailable: as ``publish_next``."""
         if begin > end:
             return
         ours = {message.index + 1: message for message in self.read_messages(begin - 2, end - begin + 1)}
@@ -250,26 +251,33 @@ class Outbox:
         with self.log.snapshot() as snapshot:
             start = after_index + 1
             raw = snapshot.entries(start, limit=limit, size_max_bytes=2 * limits.batch_size_max_bytes)
-            return self._messages(snapshot, start, raw)
 
-    def _messages(self, snapshot: Snapshot, start: int, raw: list[bytes]) -> list[OutboundMessage]:
-        messages: list[OutboundMessage] = []
-        batch_start, paths = -1, list[list[bytes]]()
-        for index, data in enumerate(raw, start):
-            entry = decode_entry(data)
-            if entry.batch_size > 1 and index - entry.batch_index != batch_start:
-                batch_start = index - entry.batch_index
-                paths = _paths(snapshot, batch_start, entry.batch_size)
-            path = paths[entry.batch_index] if entry.batch_size > 1 else []
-            address = _address.decode(entry.body)
-            subject = event_subject(self._ledger, address.kind, address.stream)
-            headers, unit_left = headers_of(index, entry, path), entry.batch_size - 1 - entry.batch_index
-            messages.append(OutboundMessage(index, subject, entry.body, headers, leaf_hash(data), unit_left))
-        return messages
+            def unit(begin: int, size: int) -> list[bytes]:
+                return snapshot.entries(begin, limit=size, size_max_bytes=2 * limits.batch_size_max_bytes)
+
+            return messages_of(self._ledger, start, raw, unit)
 
 
-def _paths(snapshot: Snapshot, start: int, size: int) -> list[list[bytes]]:
-    raw = snapshot.entries(start, limit=size, size_max_bytes=2 * limits.batch_size_max_bytes)
+def messages_of(
+    ledger: str, start: int, entries: list[bytes], unit: Callable[[int, int], list[bytes]]
+) -> list[OutboundMessage]:
+    """Return the entries from index ``start`` on as messages; ``unit(begin, size)`` reads all of a signed batch."""
+    messages: list[OutboundMessage] = []
+    batch_start, paths = -1, list[list[bytes]]()
+    for index, data in enumerate(entries, start):
+        entry = decode_entry(data)
+        if entry.batch_size > 1 and index - entry.batch_index != batch_start:
+            batch_start = index - entry.batch_index
+            paths = _paths(unit(batch_start, entry.batch_size), batch_start, entry.batch_size)
+        path = paths[entry.batch_index] if entry.batch_size > 1 else []
+        address = _address.decode(entry.body)
+        subject = event_subject(ledger, address.kind, address.stream)
+        headers, unit_left = headers_of(index, entry, path), entry.batch_size - 1 - entry.batch_index
+        messages.append(OutboundMessage(index, subject, entry.body, headers, leaf_hash(data), unit_left))
+    return messages
+
+
+def _paths(raw: list[bytes], start: int, size: int) -> list[list[bytes]]:
     if len(raw) != size:
         raise Corrupted("CORRUPTED", f"the signed batch that begins at entry {start} is not whole", index=start)
     read = subtrees_of([leaf_hash(pae(decode_entry(data).body)) for data in raw])

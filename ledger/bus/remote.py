@@ -20,7 +20,8 @@ from blake3 import blake3
 from ledger import limits
 from ledger.admission.decide import Accepted
 from ledger.bus import subjects
-from ledger.bus.connection import AsyncConnection, Connection, Exchange, answer_in, readable
+from ledger.bus.connection import AsyncConnection, Exchange, answer_in, readable
+from ledger.bus.loop_thread import Connection
 from ledger.bus.remote_history import RemoteHistory
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, INTENT
 from ledger.checked import StreamReader, pinned_root
@@ -38,6 +39,7 @@ from ledger.memory import Memory
 from ledger.receipt import Receipt
 from ledger.resource import Resource
 from ledger.secrets import check_text
+from ledger.spool import Spool
 
 T = TypeVar("T", bound=msgspec.Struct)
 V = TypeVar("V")
@@ -99,6 +101,7 @@ class _Asking:
         self.ledger: str = read_key_file(self._home.key_file(self._agent)).ledger
         self._submit_subject = subjects.submit_subject(self.ledger, self._agent)
         self._greeter = _Greeter(self.ledger, settings)
+        self.spool = Spool(settings.home, self._agent)
         self._has_submitted = False
 
 
@@ -112,8 +115,9 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         """
         super().__init__(settings)
         agent, home, greet = self._agent, self._home, self._greeter.greet
+        away = settings.spool
         try:
-            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent), greet)
+            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent), greet, may_be_away=away)
         except Refused as refusal:
             if refusal.code != "BUS_DENIED" or not home.is_rotating(agent):
                 raise
@@ -148,6 +152,10 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
 
     def submit(self, submission: Submission) -> list[Accepted]:
+        return self.spool.submit(submission, self.send, may_keep=self.settings.spool)
+
+    def send(self, submission: Submission) -> list[Accepted]:
+        """Submit now, whatever waits in the spool."""
         self._has_submitted = True
         return _structs(Accepted, "accepted", self._connection.request(self._submit_subject, submission.encode()))
 
@@ -235,10 +243,11 @@ class AsyncRemoteClient(_Asking):
         """
         super().__init__(settings)
         seed = self._home.bus_seed(self._agent)
-        self._connection = AsyncConnection(settings.server or "", self._agent, seed, self._greeter.greet)
+        server, greet = settings.server or "", self._greeter.greet
+        self._connection = AsyncConnection(server, self._agent, seed, greet, may_be_away=settings.spool)
 
     async def open(self) -> None:
-        """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``."""
+        """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``, unless there is a spool."""
         await self._connection.open()
 
     async def close(self) -> None:
@@ -250,6 +259,17 @@ class AsyncRemoteClient(_Asking):
         await self._connection.close()
 
     async def submit(self, submission: Submission) -> list[Accepted]:
+        loop = asyncio.get_running_loop()
+        if not self.settings.spool and not await asyncio.to_thread(self.spool.waiting):
+            return await self._send(submission)
+
+        def send(one: Submission) -> list[Accepted]:
+            return asyncio.run_coroutine_threadsafe(self._send(one), loop).result()
+
+        # In a thread: the spool lies in files, and another process may be sending what waits there.
+        return await asyncio.to_thread(self.spool.submit, submission, send, may_keep=self.settings.spool)
+
+    async def _send(self, submission: Submission) -> list[Accepted]:
         self._has_submitted = True
         return _structs(Accepted, "accepted", await self._connection.request(self._submit_subject, submission.encode()))
 

@@ -1,26 +1,38 @@
 """What a remote client demands of a node before it asks it anything: the history it knows, under the ledger's own key.
 
-The node's head comes with a checkpoint. It must be signed by the key that the ledger's root named, the head must go on
-from the one remembered of this ledger (``ledger.memory``, whatever the node's address), and an epoch counts only if
-root signed it. A ledger's id is the hash of its first root key, so all of that hangs on what the agent's key file says.
+The node's head comes with a checkpoint. It must be signed by a key that the ledger's root named, or by that of a node
+which root let in; the head must go on from the one remembered of this ledger (``ledger.memory``, whatever the node's
+address), and an epoch counts only if root signed it. A ledger's id is the hash of its first root key, so all of that
+hangs on what the agent's key file says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
-from ledger.checkpoint import CheckpointVerifier, verify_checkpoint
+from ledger.checkpoint import CheckpointVerifier, verifiers_of, verify_checkpoint
 from ledger.client import EntryReads, Reads, read_batch_path, read_event
 from ledger.config import Settings
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted
-from ledger.events.authority import CheckpointKeyRotated, EpochStarted, KeyRotated, LedgerCreated
+from ledger.events.authority import (
+    AgentInvited,
+    AgentRegistered,
+    AgentRemoved,
+    CheckpointKeyRotated,
+    EpochStarted,
+    KeyRotated,
+    LedgerCreated,
+)
 from ledger.events.body import Event
 from ledger.history import Epoch, Growth, Trusted, tell, trust
-from ledger.identity import ledger_id
-from ledger.lifecycle.authority import ROOT
+from ledger.identity import joining, ledger_id, verify
+from ledger.lifecycle.authority import ROOT, CheckpointKeys
 from ledger.memory import Memory
 from ledger.signature import is_signed
+
+_NAMING: Final = ("agent.invited", "agent.registered", "agent.removed", "checkpoint_key.rotated")
 
 
 class RemoteHistory:
@@ -67,23 +79,29 @@ class RemoteHistory:
             tell(str(epoch))
 
     def _signed(self, growth: Growth, chain: Chain) -> Growth:
-        known = self.memory.checkpoint_key
-        verifier = CheckpointVerifier.from_vkey(known) if known else chain.checkpoint_verifier(known)
+        known = self.memory.checkpoint_keys
         try:
-            checkpoint = verify_checkpoint(growth.checkpoint, verifier)
+            checkpoint = verify_checkpoint(growth.checkpoint, *signing(known))
         except Corrupted:
-            verifier = chain.checkpoint_verifier(known)  # it may have been replaced since it was learnt
-            checkpoint = verify_checkpoint(growth.checkpoint, verifier)
-        self.memory.checkpoint_key = verifier.vkey
+            known = chain.checkpoint_keys(known)  # another may have been named since these were learnt, or none was yet
+            checkpoint = verify_checkpoint(growth.checkpoint, *signing(known))
+        self.memory.checkpoint_keys = known
         if (checkpoint.size, checkpoint.root.hex()) != (growth.size, growth.root):
             raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint is of another head than it answers")
         return growth
 
 
-class Chain:
-    """The keys that a ledger's id leads to: root's, those that replaced it, and the one that signs checkpoints.
+def signing(known: Mapping[str, bool]) -> list[CheckpointVerifier]:
+    """Return those of the known checkpoint keys (vkeys) that may still sign."""
+    return [CheckpointVerifier.from_vkey(vkey) for vkey, may_sign in known.items() if may_sign]
 
-    It believes no ``reads``: they may be a node, or the entries that a receipt carries.
+
+class Chain:
+    """The keys that a ledger's id leads to: root's, those that replaced it, and those that sign checkpoints.
+
+    It believes no ``reads``: they may be a node, or the entries that a receipt carries. A node's key counts because
+    root registered the node, or invited it: root signed for the token, the token for the node's key, and that one for
+    the key of its checkpoints.
     """
 
     def __init__(self, reads: EntryReads, ledger: str) -> None:
@@ -91,24 +109,40 @@ class Chain:
         self._ledger = ledger
         self._roots: list[tuple[int, str]] = []
 
-    def checkpoint_verifier(self, known: str) -> CheckpointVerifier:
-        """Return the verifier of the last checkpoint key; ``known`` (vkey, or empty) must be among those before it.
+    def checkpoint_keys(self, known: Mapping[str, bool]) -> dict[str, bool]:
+        """Return every checkpoint key (vkey), and whether it may still sign; those ``known`` must be among them.
 
         Else a node that hides a rotation could go back to the key that was replaced, perhaps because it was stolen.
         """
         created = self._created()
-        rotated = [event.data for event in self._by_root("checkpoint_key.rotated", "ledger")]
-        keys = [created.checkpoint_key, *(data.key for data in rotated if isinstance(data, CheckpointKeyRotated))]
-        verifiers = [CheckpointVerifier(created.origin, bytes.fromhex(key)) for key in keys]
-        if known and known not in [verifier.vkey for verifier in verifiers]:
-            message = "the node knows nothing of the checkpoint key that this client has seen: it hides entries"
+        keys, invited = CheckpointKeys().after(0, created), dict[str, bytes]()
+        for event in self._signed(_NAMING):
+            match event.data:
+                case AgentInvited(roles=["node"]) if self._is_by_root(event):
+                    invited[event.name] = bytes.fromhex(event.data.token_key)
+                case AgentRegistered() if self._is_by_root(event) or _is_invited(event, invited.get(event.name)):
+                    keys = keys.after(event.index, event.data)
+                case CheckpointKeyRotated() if self._is_by_root(event):
+                    keys = keys.after(event.index, event.data)
+                case AgentRemoved():  # whoever signed it: trust that is taken away in vain costs an answer alone
+                    keys = keys.after(event.index, event.data)
+                case _:  # of somebody who may name no key
+                    continue
+        named = {
+            verifier.vkey: one.until is None
+            for one, verifier in zip(
+                keys.keys, verifiers_of(created.origin, (one.key for one in keys.keys)), strict=True
+            )
+        }
+        if any(vkey not in named or (named[vkey] and not may_sign) for vkey, may_sign in known.items()):
+            message = "the node does not tell of the checkpoint keys that this client has seen: it hides entries"
             raise Corrupted("VERIFICATION_FAILED", message)
-        return verifiers[-1]
+        return named
 
     def epoch(self, event_id: str) -> Epoch:
         """Return the epoch with this id, which root signed."""
-        for event in self._by_root("ledger.epoch_started", "ledger"):
-            if event.id == event_id and isinstance(event.data, EpochStarted):
+        for event in self._signed(["ledger.epoch_started"], "ledger"):
+            if event.id == event_id and isinstance(event.data, EpochStarted) and self._is_by_root(event):
                 return Epoch(event.index, event.data.abandoned_size, event.data.abandoned_root, event.data.reason)
         message = f"the node says that an epoch began with {event_id}, and has no such entry by root"
         raise Corrupted("VERIFICATION_FAILED", message, id=event_id)
@@ -131,7 +165,7 @@ class Chain:
         """Return the root key that signs the entry at ``index``: one that was replaced signs nothing after that."""
         if not self._roots:
             roots = [(-1, self._created().root)]
-            for at, data in _entries(self._reads, "key.rotated", f"agent/{ROOT}"):
+            for at, data in _entries(self._reads, ["key.rotated"], f"agent/{ROOT}"):
                 event = read_event(at, data)
                 is_next = event.key == roots[-1][1] and isinstance(event.data, KeyRotated)
                 if is_next and event.data.agent == ROOT and self._is_signed(at, data):
@@ -139,18 +173,31 @@ class Chain:
             self._roots = roots
         return next(key for since, key in reversed(self._roots) if since < index)
 
-    def _by_root(self, kind: str, stream: str) -> Iterator[Event]:
-        """Yield the events of a kind that a root key signed."""
-        for index, data in _entries(self._reads, kind, stream):
+    def _is_by_root(self, event: Event) -> bool:
+        return event.key == self._root_at(event.index)
+
+    def _signed(self, kinds: Collection[str], stream: str | None = None) -> Iterator[Event]:
+        """Yield the events of some kinds whose signature fits, by whomever."""
+        for index, data in _entries(self._reads, kinds, stream):
             event = read_event(index, data)
-            if event.key == self._root_at(index) and self._is_signed(index, data):
+            names_none = isinstance(event.data, AgentRegistered) and event.data.checkpoint_key is None
+            if not names_none and self._is_signed(index, data):
                 yield event
 
 
-def _entries(reads: EntryReads, kind: str, stream: str) -> Iterator[tuple[int, bytes]]:
+def _is_invited(event: Event, token_key: bytes | None) -> bool:
+    """Return whether who was invited registers itself: the token signed for the key that signed the event."""
+    data = event.data
+    if not isinstance(data, AgentRegistered) or event.key != data.key or token_key is None:
+        return False
+    signed = joining(event.ledger, data.name, bytes.fromhex(data.key))
+    return verify(token_key, signed, bytes.fromhex(data.token_proof or ""))
+
+
+def _entries(reads: EntryReads, kinds: Collection[str], stream: str | None) -> Iterator[tuple[int, bytes]]:
     index, size = 0, 1
     while index < size:
-        page = reads.entries(index, kinds=[kind], stream=stream)
+        page = reads.entries(index, kinds=kinds, stream=stream)
         if page.next_index <= index:
             raise Corrupted("VERIFICATION_FAILED", "the node's log does not go on where it says that it does")
         yield from page.entries

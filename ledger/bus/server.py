@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger import limits
-from ledger.bus.server_config import BusUsers, render_config
+from ledger.bus.server_config import BusUsers, Member, render_config
 from ledger.errors import Unavailable
 from ledger.files import held, replacing
 
@@ -53,11 +53,15 @@ class EmbeddedServer:
     It listens on loopback only unless a host is given. Calls block, each for at most a limit's time.
     """
 
-    def __init__(self, folder: Path, ledger: str, *, program: Path | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, folder: Path, ledger: str, *, program: Path | None = None, host: str = "127.0.0.1",
+        member: Member | None = None,
+    ) -> None:  # fmt: skip
         self.folder = folder.absolute()
         self.ledger = ledger
         self.program = find_server(program)
         self.host = host
+        self.member = member
         self.port = 0
         self._child: subprocess.Popen[bytes] | None = None
         self._locks: list[int] = []
@@ -103,7 +107,7 @@ class EmbeddedServer:
                     raise
                 # Another server took the preferred port between our look and this one's start.
                 self._launch(users, 0)
-            self._names = set(users.agents)
+            self._names = _accounts(users)
         except BaseException:
             self.stop()
             raise
@@ -128,7 +132,7 @@ class EmbeddedServer:
         try:
             # An account that a reload adds imports from accounts as they were before it: its requests reach nobody
             # until the next reload (measured with 2.12 and 2.15).
-            for _ in range(1 if self._names >= users.agents.keys() else 2):
+            for _ in range(1 if self._names >= _accounts(users) else 2):
                 seen = self._log_size()
                 self._child.send_signal(signal.SIGHUP)
                 self._wait(partial(self._has_reloaded, seen), limits.server_start_max_s, "reload")
@@ -136,7 +140,7 @@ class EmbeddedServer:
             # A refused configuration must not be what the next start reads.
             self._replace_config(before)
             raise
-        self._names = set(users.agents)
+        self._names = _accounts(users)
 
     def stop(self) -> None:
         """End the server, by force if it does not end in time, and give the folder free."""
@@ -213,7 +217,9 @@ class EmbeddedServer:
         return False
 
     def _write_config(self, users: BusUsers, port: int) -> None:
-        text = render_config(ledger=self.ledger, users=users, folder=self.folder, host=self.host, port=port)
+        text = render_config(
+            ledger=self.ledger, users=users, folder=self.folder, host=self.host, port=port, member=self.member
+        )
         self._replace_config(text.encode())
 
     def _replace_config(self, content: bytes) -> None:
@@ -249,6 +255,11 @@ class EmbeddedServer:
         lines = [line for line in logged.splitlines() if "[ERR]" in line or "[FTL]" in line]
         reason = lines[-1] if lines else "its log says no more"
         raise Unavailable("BUS_UNAVAILABLE", f"nats-server {how}: {reason}", log=str(self._log))
+
+
+def _accounts(users: BusUsers) -> set[str]:
+    # The names of those who were invited are marked: who joined has another account from then on.
+    return {*users.agents, *(f"{name}?" for name in users.invited)}
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Annotated, Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 import nats.errors
@@ -33,7 +33,7 @@ from ledger.admission.committer import Committer
 from ledger.bus import subjects
 from ledger.bus.connection import NodeClient
 from ledger.bus.fair_queue import Share
-from ledger.bus.intake import Intake
+from ledger.bus.intake import QUEUE, Intake
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, take
 from ledger.client import AnswerView, When
 from ledger.codec import decode_strict
@@ -43,6 +43,7 @@ from ledger.history import StreamAsked
 from ledger.local import LocalClient
 from ledger.log.blobs import page_blobs_max
 from ledger.log.log import Log
+from ledger.tally import Tally
 
 log = structlog.get_logger("baton.service")
 
@@ -172,16 +173,31 @@ class _View(_Arguments, frozen=True):
 class Service:
     """Answers agents for one ledger over one connection."""
 
-    def __init__(self, client: LocalClient, committer: Committer, news: News, answer_view: AnswerView) -> None:
-        """Answer from ``client``; admit through ``committer``; ``answer_view`` answers view queries in a thread."""
+    def __init__(
+        self, client: LocalClient, committer: Committer, news: News, answer_view: AnswerView,
+        tally: Tally | None = None, *, is_last_word: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        """Answer from ``client``; admit through ``committer``; ``answer_view`` answers view queries in a thread.
+
+        ``is_last_word`` tells in any thread whether no other node can have more of the log than this one now.
+        """
+        self._count = count = (tally or Tally()).count
         self._client = client
         self._committer = committer
-        self._news = news
+        self._news, self._is_last_word = news, is_last_word
         self._threads = ThreadPoolExecutor(limits.read_threads_max, thread_name_prefix="baton-service")
         self._upload_threads = ThreadPoolExecutor(upload_threads_max, thread_name_prefix="baton-service-upload")
-        self._submissions = Intake(subjects.submit_subject, self._answering(self._submit), SUBMISSIONS)
-        self._reads = Intake(subjects.reads_of, self._answering(self._read), READS)
+        self._submissions = Intake(
+            subjects.submit_subject,
+            self._answering(self._submit),
+            SUBMISSIONS,
+            partial(count, label="submit"),
+            # Of its own: a leader that was deposed because it hung still has its subscriptions, and would be asked.
+            f"{QUEUE}-{client.node}",
+        )
+        self._reads = Intake(subjects.reads_of, self._answering(self._read), READS, partial(count, label="read"))
         self._served: frozenset[str] = frozenset()
+        self._admits = self._reads_on = True
         self._waiting: dict[str, set[asyncio.Task[int]]] = {}
         self._verbs: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any], Any]]] = {
             verb: (msgspec.json.Decoder(form), answer) for verb, (form, answer) in _verbs(client, answer_view).items()
@@ -195,8 +211,8 @@ class Service:
     async def start(self, nats: NodeClient, agents: Collection[str]) -> None:
         """Serve these agents; every node of a ledger shares the work through one queue group."""
         self._served = frozenset(agents)
-        for intake in (self._submissions, self._reads):
-            await intake.start(nats, self._client.ledger, self._served)
+        for intake, served in self._served_by():
+            await intake.start(nats, self._client.ledger, served)
         # nats-py's flush sends its PING ahead of what is buffered: only the second one is a barrier (measured).
         await nats.flush()
         await nats.flush()
@@ -208,8 +224,24 @@ class Service:
             if agent not in self._served:
                 for task in waiting:
                     task.cancel()
-        for intake in (self._submissions, self._reads):
-            await intake.follow(self._served)
+        for intake, served in self._served_by():
+            await intake.follow(served)
+
+    @property
+    def role(self) -> str:
+        """What this node is now, in a word for people."""
+        return "leader" if self._admits else "follower" if self._reads_on else "catching up"
+
+    async def take(self, *, admits: bool, reads: bool) -> None:
+        """From now on take submissions, as the one node that leads, and reads, as any that is caught up; or not."""
+        self._admits, self._reads_on = admits, reads
+        for intake, served in self._served_by():
+            await intake.follow(served)
+
+    def _served_by(self) -> list[tuple[Intake, frozenset[str]]]:
+        nobody = frozenset[str]()
+        submissions = self._submissions, self._served if self._admits else nobody
+        return [submissions, (self._reads, self._served if self._reads_on else nobody)]
 
     async def stop(self) -> None:
         """Take no more requests, and finish and answer those that were taken."""
@@ -251,20 +283,29 @@ class Service:
     async def _read(self, agent: str, message: Msg) -> bytes:
         if len(message.data) > arguments_size_max_bytes:
             raise Refused("TOO_LARGE", f"the arguments of a read have at most {arguments_size_max_bytes} bytes")
+        self._count("reads")
         verb = subjects.read_verb(message.subject)
         if verb not in self._verbs:
             raise Refused("USAGE", f"there is no verb {verb!r}: {', '.join(self.verbs)}", verb=verb)
         loop, (decoder, answer) = asyncio.get_running_loop(), self._verbs[verb]
 
-        def answered(wanted: Any = None) -> bytes | _Range:
+        def answered(wanted: Any = None) -> bytes | _Range | _Behind:
             """Return the encoded answer, or what must be waited for first. In a thread."""
             if wanted is None:
                 wanted = decode_strict(message.data or b"{}", decoder)
+                if seen_size(wanted) > self._news.size and not self._is_last_word():
+                    return _Behind(seen_size(wanted), wanted)
                 if isinstance(wanted, _Range) and wanted.wait_s and self._news.size <= wanted.start:
                     return wanted
             return _encoded(answer(wanted))
 
         given = await loop.run_in_executor(self._threads, answered)
+        if isinstance(given, _Behind):
+            # A follower, or a leader that was deposed and does not know it, may lag behind what its caller has seen of
+            # another node: that is no history that changed.
+            if await self._news.wait_beyond(given.size - 1, limits.follower_lag_max_s) < given.size:
+                raise Unavailable("BUS_UNAVAILABLE", "this node is behind the others: ask again")
+            given = await loop.run_in_executor(self._threads, answered, given.wanted)
         if isinstance(given, _Range):
             await self._wait_beyond(agent, len(message.data), given)
             given = await loop.run_in_executor(self._threads, answered, given)
@@ -294,6 +335,18 @@ class Service:
     def reads_waiting(self) -> int:
         """How many reads wait for news."""
         return sum(map(len, self._waiting.values()))
+
+
+class _Behind(NamedTuple):
+    """What is asked by who has seen more of the log than this node has."""
+
+    size: int
+    wanted: Any
+
+
+def seen_size(wanted: Any) -> int:
+    """Return how large its caller has seen the log."""
+    return int(wanted.size if isinstance(wanted, _Ends) else getattr(wanted, "old_size", None) or 0)
 
 
 def _verbs(client: LocalClient, answer_view: AnswerView) -> dict[str, tuple[type, Callable[[Any], Any]]]:

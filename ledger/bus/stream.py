@@ -101,13 +101,13 @@ def raise_degraded(expected: Incarnation, faults: list[str], **details: Any) -> 
         raise Unavailable("BUS_DEGRADED", message, stream=expected.name, faults=faults, **details)
 
 
-async def stream_info(client: Client, incarnation: Incarnation) -> StreamInfo:
+async def stream_info(client: Client, incarnation: Incarnation, wait_s: float = limits.request_timeout_s) -> StreamInfo:
     """Return what the server says of the log stream now.
 
     Raises Unavailable: ``BUS_DEGRADED`` if it is gone, ``BUS_UNAVAILABLE`` if the server does not answer.
     """
     with bus_errors(f"log stream {incarnation.name}"):
-        return await client.jetstream(timeout=limits.request_timeout_s).stream_info(incarnation.name)
+        return await client.jetstream(timeout=wait_s).stream_info(incarnation.name)
 
 
 async def open_stream(client: Client, incarnation: Incarnation, replicas: int = 1) -> Incarnation:
@@ -138,6 +138,14 @@ async def next_incarnation(
     The old stream keeps what it holds, as evidence, under a subject that nobody publishes to: its own are free then.
     Raises Unavailable: as ``open_stream``.
     """
+    await retire(client, retiring)
+    # If we crash here, the old stream is retired and there is no new one: retiring it again changes nothing.
+    following = Incarnation(retiring.ledger, retiring.number + 1, first_index + 1)
+    return await open_stream(client, following, replicas)
+
+
+async def retire(client: Client, retiring: Incarnation) -> None:
+    """Let a log stream take nothing more; one that is gone, or is retired, stays so. Raises as ``open_stream``."""
     manager = client.jetstream(timeout=limits.request_timeout_s)
     retired = retired_subject(retiring.ledger, retiring.number)
     try:
@@ -147,6 +155,3 @@ async def next_incarnation(
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise  # A stream that is gone needs no retiring; one that cannot be asked may still be there.
-    # If we crash here, the old stream is retired and there is no new one: retiring it again changes nothing.
-    following = Incarnation(retiring.ledger, retiring.number + 1, first_index + 1)
-    return await open_stream(client, following, replicas)

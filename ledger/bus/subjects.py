@@ -17,6 +17,9 @@ from ledger.errors import Refused
 INBOX_OF_NODES: Final = "_INBOX_node"
 """The inbox prefix of nodes; an agent of the same name is in another account, so they never meet."""
 
+DISCOVERY: Final = "$SRV.>"
+"""Where NATS tools ask which services there are (NATS ADR-32)."""
+
 _LEDGER: Final = re.compile(r"[0-9a-f]{32}")
 _AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
@@ -101,6 +104,32 @@ def live_subject(ledger: str, kind: str | None = None, stream: str | None = None
 def checkpoint_subject(ledger: str) -> str:
     """Return where the latest checkpoint is published."""
     return f"baton.{_ledger(ledger)}.checkpoint"
+
+
+def node_subject(ledger: str, node: str) -> str:
+    """Return where a node publishes its heartbeats."""
+    return f"baton.{_ledger(ledger)}.node.{_agent(node)}"
+
+
+def node_pattern(ledger: str) -> str:
+    """Return the pattern of every node's heartbeats."""
+    return f"baton.{_ledger(ledger)}.node.*"
+
+
+def blob_subject(ledger: str, ref: str, number: int | str) -> str:
+    """Return where a chunk of a blob lies, by its number; ``>`` as the number stands for all chunks of all blobs."""
+    place = ">" if number == ">" else f"{ref.removeprefix('blake3:')}.{number}"
+    return f"baton.{_ledger(ledger)}.blob.{place}"
+
+
+def blob_stream_name(ledger: str) -> str:
+    """Return the JetStream name of the stream that holds the blobs which entries refer to."""
+    return f"BATON_{_ledger(ledger)}_BLOBS"
+
+
+def lease_bucket(ledger: str) -> str:
+    """Return the key-value bucket in which the lease of the nodes lies."""
+    return f"BATON_{_ledger(ledger)}_LEASE"
 
 
 def retired_subject(ledger: str, incarnation: int) -> str:

@@ -1,4 +1,4 @@
-"""Who may sign: the ledger's creation, its epochs and clock, agents, roles and keys."""
+"""Who may sign: the ledger's creation, its epochs, clock and terms, invitations, agents, roles and keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from ledger.events.fields import Count, EventData, Label, Line, Name, NatsKey, PublicKey, Signature, Time, TreeHash
 
-Role = Literal["agent", "reviewer", "admin", "human", "service"]
+Role = Literal["agent", "reviewer", "admin", "human", "service", "node"]
 
 
 class LedgerCreated(EventData, frozen=True):
@@ -40,11 +40,41 @@ class ClockSet(EventData, frozen=True):
     reason: Line
 
 
+class TermStarted(EventData, frozen=True):
+    """A node leads from here on: it alone orders what is submitted, until the next term begins (Raft's word)."""
+
+    term: Count
+    node: Name
+
+
+class AgentInvited(EventData, frozen=True):
+    """Lets who holds a one-time token register as this agent, once, before ``expires_at`` by the ledger's clock.
+
+    The token stays secret: here are two public keys that it leads to. ``token_key`` checks that the holder signed, and
+    with ``nkey`` a server lets him in, for that one event. A later invitation of the same name takes the place of this.
+    """
+
+    name: Name
+    roles: list[Role]
+    token_key: PublicKey
+    nkey: NatsKey
+    expires_at: Time
+
+
+class AgentInvitationRevoked(EventData, frozen=True):
+    """Takes back an invitation that nobody has used."""
+
+    name: Name
+    reason: Line = "no reason given"
+
+
 class AgentRegistered(EventData, frozen=True):
     """Binds a name to an identity key, the key of its bus connection, and roles.
 
     ``proof`` is the identity key's own signature over ``identity.possession``: nobody can register a key that
-    they do not hold. ``ai_id`` (as ``claude-sonnet-4.5``) is a label without authority.
+    they do not hold. ``ai_id`` (as ``claude-sonnet-4.5``) is a label without authority. With ``token_proof``, the
+    signature of an invitation's token over ``identity.joining``, an agent registers itself, by the key named here. A
+    node names the key that it signs checkpoints with; ``checkpoint_proof`` is for the name ``checkpoint/NAME``.
     """
 
     name: Name
@@ -53,6 +83,9 @@ class AgentRegistered(EventData, frozen=True):
     roles: list[Role]
     nkey: NatsKey | None = None
     ai_id: str = ""
+    token_proof: Signature | None = None
+    checkpoint_key: PublicKey | None = None
+    checkpoint_proof: Signature | None = None
 
 
 class RoleGranted(EventData, frozen=True):
@@ -108,9 +141,9 @@ class KeyRotated(EventData, frozen=True):
 
 
 class CheckpointKeyRotated(EventData, frozen=True):
-    """Replaces the key that signs checkpoints: the tree that holds this entry, and each larger one, is signed by it.
+    """Replaces the checkpoint key that entry 0 named: of the tree that holds this entry, and of each larger one.
 
-    ``proof`` is over ``identity.possession`` for the name ``checkpoint``.
+    The key of another node ends with that node. ``proof`` is over ``identity.possession`` for the name ``checkpoint``.
     """
 
     key: PublicKey

@@ -18,7 +18,8 @@ from typing import Any, Final, Literal, TypeAlias, assert_never
 import msgspec
 
 from ledger.errors import Refused
-from ledger.events.authority import KeyDelegated
+from ledger.events.authority import AgentRegistered, AgentRemoved, CheckpointKeyRotated, KeyDelegated, LedgerCreated
+from ledger.events.fields import EventData
 from ledger.lifecycle.clock import Span
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,14 +29,20 @@ NODE: Final = "node"
 CHECKPOINT: Final = "checkpoint"
 RESERVED_NAMES: Final = frozenset({ROOT, NODE, CHECKPOINT})
 CHECKPOINT_KEYS: Final = "the checkpoints"
-"""Whose the checkpoint keys are among all keys: no name of an agent, so that they sign no event."""
+INVITATION_KEYS: Final = "the invitations"
+"""Whose checkpoint keys, and those of invitations, are among all keys: no name of an agent: they sign no event."""
+
+NODE_ROLE: Final = "node"
+"""The role of further nodes. It stands alone, comes with a checkpoint key, and ends with the agent."""
 
 KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
+InvitationEnd: TypeAlias = Literal["used", "revoked", "replaced"]
 
 # A reviewer decides with the identity key in hand: these kinds are never delegable.
 NEVER_DELEGABLE: Final = frozenset({
-    "ledger.epoch_started", "ledger.clock_set", "agent.registered", "agent.removed", "role.granted", "role.revoked",
-    "key.delegated", "key.revoked", "key.rotated", "key.compromised", "checkpoint_key.rotated",
+    "ledger.epoch_started", "ledger.clock_set", "ledger.term_started", "agent.invited", "agent.invitation_revoked",
+    "agent.registered", "agent.removed", "role.granted", "role.revoked", "key.delegated", "key.revoked", "key.rotated",
+    "key.compromised", "checkpoint_key.rotated",
     "handoff.approved", "handoff.rejected", "handoff.criterion_waived", "handoff.changes_requested", "handoff.verified",
     "review.answered",
 })  # fmt: skip
@@ -85,14 +92,93 @@ class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
         return self if not self.is_valid else msgspec.structs.replace(self, ended_index=index, ended_as=how)
 
 
+class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The last invitation of a name: with which roles, for how long, by which keys; where and how it ended."""
+
+    name: str
+    roles: frozenset[str]
+    token_key: str
+    nkey: str
+    index: int
+    span: Span
+    ended_index: int | None = None
+    ended_as: InvitationEnd | None = None
+
+    def is_open(self, now_ms: int) -> bool:
+        """Return whether it lets its holder in at a time of the ledger's clock."""
+        return self.ended_as is None and self.span.holds(now_ms)
+
+    def ended(self, index: int, how: InvitationEnd) -> InvitationRecord:
+        """Return it after it ended; what ended already stays as it is."""
+        ends = self.ended_as is None
+        return msgspec.structs.replace(self, ended_index=index, ended_as=how) if ends else self
+
+    def check(self, now_ms: int) -> None:
+        """Raises Refused: ``NOT_INVITED`` when it does not hold (any more), with what became of it."""
+        match self.ended_as:
+            case None if self.span.holds(now_ms):
+                return
+            case None:
+                words, how = "has expired", "expired"
+            case "used" | "revoked" | "replaced" as how:
+                words = f"was {how} at entry {self.ended_index}"
+            case _:
+                assert_never(self.ended_as)
+        message = f"the invitation of {self.name} {words}: ask an admin for another (`baton agent invite`)"
+        raise Refused("NOT_INVITED", message, name=self.name, how=how, index=self.ended_index)
+
+
+class CheckpointKey(msgspec.Struct, frozen=True, array_like=True):
+    """A key (hex) of a node's checkpoints: it signs those of trees that hold entry ``since``, and not ``until``."""
+
+    since: int
+    key: str
+    node: str
+    until: int | None = None
+
+
 class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
-    """The keys (hex) that sign checkpoints, each with the index of the entry that names it."""
+    """The keys that sign checkpoints, in the order in which they were named: one for each node at a time."""
 
-    keys: tuple[tuple[int, str], ...]
+    keys: tuple[CheckpointKey, ...] = ()
 
-    def at(self, size: int) -> str:
-        """Return the key of the checkpoint of a tree of ``size`` entries: the last one named within it."""
-        return next((key for index, key in reversed(self.keys) if index < size), self.keys[0][1])
+    def at(self, size: int) -> tuple[str, ...]:
+        """Return the keys (hex) that may sign the checkpoint of a tree of ``size`` entries."""
+        size = max(size, 1)  # of a log without entries: whose entry 0 will name them
+        return tuple(one.key for one in self.keys if one.since < size and (one.until is None or size <= one.until))
+
+    def named(self, index: int, node: str, key: str) -> CheckpointKeys:
+        """Return them with another key of a node, in place of the one it had."""
+        return CheckpointKeys((*self.ended(index, node).keys, CheckpointKey(index, key, node)))
+
+    def ended(self, index: int, node: str) -> CheckpointKeys:
+        """Return them after a node's key ended."""
+        return CheckpointKeys(tuple(
+            msgspec.structs.replace(one, until=index) if one.node == node and one.until is None else one
+            for one in self.keys
+        ))  # fmt: skip
+
+    def after(self, index: int, data: EventData) -> CheckpointKeys:
+        """Return them after an event of authority that counts."""
+        match data:
+            case LedgerCreated():
+                return self.named(index, NODE, data.checkpoint_key)
+            case CheckpointKeyRotated():
+                return self.named(index, NODE, data.key)
+            case AgentRegistered() if data.checkpoint_key is not None:
+                return self.named(index, data.name, data.checkpoint_key)
+            case AgentRemoved():
+                return self.ended(index, data.agent)
+            case _:  # any other event: it neither names a node's key nor ends one
+                return self
+
+
+class Term(msgspec.Struct, frozen=True, array_like=True):
+    """The time of one leader: its number, counted from 1, the node that leads, and the entry that says so."""
+
+    number: int
+    node: str
+    index: int
 
 
 def delegated(agent: str, index: int, now_ms: int, data: KeyDelegated, by: str) -> KeyRecord:

@@ -17,7 +17,7 @@ from ledger import limits
 from ledger.errors import Corrupted
 from ledger.log.blobs import Blobs
 from ledger.log.read import Snapshot
-from ledger.log.tables import HEAD_KEY, Head, Tables, index_key
+from ledger.log.tables import HEAD_KEY, SHARED_KEY, Head, Shared, Tables, index_key
 from ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
 from ledger.merkle import Frontier, leaf_hash
 from ledger.resource import Resource
@@ -73,6 +73,14 @@ class Log(Resource):
         except BaseException:
             self.appender.forget()
             raise
+
+    def set_shared(self, shared: Shared | None) -> None:
+        """Let this log be one of several nodes' from the next write on, or (None) its own again."""
+        with self.tables.writing() as txn:
+            if shared is None:
+                txn.delete(SHARED_KEY, db=self.tables.state)
+            else:
+                txn.put(SHARED_KEY, msgspec.msgpack.encode(shared), db=self.tables.state)
 
 
 def _check_head(snapshot: Snapshot) -> None:

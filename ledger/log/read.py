@@ -17,7 +17,7 @@ from ledger.codec import UNREADABLE
 from ledger.envelope import decode_entry, pae
 from ledger.errors import Corrupted, Refused
 from ledger.history import Growth, Proven, StreamAsked, StreamPage
-from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
+from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
 from ledger.log import tables as layout
 from ledger.log.tables import Head, Tables
 from ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
@@ -106,12 +106,21 @@ class Snapshot:
         record: KeyRecord | None = self.record(layout.key_key(public_key))
         return record
 
-    def checkpoint_key(self) -> str:
-        """Return the key (hex) that signs a checkpoint of this moment. Raises Corrupted: the log has lost it."""
+    def checkpoint_keys(self) -> tuple[str, ...]:
+        """Return the keys (hex) that may sign a checkpoint of this moment. Raises Corrupted: the log has lost them."""
         record: CheckpointKeys | None = self.record(layout.CHECKPOINT_KEYS_KEY)
         if record is None:
             raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `baton fsck`")
         return record.at(self.size)
+
+    def term(self) -> Term | None:
+        """Return the term that began last, or None before the first."""
+        record: Term | None = self.record(layout.TERM_KEY)
+        return record
+
+    def invitations(self) -> list[InvitationRecord]:
+        """Return the last invitation of each name that was ever invited."""
+        return [layout.decode_record(b"v", data) for _, data in self._records(b"v")]
 
     def keys(self) -> list[tuple[str, KeyRecord]]:
         """Return all signing keys (hex) with their records."""

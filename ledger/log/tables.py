@@ -22,7 +22,7 @@ from blake3 import blake3
 from ledger import limits
 from ledger.codec import UNREADABLE
 from ledger.errors import Corrupted, Refused
-from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
+from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
 from ledger.lifecycle.handoff import HandoffState
 from ledger.lifecycle.reasoning import ReasoningState
 from ledger.lifecycle.review import ReviewState
@@ -74,6 +74,17 @@ class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):
     index: int
 
 
+class Shared(msgspec.Struct, frozen=True, array_like=True):
+    """This log is that of ``node``, one of several: nothing is appended that is not published first.
+
+    ``leader`` and where agents reach it are what was heard last.
+    """
+
+    node: str
+    leader: str = ""
+    url: str = ""
+
+
 def index_key(index: int) -> bytes:
     """Return the key of an entry."""
     return index.to_bytes(8, "big")
@@ -93,6 +104,10 @@ HEAD_KEY: Final = b"h"
 QUARANTINE_PREFIX: Final = b"x"
 CHECKPOINT_KEYS_KEY: Final = b"c"
 QUOTA_PREFIX: Final = b"q"
+TERM_KEY: Final = b"t"
+SHARED_KEY: Final = b"m"
+OF_NO_ENTRY: Final = frozenset({QUOTA_PREFIX, SHARED_KEY})
+"""What follows from no entry: what gates count, and whether this log is one of several nodes'."""
 
 
 def stream_key(stream: str) -> bytes:
@@ -103,6 +118,11 @@ def stream_key(stream: str) -> bytes:
 def agent_key(name: str) -> bytes:
     """Return the state key of an agent's record."""
     return b"a" + name.encode()
+
+
+def invitation_key(name: str) -> bytes:
+    """Return the state key of the last invitation of a name."""
+    return b"v" + name.encode()
 
 
 def key_key(public_key: str) -> bytes:
@@ -140,8 +160,11 @@ _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     b"a": agent_decoder.decode,
     b"k": key_decoder.decode,
     b"i": idempotency_decoder.decode,
+    b"v": msgspec.msgpack.Decoder(InvitationRecord).decode,
+    TERM_KEY: msgspec.msgpack.Decoder(Term).decode,
     b"c": msgspec.msgpack.Decoder(CheckpointKeys).decode,
     b"n": msgspec.msgpack.Decoder(str).decode,
+    SHARED_KEY: msgspec.msgpack.Decoder(Shared).decode,
     QUOTA_PREFIX: msgspec.msgpack.Decoder(Spent).decode,
     QUARANTINE_PREFIX: msgspec.msgpack.Decoder(str).decode,
 }

@@ -29,7 +29,7 @@ class AgentRow(Row, frozen=True):
 
 
 class KeyRow(Row, frozen=True):
-    """A key of an agent, or (``sort`` is ``checkpoint``) of the ledger's checkpoints; its scope is JSON.
+    """A key of an agent, or (``sort`` is ``checkpoint``) of a node's checkpoints; its scope is JSON.
 
     ``sort`` is ``identity``, or ``session`` for one that is delegated. ``ended_as`` is ``revoked``, ``replaced``,
     ``compromised`` or ``removed``, at ``ended_index`` by ``ended_by``. What it signed since ``suspect_since`` is
@@ -54,10 +54,28 @@ class KeyRow(Row, frozen=True):
     suspect_index: int | None = None
 
 
+class InvitationRow(Row, frozen=True):
+    """The last invitation of a name; ``roles`` is JSON. ``ended_as`` is ``used`` or ``revoked``, by ``ended_by``."""
+
+    name: str
+    invited_roles: str
+    invited_index: int
+    invited_ms: int
+    invited_by: str
+    expires_at: str
+    ended_index: int | None = None
+    ended_as: str | None = None
+    ended_by: str | None = None
+    ended_because: str | None = None
+
+
 AGENTS: Final = Table("agents", AgentRow, primary_key=("name",), owner="name")
 KEYS: Final = Table(
     "agent_keys", KeyRow, primary_key=("agent", "key"), owner="agent", indexes=(("key",), ("suspect_since",))
 )
+
+
+INVITATIONS: Final = Table("invitations", InvitationRow, primary_key=("name",), owner="name")
 
 
 class AgentState(msgspec.Struct, frozen=True, array_like=True):
@@ -66,6 +84,7 @@ class AgentState(msgspec.Struct, frozen=True, array_like=True):
     name: str
     agent: AgentRow | None = None
     keys: tuple[KeyRow, ...] = ()
+    invitation: InvitationRow | None = None
 
 
 def keys(event: Event) -> tuple[str, ...]:
@@ -84,8 +103,7 @@ def fold(state: AgentState, event: Event) -> AgentState:
             is_root = state.name == ROOT
             return _registered(state, event, data.root if is_root else data.node_key, ["admin"] if is_root else [])
         case kinds.AgentRegistered() as data:
-            state = _registered(state, event, data.key, sorted(set(data.roles)))
-            return _with(state, nkey=data.nkey, ai_id=data.ai_id)
+            return _joined(state, event, data)
         case kinds.RoleGranted() as data:
             return _with(state, roles=json_text(sorted({*_roles(state), data.role})))
         case kinds.RoleRevoked() as data:
@@ -96,14 +114,21 @@ def fold(state: AgentState, event: Event) -> AgentState:
                 streams=json_text(data.streams), max_events=data.max_events, delegated_by=event.key,
             )  # fmt: skip
         case kinds.AgentRemoved() as data:
-            state = _ended(state, event, _key(state), "removed", data.reason)
+            for key in [one.key for one in state.keys if one.sort != "session"]:
+                state = _ended(state, event, key, "removed", data.reason)
             return _with(state, roles="[]", removed_index=event.index, removed_because=data.reason)
-        case _:  # what else is handled changes keys
+        case _:  # what else is handled changes keys, or invites
             return _with_changed_keys(state, event)
 
 
 def _with_changed_keys(state: AgentState, event: Event) -> AgentState:
     match event.data:
+        case kinds.AgentInvited() as data:
+            roles = json_text(sorted(set(data.roles)))
+            row = InvitationRow(data.name, roles, event.index, event.accepted_ms, event.author, data.expires_at)
+            return msgspec.structs.replace(state, invitation=row)
+        case kinds.AgentInvitationRevoked() as data:
+            return _uninvited(state, event, "revoked", data.reason)
         case kinds.KeyRevoked() as data:
             return _ended(state, event, data.key, "revoked", data.reason)
         case kinds.KeyRotated() as data:
@@ -124,7 +149,9 @@ def _roles(state: AgentState) -> list[str]:
 
 
 def _key(state: AgentState) -> str:
-    return next((one.key for one in reversed(state.keys) if one.sort != "session"), "")
+    """Return the key that an agent, or ``CHECKPOINT``, is known by."""
+    sort = CHECKPOINT if state.name == CHECKPOINT else "identity"
+    return next((one.key for one in reversed(state.keys) if one.sort == sort), "")
 
 
 def _with(state: AgentState, **fields: Any) -> AgentState:
@@ -152,12 +179,29 @@ def _changed(state: AgentState, key: str, **fields: Any) -> AgentState:
 
 def _registered(state: AgentState, event: Event, key: str, roles: list[str]) -> AgentState:
     agent = AgentRow(state.name, json_text(roles), key, event.index, event.accepted_ms)
-    return _with_key(AgentState(state.name, agent), event, key, "identity")
+    return _with_key(AgentState(state.name, agent, invitation=state.invitation), event, key, "identity")
+
+
+def _joined(state: AgentState, event: Event, data: kinds.AgentRegistered) -> AgentState:
+    if data.token_proof is not None:
+        state = _uninvited(state, event, "used")
+    state = _registered(state, event, data.key, sorted(set(data.roles)))
+    if data.checkpoint_key is not None:
+        state = _with_key(state, event, data.checkpoint_key, CHECKPOINT)
+    return _with(state, nkey=data.nkey, ai_id=data.ai_id)
+
+
+def _uninvited(state: AgentState, event: Event, how: str, because: str | None = None) -> AgentState:
+    if state.invitation is None:
+        return state
+    end = {"ended_index": event.index, "ended_as": how, "ended_by": event.author, "ended_because": because}
+    return msgspec.structs.replace(state, invitation=msgspec.structs.replace(state.invitation, **end))
 
 
 VIEW: Final = Projection(
     name="agents", version=VIEW_VERSIONS["agents"],
     handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "agent")
-    | {"ledger.created", "checkpoint_key.rotated"}, tables=(AGENTS, KEYS), state=AgentState, keys=keys, fold=fold,
-    rows=lambda state: state.keys if state.agent is None else (state.agent, *state.keys),
+    | {"ledger.created", "checkpoint_key.rotated"}, tables=(AGENTS, KEYS, INVITATIONS), state=AgentState, keys=keys,
+    fold=fold,
+    rows=lambda state: [row for row in (state.agent, state.invitation, *state.keys) if row is not None],
 )  # fmt: skip

@@ -13,6 +13,7 @@ _IN_PROGRESS: Final = (
     "SELECT id, title, lease_until_ms FROM handoffs WHERE receiver = ? AND status = 'in_progress' "
     "ORDER BY updated_index DESC LIMIT 20"
 )
+_INVITED: Final = "SELECT * FROM invitations WHERE name = ?"
 
 
 class AgentName(Arguments, frozen=True):
@@ -34,17 +35,28 @@ class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
 
 
 def list_agents(moment: Moment, asked: AgentFilter) -> Answer:
-    """Return ``{"agents", "total"}``, by name."""
-    sql = "SELECT * FROM agents WHERE ? OR removed_index IS NULL ORDER BY name"
-    agents = [with_json(row, "roles") for row in moment.rows(sql, (asked.is_all,))]
-    return {"agents": agents, "total": len(agents)}
+    """Return ``{"agents", "invitations", "total"}``, by name; invitations are those that nobody used or took back."""
+    condition = "" if asked.is_all else " WHERE removed_index IS NULL"
+    agents = [with_json(row, "roles") for row in moment.rows(f"SELECT * FROM agents{condition} ORDER BY name")]  # noqa: S608 - fixed texts
+    unused = "SELECT * FROM invitations WHERE ended_as IS NULL AND name NOT IN (SELECT name FROM agents) ORDER BY name"
+    invitations = [_invitation(row, moment.now_ms) for row in moment.rows(unused)]
+    return {"agents": agents, "invitations": invitations, "total": len(agents)}
 
 
 def show_agent(moment: Moment, asked: AgentName) -> Answer:
     """Return one agent with its keys."""
     rows = moment.rows("SELECT * FROM agents WHERE name = ?", (asked.name,))
     only_match([row["name"] for row in rows], asked.name, "agent", lambda: names_in(moment, "agents", "name"))
-    return with_json(rows[0], "roles") | {"keys": list_keys(moment, KeyFilter(agent=asked.name))["keys"]}
+    invited = [_invitation(row, moment.now_ms) for row in moment.rows(_INVITED, (asked.name,))]
+    keys = list_keys(moment, KeyFilter(agent=asked.name))["keys"]
+    return with_json(rows[0], "roles") | {"invitation": invited[0] if invited else None, "keys": keys}
+
+
+def _invitation(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """Return an invitation whose ``state`` is how it ended, ``open`` or ``expired``."""
+    holds = Span(row["invited_ms"], to_ms(row["expires_at"])).holds(now_ms)
+    row |= {"roles": row.pop("invited_roles"), "state": row["ended_as"] or ("open" if holds else "expired")}
+    return with_json(row, "roles")
 
 
 def agents_at_work(moment: Moment, asked: AgentFilter) -> Answer:
@@ -72,9 +84,9 @@ def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
         "SELECT k.*, i.ended_index AS fallen_index, i.ended_as AS fallen_as, i.ended_by AS fallen_by, "
         "i.ended_because AS fallen_because FROM agent_keys k "
         "LEFT JOIN agent_keys i ON i.agent = k.agent AND i.key = k.delegated_by "
-        "WHERE ? IS NULL OR k.agent = ? ORDER BY k.agent, k.since_index, k.key"
+        "WHERE k.agent = coalesce(?, k.agent) ORDER BY k.agent, k.since_index, k.key"
     )
-    keys = [_key(row, moment.now_ms) for row in moment.rows(sql, (asked.agent, asked.agent))]
+    keys = [_key(row, moment.now_ms) for row in moment.rows(sql, (asked.agent,))]
     return {"keys": keys, "total": len(keys)}
 
 

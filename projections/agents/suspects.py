@@ -41,7 +41,7 @@ def suspect_by(key: str, index: str, keys: str = "agent_keys") -> str:
 _OF_EVENT: Final = suspect_by("e.key", "e.event_index", _NOW)
 _EVENTS: Final = (
     f"SELECT e.event_index AS place, {_OF_EVENT} AS suspect FROM events e "  # noqa: S608 - fixed texts
-    "WHERE e.event_index IN (SELECT value FROM json_each(?))"
+    "WHERE e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
 )
 _OF_STREAMS: Final = (
     f"SELECT e.stream AS place, min({_OF_EVENT}) AS suspect FROM events e "  # noqa: S608 - fixed texts

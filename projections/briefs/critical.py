@@ -67,7 +67,8 @@ def concluding_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
     if stated or typed:
         return [step for step in stated if step in typed] or typed or stated
     used = {number for rests_on in memory.dependencies.values() for number in rests_on}
-    sinks = [step for step in memory.steps if step.step_number in memory.dependencies.keys() - used]
+    ends = memory.dependencies.keys() - used
+    sinks = [step for step in memory.steps if step.step_number in ends]
     # An assumption is mostly recorded last, and is no conclusion.
     return sinks or [step for step in memory.steps if step.type != "assumption"][-1:] or memory.steps[-1:]
 

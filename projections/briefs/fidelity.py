@@ -22,8 +22,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
-from itertools import pairwise
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -130,10 +129,14 @@ class _ReadText(msgspec.Struct, frozen=True):
 def _read_text(text: str) -> _ReadText:
     tokens = words(text)
     content = content_of(tokens)
-    positions: dict[str, list[int]] = defaultdict(list)
+    return _ReadText(spelled=spelled(tokens), content=content, positions=_positions(content))
+
+
+def _positions(content: list[str]) -> dict[str, list[int]]:
+    positions: dict[str, list[int]] = {}
     for position, word in enumerate(content):
-        positions[word].append(position)
-    return _ReadText(spelled=spelled(tokens), content=content, positions=dict(positions))
+        positions.setdefault(word, []).append(position)
+    return positions
 
 
 def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
@@ -152,6 +155,7 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
         return 0.0  # No window can hold more of the fact than the whole text does.
     best = RAMP_START * total
     scored: set[tuple[str, ...]] = set()
+    in_fact = _positions(fact.content)
     there = [text.content[place] for place in places]
     # The window that begins at each place, what is still wanted beside it, and its weight.
     left, weight, end = dict(wanted), 0.0, 0
@@ -166,7 +170,7 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
             window = tuple(there[start:end])
             if window not in scored:  # A text of like sentences has the same window again and again.
                 scored.add(window)
-                best = max(best, _window_score(window, fact, index))
+                best = max(best, _window_score(window, in_fact, weights))
         word = there[start]
         left[word] += 1
         if left[word] > 0:
@@ -174,29 +178,20 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
     return max(0.0, min(1.0, (best / total - RAMP_START) / (1 - RAMP_START)))
 
 
-def _window_score(window: tuple[str, ...], fact: KeyFact, index: GraphIndex) -> float:
-    """Return the weight of the fact's words in one window of the text, less what disorder costs."""
-    left = Counter(fact.content)
-    kept: list[str] = []
-    weight = 0.0
-    for word in window:
-        if left[word] > 0:
-            left[word] -= 1
-            kept.append(word)
-            weight += index.weight_of(word)
-    return weight * (1 - ORDER_FACTOR * (1 - _order(kept, fact.content)))
+def _window_score(window: tuple[str, ...], places: dict[str, list[int]], weights: dict[str, float]) -> float:
+    """Return the weight of a fact's words in one window of the text, less what disorder costs.
 
-
-def _order(kept: list[str], wanted: list[str]) -> float:
-    """Return the share of neighbours that are neighbours in the fact, too (one word between them may be missing).
-
-    Moving a whole phrase breaks two neighbourhoods, scrambling breaks nearly all: a longest rising run, the
-    other candidate, punished the honest phrase as much as the scrambled one.
+    Order is the share of neighbours that are neighbours in the fact, too (one word between them may be missing). Moving
+    a whole phrase breaks two neighbourhoods, scrambling breaks nearly all: a longest rising run, the other candidate,
+    punished the honest phrase as much as the scrambled one. ``places`` is where each word stands in the fact.
     """
-    if len(kept) <= 1:
-        return 1.0
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, word in enumerate(wanted):
-        places[word].append(place)
-    following = pairwise([places[word].pop(0) for word in kept])
-    return sum(1 <= after - before <= NEIGHBOUR_MAX_STEPS for before, after in following) / (len(kept) - 1)
+    used = dict.fromkeys(places, 0)
+    weight, kept, near, before = 0.0, 0, 0, 0
+    for word in window:
+        if (count := used[word]) < len(places[word]):
+            used[word], place = count + 1, places[word][count]
+            weight += weights[word]
+            near += kept > 0 and 1 <= place - before <= NEIGHBOUR_MAX_STEPS
+            kept, before = kept + 1, place
+    order = near / (kept - 1) if kept > 1 else 1.0
+    return weight * (1 - ORDER_FACTOR * (1 - order))

@@ -28,10 +28,10 @@ def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
     """
     ref = whole_ref(moment, asked.ref)
     sql = (
-        "SELECT * FROM briefs WHERE reasoning_ref = ? AND level = ? AND (? IS NULL OR tokens <= ?) "
+        "SELECT * FROM briefs WHERE reasoning_ref = ? AND level = ? AND tokens <= coalesce(?, tokens) "
         "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"
     )
-    for row in moment.rows(sql, (ref, asked.level, asked.budget, asked.budget)):
+    for row in moment.rows(sql, (ref, asked.level, asked.budget)):
         return row | {"exact": bool(row["exact"]), "data": msgspec.json.decode(row["data"])}
     raise Refused("NOT_FOUND", f"no {asked.level} brief of {ref} was published", ref=ref, level=asked.level)
 

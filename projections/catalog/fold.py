@@ -92,8 +92,11 @@ EVENTS: Final = Table(
     EventRow,
     primary_key=("event_index",),
     indexes=(("id",), ("body_ref",), ("kind",), ("stream", "stream_version"), ("author",), ("corr",)),
+    long=("corr",),
 )
-EVENT_REFS: Final = Table("event_refs", RefRow, primary_key=("event_index", "position"), indexes=(("ref",),))
+EVENT_REFS: Final = Table(
+    "event_refs", RefRow, primary_key=("event_index", "position"), indexes=(("ref",),), long=("ref",)
+)
 STREAMS: Final = Table("streams", StreamRow, primary_key=("stream",), owner="stream", indexes=(("name",),))
 
 

@@ -20,7 +20,7 @@ _TO: Final = """CASE WHEN e.kind = 'handoff.created' THEN nullif(h.receiver, '')
     WHEN e.kind IN ('handoff.changes_requested', 'handoff.rejected') THEN nullif(h.receiver, '') END"""
 LISTING: Final = query.Listing(
     f"SELECT e.event_index, e.accepted_ms, e.kind, e.stream, e.author, e.key, h.title, {_TO} AS passed_to "  # noqa: S608 - fixed texts
-    "FROM events e LEFT JOIN handoffs h ON e.stream LIKE 'handoff/%' AND h.id = substr(e.stream, 9)",
+    "FROM events e LEFT JOIN handoffs h ON h.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'handoff/'",
     "events e", "e.event_index",
 )  # fmt: skip
 
@@ -55,8 +55,8 @@ def lanes_of_agents(moment: query.Moment, asked: Stretch) -> query.Answer:
         lane["kinds"][row["kind"]] = row["number"]
     sessions = moment.rows(
         "SELECT id, author, task, status, started_index AS from_index, ended_index AS to_index FROM sessions "
-        "WHERE started_index <= ? AND coalesce(ended_index, updated_index) >= ? AND (? IS NULL OR author = ?) "
-        "ORDER BY started_index DESC LIMIT ?", (last, first, asked.agent, asked.agent, sessions_shown_max),
+        "WHERE started_index <= ? AND coalesce(ended_index, updated_index) >= ? AND author = coalesce(?, author) "
+        "ORDER BY started_index DESC LIMIT ?", (last, first, asked.agent, sessions_shown_max),
     )  # fmt: skip
     ordered = sorted(lanes.values(), key=lambda lane: (-lane["events"], lane["agent"]))
     return page | {"first_index": first, "last_index": last, "lanes": ordered, "sessions": sessions}

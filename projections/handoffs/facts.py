@@ -37,6 +37,11 @@ CLAIMABLE: Final = (
     "(h.status = 'in_progress' AND ? NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1)) "
     f"AND {SUSPECT_APPROVAL} IS NULL AND {RECEIVER_REMOVED} IS NULL)"
 )
+# When that may change by itself: a lease ends, or one that was granted under a wrong clock begins.
+NEXT_LEASE: Final = (
+    "SELECT min(CASE WHEN lease_from_ms > ?1 THEN lease_from_ms ELSE lease_until_ms END) FROM handoffs "
+    "WHERE status = 'in_progress' AND lease_until_ms > ?1"
+)
 # Its receiver asked to do without a criterion, and nobody has answered.
 WAIVER_ASKED: Final = "EXISTS (SELECT 1 FROM handoff_criteria c WHERE c.handoff_id = h.id AND c.mark = 'asked')"
 _OPEN: Final = (
@@ -59,7 +64,7 @@ _FACTS: Final = f"""
         h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
         h.claimed_status, h.lease_from_ms, h.lease_until_ms, {UNLOCKED} AS is_unlocked, {DEPENDS_ON} AS depends_on,
         h.approval_index, {WAIVER_ASKED} AS is_waiver_asked,
-        {_OPEN.format("handoff_tasks", "NOT is_done")} AS tasks_left,
+        {_OPEN.format("handoff_tasks", "is_done = 0")} AS tasks_left,
         {_OPEN.format("handoff_criteria", "mark NOT IN ('checked', 'waived')")} AS criteria_left,
         (SELECT accepted_ms FROM events WHERE event_index = h.claimed_index) AS claimed_ms,
         {_STATUS_SET.format("l.author")} AS status_by, {_STATUS_SET.format("e.accepted_ms")} AS status_ms,
@@ -113,7 +118,10 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def facts_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
     """Return the facts of handoffs by id; those that do not exist are left out."""
-    return {row["id"]: _facts(row, moment.now_ms) for row in moment.rows(_FACTS, (json_list(ids),))}
+    asked = json_list(ids)
+    if asked == "[]":
+        return {}
+    return {row["id"]: _facts(row, moment.now_ms) for row in moment.rows(_FACTS, (asked,))}
 
 
 def _facts(row: dict[str, Any], now_ms: int) -> HandoffFacts:

@@ -19,6 +19,7 @@ import msgspec
 from ledger.errors import Refused
 from ledger.events.handoff import UnlockAt
 from ledger.lifecycle.handoff import Status, is_unlocked
+from projections.dialect import stated
 from projections.handoffs.facts import DEPENDS_ON, json_list, stage_of
 from projections.handoffs.queries import SUMMARY, find_handoff, summary
 from projections.query import Answer, Arguments, Limit, Moment
@@ -31,16 +32,22 @@ UNFINISHED: Final = frozenset(status for status in OPEN if stage_of(status) != "
 
 _OPEN_SQL: Final = "h.status IN ({})".format(", ".join(f"'{status}'" for status in OPEN))
 # One row of JSON: read as rows, the same costs four times as long (measured at 20,000 dependencies).
-_LINKS: Final = """
-    SELECT json_group_array(json_array(id, status, unlock_at, json(depends_on))) AS links FROM (
-        SELECT h.id, h.status, h.unlock_at, {} AS depends_on
-        FROM handoffs h WHERE {} ORDER BY h.created_index DESC LIMIT ?
-    )"""
+_LINK: Final = stated(
+    sqlite="json_array(id, status, unlock_at, json(depends_on))",
+    postgres="json_build_array(id, status, unlock_at, depends_on)",
+)
+_LINKS: Final = f"""
+    SELECT json_group_array({_LINK}) AS links FROM (
+        SELECT h.id, h.status, h.unlock_at, {DEPENDS_ON} AS depends_on
+        FROM handoffs h WHERE {{}} ORDER BY h.created_index DESC LIMIT ?
+    )"""  # noqa: S608 - fixed texts
+# What begins a recursion has its collation there; that of columns is by bytes in both stores.
+_BEGIN: Final = stated(sqlite="AS (SELECT ? UNION", postgres='AS (SELECT ? COLLATE "C" UNION')
 _REACHED: Final = f"""
-    WITH RECURSIVE wanted(id) AS (
-        SELECT ? UNION SELECT d.{{}} FROM handoff_dependencies d JOIN wanted w ON d.{{}} = w.id
-        LIMIT {graph_handoffs_max + 1}
-    ) """  # noqa: S608 - a fixed number
+    WITH RECURSIVE wanted(id) {_BEGIN} SELECT d.{{}} FROM handoff_dependencies d JOIN wanted w ON d.{{}} = w.id
+    ) """  # noqa: S608 - fixed texts
+# Both stores go on only as long as somebody reads on.
+_WANTED: Final = f"h.id IN (SELECT id FROM wanted LIMIT {graph_handoffs_max + 1})"  # noqa: S608 - a fixed number
 _DOWN: Final = _REACHED.format("depends_on", "handoff_id")
 _UP: Final = _REACHED.format("handoff_id", "depends_on")
 
@@ -218,12 +225,11 @@ def around_handoff(moment: Moment, asked: Surroundings) -> Answer:
     open_ = _links(moment, "", _OPEN_SQL) if asked.id is None else {}
     end = next(iter(critical_path(still_waits_for(open_))[::-1] or open_), None)
     root = end if asked.id is None else find_handoff(moment, asked.id)
-    wanted = "h.id IN (SELECT id FROM wanted)"
-    before, behind = ({} if root is None else _links(moment, way, wanted, root) for way in (_DOWN, _UP))
+    before, behind = ({} if root is None else _links(moment, way, _WANTED, root) for way in (_DOWN, _UP))
     hops = {} if root is None else _hops(root, before, behind, asked.depth)
     links = before | {name: link for name, link in behind.items() if name in hops}
     if asked.is_all:
-        links = _links(moment, "", "1") | links
+        links = _links(moment, "", "TRUE") | links
     # What still has to move: from the handoff down, as far as something waits.
     held: dict[str, list[str]] = {}
     for name in (waiting := [] if root is None else [root]):  # which grows meanwhile
@@ -267,7 +273,7 @@ def _drawn(moment: Moment, asked: HandoffGraph, root: str | None) -> tuple[Links
         if asked.dependents:
             return links, {name: [on for on in link.depends_on if on in held] for name, link in links.items()}
         return links, {name: link.depends_on for name, link in links.items()}
-    links = _links(moment, "", "1" if asked.is_all else _OPEN_SQL)
+    links = _links(moment, "", "TRUE" if asked.is_all else _OPEN_SQL)
     if asked.is_all:
         return links, {name: link.depends_on for name, link in links.items()}
     # Of what is done, an open handoff shows only what holds it up for ever: cancelled, rejected, missing.
@@ -285,23 +291,21 @@ def _held_up_by(link: Link, status: dict[str, Status]) -> list[str]:
 
 
 def _linked(moment: Moment, reached: str, root: str) -> Links:
-    links = _links(moment, reached, "h.id IN (SELECT id FROM wanted)", root)
+    links = _links(moment, reached, _WANTED, root)
     if len(links) > graph_handoffs_max:
         raise Refused("TOO_LARGE", f"{root} hangs together with more than {graph_handoffs_max} handoffs", id=root)
     return links
 
 
 def _links(moment: Moment, before: str, condition: str, *values: str) -> Links:
-    (row,) = moment.rows(
-        before + _LINKS.format(DEPENDS_ON, condition), (*values, graph_handoffs_max + (1 if before else 0))
-    )
+    (row,) = moment.rows(before + _LINKS.format(condition), (*values, graph_handoffs_max + (1 if before else 0)))
     found: list[tuple[str, Status, UnlockAt, list[str]]] = msgspec.json.decode(row["links"])
     return {name: Link(status, unlock_at, depends_on) for name, status, unlock_at, depends_on in found}
 
 
 def _beyond(moment: Moment, asked: HandoffGraph) -> int:
     """Return how many handoffs there are beyond those that were read."""
-    condition = "1" if asked.is_all else _OPEN_SQL
+    condition = "TRUE" if asked.is_all else _OPEN_SQL
     total = moment.count(f"SELECT count(*) FROM handoffs h WHERE {condition}")  # noqa: S608 - fixed texts
     return max(0, total - graph_handoffs_max)
 

@@ -67,7 +67,9 @@ WAITS: Final = (
     Wait("imported", "reviewer", "approve", 8),
 )
 
-_LAPSED: Final = "(h.status = 'in_progress' AND coalesce(?1 NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1, 0))"
+_LAPSED: Final = (
+    "(h.status = 'in_progress' AND coalesce(?1 NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1, FALSE))"
+)
 _FREE: Final = f"h.status IN ('approved', 'in_progress') AND (h.status = 'approved' OR {_LAPSED})"
 _HELD: Final = f"{RECEIVER_REMOVED} IS NULL"
 _WORKING: Final = f"h.status = 'in_progress' AND NOT {_LAPSED} AND {_HELD}"
@@ -93,10 +95,10 @@ _PARTIES: Final[dict[Party, str]] = {
 # What is allowed to stand: nobody reviews his own work, and a sender who reviews is told once.
 _ROLES: Final[dict[Party, str]] = {
     "sender": "h.sender NOT IN (coalesce(h.reviewer, h.sender), h.receiver)",
-    "receiver": "1",
+    "receiver": "TRUE",
     "reviewer": "coalesce(h.reviewer, h.sender) <> h.receiver",
 }
-_ROLE_OF_AMENDER: Final = "1"  # who may be the reviewer as well: nobody else is told
+_ROLE_OF_AMENDER: Final = "TRUE"  # who may be the reviewer as well: nobody else is told
 _LAST: Final = "(SELECT max(l.event_index) FROM handoff_log l WHERE l.handoff_id = h.id AND l.kind IN ({}))"
 _APPROVED: Final = "coalesce(h.approved_index, h.skeleton_index)"  # a human owner's own needs no approval
 _GIVEN_UP: Final = _LAST.format("'handoff.claimed', 'handoff.released'")  # a claim counts here once its lease ran out
@@ -120,7 +122,7 @@ _SINCE: Final[dict[Case, str]] = {
 _REVIEWS: Final = (
     f"SELECT a.name AS agent, {REVIEW_RANK} AS rank, r.requested_index AS since_index, r.id AS id, 'review' AS kind "  # noqa: S608 - fixed texts
     "FROM reviews r JOIN agents a ON a.roles LIKE '%\"human\"%' "
-    f"WHERE r.status = 'open' AND {SUPERSEDED_BY} IS NULL AND (?2 IS NULL OR a.name = ?2)"
+    f"WHERE r.status = 'open' AND {SUPERSEDED_BY} IS NULL AND a.name = coalesce(?2, a.name)"
 )
 _TITLES: Final = (
     "SELECT id, title, summary, reasoning_refs, result_refs, coalesce(importer, sender) AS author FROM handoffs "
@@ -224,7 +226,7 @@ def _candidates(*, with_since: bool) -> str:
         branches.append(
             f"SELECT a.name AS agent, {wait.rank} AS rank, {since} AS since_index, h.id AS id, 'handoff' AS kind "  # noqa: S608 - fixed texts
             f"FROM handoffs h JOIN agents a ON a.name = {party} "
-            f"WHERE {_CASES[wait.case]} AND {role} AND (?2 IS NULL OR a.name = ?2)"
+            f"WHERE {_CASES[wait.case]} AND {role} AND a.name = coalesce(?2, a.name)"
         )
     return " UNION ALL ".join((*branches, _REVIEWS))
 
@@ -244,7 +246,10 @@ def _items(moment: Moment, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
         texts[criterion["handoff_id"]]["criteria"].append(criterion)
     sql = "SELECT id, author, question, rule, reasoning_ref FROM reviews WHERE id IN (SELECT value FROM json_each(?))"
     reviews = {row["id"]: row for row in moment.rows(sql, (names,))}
-    sql = "SELECT event_index, accepted_ms FROM events WHERE event_index IN (SELECT value FROM json_each(?))"
+    sql = (
+        "SELECT event_index, accepted_ms FROM events "
+        "WHERE event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+    )
     indexes = json_list(row["since_index"] for row in page)
     times = {row["event_index"]: row["accepted_ms"] for row in moment.rows(sql, (indexes,))}
     items = []

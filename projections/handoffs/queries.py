@@ -9,7 +9,7 @@ import msgspec
 
 from ledger.lifecycle.handoff import FINAL, Status
 from projections import query
-from projections.handoffs.facts import CLAIMABLE, UNLOCKED, HandoffFacts, facts_of, json_list, stage_of
+from projections.handoffs.facts import CLAIMABLE, NEXT_LEASE, UNLOCKED, HandoffFacts, facts_of, json_list, stage_of
 from projections.handoffs.next import acts_awaited
 from projections.handoffs.why import chain_links_max, explain
 
@@ -26,7 +26,7 @@ LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index")
 _FILES: Final = query.Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
 # What a program needs that acts on a handoff, or imports over it: two words of a whole one.
 _BRIEFLY: Final = (
-    "SELECT id, sender AS 'from', importer, receiver AS 'to', reviewer, status, version, completion, claimed_status, "
+    'SELECT id, sender AS "from", importer, receiver AS "to", reviewer, status, version, completion, claimed_status, '
     "claimed_done, updated_ms, source, original, format, skeleton_index FROM handoffs"
 )
 # What is over stands last on the board, without cards unless they are asked for.
@@ -78,10 +78,10 @@ def find_handoff(moment: query.Moment, asked: str) -> str:
 
 def list_handoffs(moment: query.Moment, asked: HandoffList) -> query.Answer:
     """Return ``{"handoffs", "total", "next"}``, newest first."""
-    where = _where(asked, asked.status)
+    where, now_ms = _where(asked, asked.status), moment.now_until(NEXT_LEASE)
     if asked.ready is not None:
-        where.add(f"coalesce({CLAIMABLE} AND {UNLOCKED}, 0) = ?", moment.now_ms, int(asked.ready))
-    page, total, following = query.page_of(moment, LISTING, where, asked.after, asked.limit, moment.now_ms)
+        where.add(f"({CLAIMABLE} AND {UNLOCKED}) IS {'' if asked.ready else 'NOT '}TRUE", now_ms)
+    page, total, following = query.page_of(moment, LISTING, where, asked.after, asked.limit, now_ms)
     return {"handoffs": with_dependencies(moment, page), "total": total, "next": following}
 
 
@@ -209,7 +209,7 @@ def unannounced_handoffs(moment: query.Moment, asked: Unannounced) -> query.Answ
             asked.about,
         )
     # Fixed texts; what is asked for is bound.
-    sql = f"SELECT h.id, h.receiver AS 'to', h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?"  # noqa: S608
+    sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'  # noqa: S608
     return {"handoffs": moment.rows(sql, (*where.values, asked.limit))}
 
 
@@ -221,7 +221,7 @@ def with_dependencies(moment: query.Moment, rows: list[dict[str, Any]]) -> list[
         "ORDER BY d.handoff_id, d.position"
     )
     found: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-    for wanted in moment.rows(sql, (json_list(found),)):
+    for wanted in moment.rows(sql, (json_list(found),)) if found else ():
         found[wanted.pop("handoff_id")].append(wanted)
     return [summary(row) | {"depends_on": found[row["id"]]} for row in rows]
 

@@ -89,11 +89,12 @@ def left_words(handoff: HandoffFacts) -> str:
     """Return what is left of work, by the numbers of its tasks and criteria.
 
     >>> left_words(HandoffFacts(id="h", status="approved", sender="a", receiver="b", reviewer="c", tasks_left=(2, 3)))
-    'left: task 2, 3'
+    'tasks 2, 3 are open'
     """
-    of = (("task", handoff.tasks_left), ("criterion", handoff.criteria_left))
-    parts = [f"{what} {', '.join(map(str, numbers))}" for what, numbers in of if numbers]
-    return f"left: {'; '.join(parts)}" if parts else "nothing is left but to complete it"
+    left, of = (handoff.tasks_left, handoff.criteria_left), (("task", "tasks"), ("criterion", "criteria"))
+    parts = [f"{names[len(on) > 1]} {', '.join(map(str, on))}" for on, names in zip(left, of, strict=True) if on]
+    is_one = sum(map(len, left)) == 1
+    return f"{' and '.join(parts)} {'is' if is_one else 'are'} open" if parts else "nothing is left but to complete it"
 
 
 def suspect_approval_words(handoff: HandoffFacts) -> str:

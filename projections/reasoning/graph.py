@@ -138,11 +138,17 @@ def state_of(memory: ReasoningMemory) -> GraphState:
 
 def canonical_text(state: GraphState) -> bytes:
     """Return the bytes whose SHA-256 is the version's ref: those of ``memory.canonical_json``."""
-    # In the order of the keys the task stands behind the steps.
-    names = {*_SCALARS, "dependencies", "known_limitations"} - {"task"}
-    before = {name: getattr(state, name) for name in names} | {"reasoning_id": ""}
+    # In the order of their keys. Links are nothing but numbers, so they are spaced as ``json.dumps`` does afterwards:
+    # it took longer over them than SHA-256 over the whole graph.
+    links = dict(sorted(state.dependencies.items()))
+    dependencies = msgspec.json.encode(links).replace(b",", b", ").replace(b":", b": ").decode()
+    before = {name: getattr(state, name) for name in ("ai_id", "conclusion", "confidence_in_reasoning")}
+    behind = {"known_limitations": state.known_limitations, "reasoning_strategy": state.reasoning_strategy}
     steps = ", ".join([text for _, text in state.steps])
-    return f'{_dump(before)[:-1]}, "steps": [{steps}], "task": {_dump(state.task)}}}'.encode()
+    return (
+        f'{_dump(before)[:-1]}, "dependencies": {dependencies}, {_dump(behind | {"reasoning_id": ""})[1:-1]}, '
+        f'"steps": [{steps}], "task": {_dump(state.task)}}}'
+    ).encode()
 
 
 def ref_of(state: GraphState) -> str:

@@ -53,7 +53,7 @@ _COUNTED: Final = (
     "SELECT s.id AS session_id, s.findings + s.dead_ends AS findings, "  # noqa: S608 - fixed texts
     "(SELECT count(DISTINCT target) FROM corrections c WHERE c.session_id = s.id AND c.kind <> 'unknown.resolved') "
     "AS retracted, (SELECT count(*) FROM reasonings r WHERE r.session = s.id) AS reasonings, "
-    f"(SELECT count(*) FROM reasonings r WHERE r.session = s.id AND {_STANDS}) AS stand FROM sessions s WHERE s.id "
+    f"(SELECT count(*) FROM reasonings r WHERE r.session = s.id AND {_STANDS} = 1) AS stand FROM sessions s WHERE s.id "
 )
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
+from projections.dialect import stated
 from projections.query import Answer, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
 
+_ABOUT_THE_SAME: Final = stated(
+    sqlite="n.reasoning_ref IS r.reasoning_ref",
+    postgres="(n.reasoning_ref = r.reasoning_ref OR (n.reasoning_ref IS NULL AND r.reasoning_ref IS NULL))",
+)
 SUPERSEDED_BY: Final = (
-    "(SELECT n.id FROM reviews n WHERE n.author = r.author AND n.reasoning_ref IS r.reasoning_ref AND n.task = r.task"
+    f"(SELECT n.id FROM reviews n WHERE n.author = r.author AND {_ABOUT_THE_SAME} AND n.task = r.task"  # noqa: S608 - fixed texts
     " AND n.snapshot_id = r.snapshot_id AND n.requested_index > r.requested_index"
     " AND (n.reasoning_ref IS NOT NULL OR n.snapshot_id != '') ORDER BY n.requested_index DESC LIMIT 1)"
 )

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from projections.briefs.embedding import HASH_V1, best_embedder, similarities
+from projections.dialect import Expression, stated
 from projections.query import Moment, Where
 from projections.search.words import Form, features_of, forms_of
 
@@ -39,7 +40,14 @@ text_compared_max_chars: Final = 2_000
 score_digits: Final = 2
 related_min, near_min = 0.25, 0.50
 _rank_constant: Final = 60
-_SOURCE: Final = "search_words JOIN events e ON e.event_index = search_words.rowid"
+MATCHES: Final = stated(
+    sqlite="search_words JOIN events e ON e.event_index = search_words.rowid WHERE search_words MATCH ?",
+    postgres="baton_matches(?) search_words JOIN events e ON e.event_index = search_words.rowid WHERE TRUE",
+)
+_COUNTING: Final = stated(
+    sqlite="SELECT 1 FROM search_words WHERE search_words MATCH ? AND rowid <= ?",
+    postgres="SELECT 1 FROM baton_hits(?) WHERE rowid <= ?",
+)
 
 
 class Near(NamedTuple):
@@ -105,16 +113,16 @@ def weight(count: int, total: int) -> float:
 def _weights(moment: Moment, forms: Sequence[Form]) -> dict[str, float]:
     # The words of a past stand beside those of later, which do not count for how rare one was.
     last = moment.count("SELECT coalesce(max(event_index), 0) FROM search_texts")
-    counting = "SELECT count(*) FROM (SELECT 1 FROM search_words WHERE search_words MATCH ? AND rowid <= ? LIMIT ?)"
+    counting = f"SELECT count(*) FROM ({_COUNTING} LIMIT ?)"  # noqa: S608 - fixed texts
     total = max(last, events_weighed_min)
     return {form.key: weight(moment.count(counting, (form.sql, last, counted_max)), total) for form in forms}
 
 
 def _by_words(moment: Moment, forms: Sequence[Form], where: Where) -> list[int]:
     """Return the events that hold any of the words, best first by BM25, the newest among equals."""
-    wanted = " OR ".join(form.sql for form in forms)
+    wanted = Expression(" OR ".join(form.sql for form in forms))
     sql = (
-        f"SELECT e.event_index, e.stream FROM {_SOURCE} WHERE search_words MATCH ?{where.more} "  # noqa: S608 - fixed texts
+        f"SELECT e.event_index, e.stream FROM {MATCHES}{where.more} "  # noqa: S608 - fixed texts
         "ORDER BY search_words.rank, e.event_index DESC LIMIT ?"
     )
     indexes: list[int] = []
@@ -134,7 +142,7 @@ def _by_meaning(moment: Moment, question: str, where: Where, *, is_needed: bool)
         return {}
     sql = (
         "SELECT e.event_index, substr(t.text, 1, ?) AS text FROM search_texts t "  # noqa: S608 - fixed texts
-        f"JOIN events e USING (event_index) WHERE 1{where.more} ORDER BY e.event_index DESC LIMIT ?"
+        f"JOIN events e USING (event_index) WHERE TRUE{where.more} ORDER BY e.event_index DESC LIMIT ?"
     )
     rows = moment.rows(sql, (text_compared_max_chars, *where.values, count))
     cosines = similarities(question, [row["text"] for row in rows])

@@ -21,8 +21,9 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.limits import json_integer_max
+from projections.dialect import Expression
 from projections.query import Answer, Arguments, Moment, Where, prefix_digits_min
-from projections.search.nearness import nearest, related_min
+from projections.search.nearness import MATCHES, nearest, related_min
 from projections.search.words import Word, beginning_min, chunks_of, form_of, placed_words, stem_of, words_of
 from projections.sessions.queries import corrections_of
 
@@ -122,12 +123,11 @@ def _holding_all(
     """Return a page of the events that hold all terms, and how many there are."""
     if sum(len(term.words) for term in terms) > words_asked_max:
         return [], 0
-    source = f"search_words JOIN events e ON e.event_index = search_words.rowid WHERE search_words MATCH ?{where.more}"
-    values = (" AND ".join(term.sql for term in terms), *where.values)
-    total = moment.count(f"SELECT count(*) FROM {source}", values)  # noqa: S608 - fixed texts
+    values = (Expression(" AND ".join(term.sql for term in terms)), *where.values)
+    total = moment.count(f"SELECT count(*) FROM {MATCHES}{where.more}", values)  # noqa: S608 - fixed texts
     # Texts are joined to the page alone: sorted with all that matches, they would be carried along.
     sql = (
-        f"{_HIT} JOIN (SELECT search_words.rowid AS found, search_words.rank AS score FROM {source} "  # noqa: S608
+        f"{_HIT} JOIN (SELECT search_words.rowid AS found, search_words.rank AS score FROM {MATCHES}{where.more} "  # noqa: S608
         "ORDER BY score, found DESC LIMIT ? OFFSET ?) ON e.event_index = found ORDER BY score, found DESC"
     )
     return (moment.rows(sql, (*values, limit, offset)), total) if total else ([], 0)

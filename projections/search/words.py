@@ -21,6 +21,7 @@ from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from projections.briefs.embedding import STOP_WORDS
+from projections.dialect import Expression
 
 clusters_cached_max: Final = 8_192
 stems_cached_max: Final = 65_536
@@ -75,7 +76,7 @@ class Form(NamedTuple):
     """A word that is asked for: what all its forms have in common, and the FTS5 expression that finds them."""
 
     key: str
-    sql: str
+    sql: Expression
 
 
 class Word(NamedTuple):
@@ -126,9 +127,10 @@ def form_of(word: str) -> Form:
     """Return a word as it is asked for: itself, its stem, and what begins with either, from four letters on."""
     stem = stem_of(word)
     if len(word) < beginning_min or not word.isalpha() or is_apart(word):
-        return Form(word, f'"{word}"')
+        return Form(word, Expression(f'"{word}"'))
     # What was asked for counts twice, so that it ranks before its other forms.
-    return Form(stem, f'("{word}" OR "{stem}" *)' if len(stem) >= beginning_min else f'("{word}" * OR "{stem}")')
+    forms = f'"{word}" OR "{stem}" *' if len(stem) >= beginning_min else f'"{word}" * OR "{stem}"'
+    return Form(stem, Expression(f"({forms})"))
 
 
 def forms_of(text: str) -> list[Form]:
@@ -140,7 +142,7 @@ def forms_of(text: str) -> list[Form]:
     common: dict[str, Form] = {}
     for run in _runs(text.split()):
         if len(run) > 1:
-            forms |= {pair: Form(pair, f'"{pair}"') for pair in map(" ".join, pairwise(run))}
+            forms |= {pair: Form(pair, Expression(f'"{pair}"')) for pair in map(" ".join, pairwise(run))}
         else:
             form = form_of(run[0])
             (common if run[0] in STOP_WORDS else forms).setdefault(form.key, form)

@@ -107,9 +107,10 @@ def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
 
 def _voices(moment: Moment, ref: str) -> list[Voice]:
     """Return what the newest report of each independent validator comes to, the latest first."""
-    newest = f"SELECT *, max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
+    newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
     key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
-    sql = f"SELECT v.*, {suspect_by(key, 'v.event_index')} AS suspect FROM ({newest}) v"  # noqa: S608 - fixed texts
+    suspect = suspect_by(key, "v.event_index")
+    sql = f"SELECT v.*, {suspect} AS suspect FROM validations v WHERE v.event_index IN ({newest})"  # noqa: S608 - fixed texts
     rows = sorted(moment.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
     return [_voice(row, moment.now_ms) for row in rows]
 

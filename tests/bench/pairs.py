@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -48,6 +48,8 @@ class Row(NamedTuple):
     baseline: str
     budget: Budget | None = None
     note: str = ""
+    figures: Mapping[str, Any] | None = None
+    """What was measured besides, for programs."""
 
     @property
     def median(self) -> float:
@@ -66,6 +68,7 @@ class Row(NamedTuple):
             "within_budget": None if self.budget is None else self.budget.is_met(self.median),
             "baseline": self.baseline,
             "note": self.note,
+            "figures": self.figures,
         }
 
 

@@ -1,24 +1,27 @@
 """Rows of the read API: a question over HTTP, on a connection that stays open, against ``Ledger.ask`` in this process.
 
 The server is a process of its own (``python -m tests.bench.web FOLDER``), as a node is, so that the two share no
-interpreter. The client is a socket and ``json.loads``: what a library takes to read heads (``http.client`` a tenth of
-a millisecond, others half of one) is its own, and the decoding of the answer is in the figures. The questions are what
-people ask every day, with a page of the size that there is by default, but of ``handoffs.next``: each of its rows is
-checked against signed entries, by either way.
+interpreter. The client is a socket and msgspec's decoder: what a library takes to read heads (``http.client`` a tenth
+of a millisecond, others half of one) is its own, and the decoding of the answer is in the figures. The questions are
+what people ask every day, with a page of the size that there is by default, but of ``handoffs.next``: each of its
+rows is checked against signed entries, by either way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 import subprocess
 import sys
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from consumers.doors.web.api import answers_kept_max
 from consumers.doors.web.app import publishing
 from consumers.doors.web.questions import address, path_of
 from consumers.doors.web.server import bind
@@ -34,13 +37,18 @@ if TYPE_CHECKING:
 
 HANDOFFS: Final = 200
 CALLS: Final = scaled(50, 2)
+PAGES: Final = answers_kept_max + 10
 LATER_MS: Final = 2**52
 BUDGET: Final = Budget("≤", 2.0)
-QUESTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    ("handoffs.list", {}),
-    ("handoffs.show", {"id": "2026-02-12-step-7"}),
-    ("handoffs.next", {"limit": 5}),
-    ("catalog.find", {}),
+# Pages of 50 rows on average, each asked for again only when the server has kept others in its place.
+ANEW: Final[list[dict[str, Any]]] = [{"limit": limit} for limit in range(50 - PAGES // 2, 51 + PAGES // 2)]
+QUESTIONS: Final[tuple[tuple[str, list[dict[str, Any]]], ...]] = (
+    ("handoffs.list", [{}]),
+    ("handoffs.list", ANEW),
+    ("handoffs.show", [{"id": "2026-02-12-step-7"}]),
+    ("handoffs.next", [{"limit": 5}]),
+    ("catalog.find", [{}]),
+    ("catalog.find", ANEW),
 )
 
 
@@ -57,31 +65,32 @@ def rows(bench: Bench) -> Iterator[Row]:
     try:
         host = child.stdout.readline().strip()
         with Ledger(settings=Settings(home=home)) as python:
-            for query, arguments in QUESTIONS:
-                bench.say(query)
-                path = address(path_of(query), arguments)
-                by_python = partial(_timed, partial(python.ask, query, **arguments))
-                found = bench.paired(partial(_by_http, host, token, path), by_python)
+            for query, questions in QUESTIONS:
+                how = "" if len(questions) == 1 else ", each time another page"
+                bench.say(query + how)
+                paths = cycle([address(path_of(query), one) for one in questions])
+                asks = cycle([partial(python.ask, query, **one) for one in questions])
+                found = bench.paired(partial(_by_http, host, token, paths), partial(_timed, asks))
                 note = f"{HANDOFFS} handoffs, {1000 * min(ours for ours, _ in found) / CALLS:.2f} ms an answer"
-                yield Row(f"web: {query} over HTTP", ratios(found), "the same by Python", BUDGET, note)
+                yield Row(f"web: {query} over HTTP{how}", ratios(found), "the same by Python", BUDGET, note)
     finally:
         child.stdin.close()
         child.wait()
         child.stdout.close()
 
 
-def _timed(ask: Callable[[], Any], _number: int = 0) -> float:
+def _timed(asks: Iterator[Callable[[], Any]], _number: int = 0) -> float:
     def work() -> None:
-        for _ in range(CALLS):
+        for ask in islice(asks, CALLS):
             ask()
 
     return seconds(work)
 
 
-def _by_http(host: str, token: str, path: str, _number: int) -> float:
+def _by_http(host: str, token: str, paths: Iterator[str], _number: int) -> float:
     # A connection each round: the server ends one on which nothing was asked while Python was measured.
     with contextlib.closing(Client(host, token)) as client:
-        return _timed(partial(client.get, path))
+        return _timed(partial(client.get, path) for path in paths)
 
 
 class Client:
@@ -98,7 +107,7 @@ class Client:
         self._socket.sendall(f"GET {path} HTTP/1.1\r\n{self._head}\r\n\r\n".encode())
         assert b" 200 " in self._lines.readline()
         heads = dict(line.split(b": ", 1) for line in iter(self._lines.readline, b"\r\n"))
-        return json.loads(self._lines.read(int(heads[b"content-length"])))
+        return msgspec.json.decode(self._lines.read(int(heads[b"content-length"])))
 
     def close(self) -> None:
         """Hang up."""

@@ -1,4 +1,4 @@
-"""The unit file starts what it says: its command is run here, with other paths than the deployed ones."""
+"""Unit files start what they say, confined: the node's command is run here, with other paths than the deployed ones."""
 
 from __future__ import annotations
 
@@ -11,17 +11,54 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.program import run
 from ledger.home import Home, create_ledger
 
-UNIT = Path(__file__).parents[2] / "deploy" / "baton.service"
+UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "baton.service"
+
+
+def read(path: Path) -> configparser.ConfigParser:
+    """Read a unit file."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(path)
+    return unit
+
+
+@pytest.mark.parametrize("path", sorted(UNIT.parent.glob("*.service")), ids=lambda path: path.name)
+def test_services_run_confined_and_write_only_their_own_folder(path: Path) -> None:
+    service = read(path)["Service"]
+    assert service["User"] in {"baton", "nats"}
+    assert service["CapabilityBoundingSet"] == ""
+    assert (service["ProtectSystem"], service["UMask"], service["StateDirectoryMode"]) == ("strict", "0077", "0700")
+    yes = ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "RestrictNamespaces", "RestrictSUIDSGID")
+    assert {service[name] for name in yes} == {"yes"}
+    assert "ReadWritePaths" not in service
+
+
+def test_only_the_node_is_told_to_stop_as_it_ends_its_server_itself() -> None:
+    assert read(UNIT)["Service"]["KillMode"] == "mixed"
+
+
+def test_the_timer_makes_a_backup_that_is_a_command_of_baton(tmp_path: Path) -> None:
+    home = tmp_path / "ledger"
+    create_ledger(Home(home), origin="deploy.test/unit", map_size=2**26)
+    _, *arguments = shlex.split(read(UNIT.with_name("baton-backup.service"))["Service"]["ExecStart"])
+    (tmp_path / "backups").mkdir()
+    deployed = [one.replace("/var/lib/baton", str(tmp_path)) for one in arguments]
+    app = App()
+    assert run(deployed, app) == 0
+    app.close()
+    assert [file.match("baton-*.tar") for file in (tmp_path / "backups").iterdir()] == [True]
 
 
 def test_the_units_command_serves_and_stops_by_its_signal(tmp_path: Path) -> None:
     home = tmp_path / "ledger"
     create_ledger(Home(home), origin="deploy.test/unit", map_size=2**26)
-    unit = configparser.ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read(UNIT)
+    unit = read(UNIT)
     program, *arguments = shlex.split(unit["Service"]["ExecStart"])
     assert program.endswith("/baton")
     with socket.socket() as free:

@@ -32,7 +32,7 @@ class ScriptedNode:
         self.edits: Callable[[StreamPage], StreamPage] = lambda page: page
         self.page_entries_max = 1_000
         self.asked: list[StreamAsked] = []
-        self.memory = SimpleNamespace(checkpoint_key="")
+        self.memory = SimpleNamespace(checkpoint_keys={})
 
     def reader(self, file: Path | None = None) -> StreamReader:
         """Return a reader of this node."""

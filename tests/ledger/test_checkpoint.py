@@ -71,7 +71,7 @@ def test_the_example_of_the_specification_verifies() -> None:
     """The only note that C2SP publishes together with its key."""
     verifier = CheckpointVerifier.from_vkey(SPEC_VKEY)
     assert verifier.vkey == SPEC_VKEY
-    assert open_note(SPEC_NOTE, verifier) == "This is an example message.\n"
+    assert open_note(SPEC_NOTE, verifier)[0] == "This is an example message.\n"
     with pytest.raises(Corrupted):
         open_note(SPEC_NOTE.replace("example message", "exemplary message"), verifier)
 
@@ -201,7 +201,7 @@ def test_extension_lines_are_signed_and_skipped() -> None:
 def test_a_note_may_contain_empty_lines_and_signature_look_alikes() -> None:
     """The last empty line is the separator, so what stands above it cannot pass for a signature."""
     text = f"a\n\n{signature_line(NOTE)}\n"
-    assert open_note(sign_text(text, KEY), KEY.verifier) == text
+    assert open_note(sign_text(text, KEY), KEY.verifier)[0] == text
     with pytest.raises(Corrupted):
         open_note(f"{NOTE}\n{cosignature()}", KEY.verifier)
 

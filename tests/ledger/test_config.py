@@ -125,7 +125,7 @@ def test_no_ledger_names_the_likely_folder_before_a_new_one(tmp_path: Path) -> N
     assert "IGNORE" not in advice(tree)
     (tree / ".git").write_text("gitdir: ../main/.git/modules/tree\n")
     assert "run `baton init`" in advice(tree)
-    keys = "put ann.key and ann.nkey into .baton/keys, and say `baton trust`"
+    keys = "`baton join CODE` makes one by an invitation (`baton agent invite ann` prints it)"
     assert keys in advice(tree, BATON_SERVER="nats://127.0.0.1:4222", BATON_AGENT="ann")
     (tmp_path / "b" / ".baton").mkdir(parents=True)
     (tmp_path / "a").mkdir()
@@ -239,7 +239,7 @@ def test_new_ledger_has_its_keys_its_first_entry_and_ignores_itself_in_git(home:
     assert {read_key_file(path).ledger for path in (home / "keys").glob("*.key")} == {made}
     with open_client(read_settings(home=home, environment={})) as client:
         assert (client.ledger, client.head().size) == (made, 1)
-        verify_checkpoint(client.checkpoint(), Home(home).checkpoint_key(ORIGIN, client.checkpoint_key()).verifier)
+        verify_checkpoint(client.checkpoint(), Home(home).checkpoint_key(ORIGIN, client.checkpoint_keys()).verifier)
 
 
 def test_ledger_is_not_made_twice(home: Path) -> None:

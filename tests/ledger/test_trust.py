@@ -11,12 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from building import Ledger, trusted
 
 from ledger import files, trust
 from ledger.config import config_folder, read_settings
 from ledger.errors import BatonError
+from ledger.membership import Membership, write_membership
 from ledger.trust import Record
 
 if TYPE_CHECKING:
@@ -96,6 +98,20 @@ def test_file_of_trust_that_is_no_file_is_believed_by_nobody(home: Path, kept: P
         case _:  # the last of the parameters
             os.mkfifo(kept)
     assert refusal(lambda: trust.demand(home)).code == "NOT_TRUSTED"
+
+
+def test_servers_that_come_into_a_trusted_folder_later_are_not_asked(home: Path, kept: Path) -> None:
+    assert kept.exists()
+    ours = Membership("0" * 32, "0" * 64, ["nats://127.0.0.1:4222"], "alice")
+    write_membership(home, ours)  # as a pull may bring it beside a log: who signs would sign at a stranger's server
+    assert refusal(lambda: read_settings(home=home)).code == "NOT_TRUSTED"
+    trusted(home)
+    assert read_settings(home=home).server == ours.server
+    for other in ({"servers": ["nats://example.org:4222"]}, {"agent": "root"}):
+        write_membership(home, msgspec.structs.replace(ours, **other))
+        error = refusal(lambda: read_settings(home=home))
+        assert (error.code, error.details["settings"]) == ("NOT_TRUSTED", ["client"])
+    assert read_settings(home=home, server="tls://here.example", agent="alice").agent == "alice"
 
 
 def test_second_writer_waits_for_the_first_and_loses_nobodys_decision(monkeypatch: pytest.MonkeyPatch) -> None:

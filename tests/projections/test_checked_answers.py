@@ -17,6 +17,7 @@ from ledger.lifecycle.clock import clock_text
 from ledger.local import LocalClient
 from projections.checked import answer_checked
 from projections.reader import Reader
+from projections.runner import read_logged
 from projections.views import ask
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from building import Ledger
 
     from ledger.client import Client
+    from projections.projection import Logged
 
 
 @pytest.fixture
@@ -62,6 +64,38 @@ def test_checked_answers_are_those_of_the_views_where_nobody_lies(ledger: Ledger
             as_of = answer.pop("as_of")
             assert answer == wanted, (query, name)
             assert (as_of["size"], as_of["root"]) == (client.head().size, client.head().root)
+
+
+def test_a_question_asked_again_folds_what_its_streams_have_since(
+    ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folded: list[int] = []
+
+    def noted(index: int, data: bytes) -> Logged:
+        folded.append(index)
+        return read_logged(index, data)
+
+    monkeypatch.setattr("projections.checked.read_logged", noted)
+    ledger.emit("alice", "reasoning/leak", ReasoningStarted(task="find it"))
+    ledger.hand_over("pool", tasks=["one", "two"])
+    questions = [("reasoning.show", {"id": "leak"}), ("validations.latest", {"ref": "leak"})]
+    questions.append(("handoffs.show", {"id": "pool"}))
+    for number in range(1, 6):
+        step = Step(step_number=number, type="inference", content=f"look at pool {number}")
+        first = ledger.emit("alice", "reasoning/leak", ReasoningExtended(steps=[step])).index
+        tasks = [f"task {one}" for one in range(number)]
+        ledger.emit("alice", "handoff/pool", HandoffAmended(title="x", to="bob", reviewer="rita", tasks=tasks))
+        folded.clear()
+        for query, arguments in questions:
+            wanted, answer = client.view(query, arguments), answer_checked(client, query, arguments)
+            assert {**answer, "as_of": None} == {**wanted, "as_of": None}
+        assert number == 1 or set(folded) == {first, first + 1}
+        folded.clear()
+        answer_checked(client, *questions[0])
+        assert folded == []
+    at = first - 6  # of which nothing is taken that came later
+    assert ask(client, *questions[0], at)["steps"] == 2
+    assert ask(client, *questions[0])["steps"] == 5
 
 
 def test_checked_answers_of_a_past_are_those_of_its_views(ledger: Ledger, client: Client) -> None:

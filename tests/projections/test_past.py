@@ -99,7 +99,7 @@ def compare(reader: Reader, index: int, asked: Any = ASKED) -> None:
 
 def test_every_query_answers_of_a_random_past_what_a_fresh_fold_of_the_prefix_answers(lived, reader):
     chosen = random.Random(18)
-    for _ in range(times(12, 16)):
+    for _ in range(times(8, 16)):
         compare(reader, chosen.randrange(lived.size))
 
 

@@ -86,14 +86,14 @@ def test_claimed_blocked_rejected_and_done_handoffs_say_so(ledger, reader):
     ledger.emit("bob", "handoff/a", kinds.HandoffTaskChecked(position=1))
     sentence, codes = why(reader, "a")
     assert re.fullmatch(
-        r"a is in progress: bob works on it since \d{4}-\d\d-\d\d \d\d:\d\d UTC; left: task 1, 3; criterion 1\.",
+        r"a is in progress: bob works on it since \d{4}-\d\d-\d\d \d\d:\d\d UTC; tasks 1, 3 and criterion 1 are open\.",
         sentence,
     )
     assert codes == ["ALREADY_CLAIMED"]
     assert reader.answer("handoffs.why", {"id": "a"})["left"] == {"tasks": [1, 3], "criteria": [1]}
     ledger.emit("bob", "handoff/a", kinds.HandoffBlocked(reason="no access"))
     assert re.match(
-        r"a is blocked: bob works on it since .* and cannot go on \(no access\); left: ", why(reader, "a")[0]
+        r"a is blocked: bob works on it since .* and cannot go on \(no access\); tasks 1, 3 and ", why(reader, "a")[0]
     )
     ledger.hand_over("b")
     ledger.emit("rita", "handoff/b", kinds.HandoffRejected(reason="too risky"))

@@ -37,6 +37,7 @@ class App:
         self.home: Path | None = None
         self.server: str | None = None
         self.agent: str | None = None
+        self.spool = False
         self.passphrase_fd: int | None = None
         self.as_json = False
         self.as_of: str | None = None
@@ -58,11 +59,11 @@ class App:
 
         Raises Unavailable: ``NO_LEDGER``. Refused: as ``config.read_settings``.
         """
-        asked = self.home, self.server, self.agent, self.only_looks
+        asked = self.home, self.server, self.agent, self.spool, self.only_looks
         if self._settings is None or self._settings[0] != asked:
             from ledger.config import read_settings  # noqa: PLC0415 - help needs no settings
 
-            settings = read_settings(home=self.home, server=self.server, agent=self.agent)
+            settings = read_settings(home=self.home, server=self.server, agent=self.agent, spool=self.spool)
             settings = msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
             self._settings = asked, settings
             if settings.text:

@@ -37,17 +37,14 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
         "type": click.Path(path_type=Path, file_okay=False),
         "help": "The ledger's folder itself (default: .baton of the nearest parent, or BATON_HOME).",
     },
-    "server": {
-        "param_decls": ["--server"],
-        "metavar": "URL",
-        "help": "Ask the ledger behind this server, as nats://127.0.0.1:4222 (or BATON_SERVER).",
-    },
+    "server": {"param_decls": ["--server"], "metavar": "URL", "help": "Ask these nodes of a ledger (or BATON_SERVER)."},
     "agent": {"param_decls": ["--as"], "metavar": "NAME", "help": "The agent who acts (or BATON_AGENT)."},
     "passphrase_fd": {
         "param_decls": ["--passphrase-fd"],
         "type": click.IntRange(0),
         "help": "Read the passphrase of a sealed key from this file descriptor.",
     },
+    "spool": {"param_decls": ["--spool"], "is_flag": True, "help": "Keep reports while no server answers (exit 7)."},
     "as_json": {"param_decls": ["--json", "json_"], "is_flag": True, "help": "Print one JSON document."},
     "as_of": {"param_decls": ["--as-of"], "metavar": "INDEX|TIME", "help": "As it was after this entry, or then."},
 }
@@ -66,14 +63,15 @@ class _Common(click.Option):
         """Return nothing: the line below is of all."""
 
 
-_COMMON_LINE: Final = "Everywhere: --as --home --server --json --passphrase-fd --as-of (see `baton --help`)"
+_COMMON_LINE: Final = "Everywhere: --as --home --server --spool --json --passphrase-fd{} (see `baton --help`)"
 
 
 def _with_common_line(command: click.Command, formatter: click.HelpFormatter, ctx: click.Context) -> None:
     """End a page with the common options: in one line, and explained where it is the page of all."""
     if ctx.parent is not None:
         formatter.write_paragraph()
-        formatter.write_text(_COMMON_LINE)
+        looks_back = not isinstance(command, Command) or command.looks_back
+        formatter.write_text(_COMMON_LINE.format(" --as-of" if looks_back else ""))
         return
     with formatter.section("Everywhere"):
         records = (click.Option.get_help_record(one, ctx) for one in command.params if isinstance(one, _Common))
@@ -113,7 +111,7 @@ class Command(click.Command):
     ) -> None:  # fmt: skip
         super().__init__(name, callback=click.pass_obj(callback), **kwargs)
         self.params += common_options()
-        self._only_looks, self._looks_back = only_looks, looks_back
+        self._only_looks, self.looks_back = only_looks, looks_back
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End the page with the line of the common options."""
@@ -123,8 +121,8 @@ class Command(click.Command):
         """Call the verb. Raises Refused: ``USAGE`` for --as-of where it does or shows what is now."""
         app = ctx.ensure_object(App)
         app.only_looks = self._only_looks
-        if app.as_of is not None and (not self._looks_back or ctx.params.get("is_following")):
-            what = "--follow goes on" if self._looks_back else f"`{ctx.command_path}` does or shows what is now"
+        if app.as_of is not None and (not self.looks_back or ctx.params.get("is_following")):
+            what = "--follow goes on" if self.looks_back else f"`{ctx.command_path}` does or shows what is now"
             raise Refused("USAGE", f"{what}, --as-of looks back: leave one of them out")
         return super().invoke(ctx)
 
@@ -231,25 +229,29 @@ SECTIONS: Final = {
     },
     "Set up": {
         "init": Lazy("ledger:init", "Make a new ledger in this folder."),
-        "agent": Lazy("agents:agent", "Register, list and remove agents."),
+        "agent": Lazy("agents:agent", "Register, invite, list and remove agents."),
+        "join": Lazy("join:join", "Join a ledger that is elsewhere, by an invitation."),
         "key": Lazy("keys:key", "Delegate, replace, revoke and list signing keys."),
         "trust": Lazy("trust:trust", "Let this ledger's folder run, send and sign what it says."),
         "clock": Lazy("clock:clock", "Compare the ledger's clock with this machine's; set it, as root."),
         "setup": Lazy("harness:setup", "Put Baton into Claude Code, Codex or Gemini, or remove it."),
         "mcp": Lazy("serve:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
         "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
+        "node": Lazy("nodes:node", "See the nodes of this ledger; let another one lead."),
         "token": Lazy("tokens:token", "Let programs read the ledger over HTTP, for as long as you say."),
         "notify": Lazy("notify:notify", "Tell agents and people once that something waits for them."),
         "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready."),
         "import": Lazy("imports:import_", "Import the history of other tools; it grants nothing."),
+        "deploy": Lazy("deploy:deploy", "Write the configuration of nats-servers beside the node."),
         "completion": Lazy("harness:completion", "Print what makes a shell complete verbs and options."),
         "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),
     },
     "Under the hood": {
+        "spool": Lazy("spool:spool", "What waits here because no server answered: list, send, drop."),
         "emit": Lazy("events:emit", "Sign and append one event."),
         "submit": Lazy("events:submit", "Append events that were signed elsewhere."),
         "blob": Lazy("blobs:blob", "Keep what is too large for an event: put, get, list, stat."),
-        "project": Lazy("ledger:project", "Bring the views up to date, or rebuild them."),
+        "project": Lazy("views:project", "Bring the views up to date, or rebuild them."),
         "hook": Lazy("harness:hook", "Answer what a harness calls at an event of its session."),
         "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it."),
     },

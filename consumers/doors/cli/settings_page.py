@@ -18,12 +18,13 @@ from consumers.doors.node.witnesses import WitnessSettings
 from consumers.handoffs.notifier.settings import ChannelSettings
 from consumers.sdk.llm.model import LlmSettings
 from consumers.sessions.places import ReportsSettings
-from ledger.config import Actions, Config
+from ledger.config import Actions, Cluster, Config
 from ledger.quota import Quota
+from projections.reader import ViewsSettings
 
 TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "quota": Quota, "llm": LlmSettings, "notify": ChannelSettings, "reports": ReportsSettings,
-    "witness": WitnessSettings,
+    "witness": WitnessSettings, "cluster": Cluster, "views": ViewsSettings,
 }  # fmt: skip
 """The settings that are tables, by name; of ``notify`` there may be several."""
 _comment_chars: Final = 98

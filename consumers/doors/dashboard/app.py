@@ -68,6 +68,7 @@ class Dashboard:
         self._rebuild = Rebuild(ledger.client, ledger.settings) if ledger.settings.server is None else None
         self._away_cookie = f"baton_left_{ledger.client.ledger[:12]}"
         self._audit = Audit(ledger.settings)
+        self._checkpoint: tuple[int, dict[str, Any]] = (-2, {})
 
     def close(self) -> None:
         """End the live tails, so that a server need not wait for them, and an audit, and close the views."""
@@ -159,7 +160,7 @@ class Dashboard:
             "human": seen and self.human, "why_not": self._why_not, "waits": 0, "query": {}, "is_answer": is_answer,
             "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
             "now_ms": self.clock_ms(), "head": None, "as_of": None, "moment": None, "session": None,
-            "checkpoint": checkpoint(seen) if seen is not None and seen.as_of is None and page.status == 200 else None,
+            "checkpoint": self._signed(seen) if seen and seen.as_of is None and page.status == 200 else None,
         }  # fmt: skip
         if seen is not None:
             frame |= {of: getattr(seen, of) for of in ("query", "now_ms", "head", "as_of", "moment", "session")}
@@ -168,6 +169,13 @@ class Dashboard:
                 frame["waits"] = seen.client.view("handoffs.next", asked, seen.moment)["total"]
         text = self._templates.get_template(page.template).render(**page.data, frame=frame)
         return Response(text, page.status, media_type="text/html; charset=utf-8")
+
+    def _signed(self, seen: Seen) -> dict[str, Any]:
+        """Return what the head of each page says of the log, signed and compared once for each end of it."""
+        size, kept = self._checkpoint
+        if size != seen.head or kept["why_not"]:
+            self._checkpoint = seen.head, checkpoint(seen)
+        return self._checkpoint[1]
 
     def _closed(self, request: Request, why: str) -> Response:
         if request.scope.get("is_json"):
@@ -187,6 +195,7 @@ class Dashboard:
         return Seen(
             ledger=self.ledger, session=session, head=size - 1, now_ms=now_ms, params=request.path_params, query=query,
             as_of=as_of, moment=moment, human=self.human, left=self._left(request), audit=self._audit,
+            leave=self.guard.leave,
         )  # fmt: skip
 
     def _left(self, request: Request) -> int | None:

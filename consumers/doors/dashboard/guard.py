@@ -90,6 +90,12 @@ class Guard:
         """Return the session of a cookie, if it is one of ours."""
         return None if cookie is None else self._sessions.get(cookie)
 
+    def leave(self, session: Session) -> None:
+        """End a session: its key is forgotten, and its cookie lets nobody in any more."""
+        session.signer.lock()
+        with self._lock:
+            self._sessions = {cookie: one for cookie, one in self._sessions.items() if one is not session}
+
 
 def launch_link(secret: str, now_ms: int) -> str:
     """Return the word that lets one browser in, within ``link_max_s``: made from the secret, by whoever may read it."""

@@ -23,7 +23,7 @@ _edges_mended_max: Final = 60
 _waypoints_max: Final = 1_000
 _margin: Final = 16
 _gap: Final = 16
-_TREE: Final = {"direction": "leftright", "sibling_gap": 8, "subtree_gap": 8, "row_gap": 40}
+_TREE: Final = {"direction": "leftright", "sibling_gap": 8, "subtree_gap": 8, "row_gap": 24}
 _LAYERS: Final = {
     "spacing": {"node_gap": 24, "dummy_gap": 16, "layer_gap": 40, "port_gap": 14, "stub": 14},
     "limits": {"max_dummies": _waypoints_max},
@@ -48,13 +48,14 @@ class Box(NamedTuple):
 
 
 THREE_LINES: Final = Box(160, 56)
-ONE_LINE: Final = Box(168, 24)
+FOUR_LINES: Final = Box(160, 72)
+ONE_LINE: Final = Box(204, 24)
 
 
 class Node(NamedTuple):
-    """What stands in a box: ``label`` (two lines), ``meta`` below, ``figure`` at its right; ``state`` colours it.
+    """What stands in a box: ``label`` (two lines), ``meta`` below (in two of four lines), ``figure`` at its right.
 
-    It leads to the page of ``href`` and ``query``.
+    ``state`` colours it. It leads to the page of ``href`` and ``query``.
     """
 
     id: str

@@ -58,12 +58,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     ``head`` is the index of the last entry (-1: none); ``as_of`` that of the last one looked at (None: now), asked for
     as ``moment``, and ``now_ms`` the clock then. ``human`` is who may decide here (None: this dashboard only reads),
     ``params`` stands in the path and ``query`` behind it, each name once; ``left`` is where the log ended when whoever
-    looks went away, ``audit`` the one that runs or ran last.
+    looks went away, ``audit`` the one that runs or ran last, ``leave`` ends a session.
     """
 
     ledger: Ledger
     session: Session
     audit: Audit
+    leave: Callable[[Session], None]
     head: int
     now_ms: int
     params: Mapping[str, str] = {}

@@ -13,59 +13,51 @@ Whatever runs in the background is started again when it fails, and the failure 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
+import shutil
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
-import nkeys
 import structlog
 
+from consumers.doors.node.cluster import bring_log, member_of
+from consumers.doors.node.membership import Membership
+from consumers.doors.node.peers import NodeView, silent_max_s
 from consumers.doors.node.publication import Publishing
-from consumers.doors.node.witnesses import Witnessing, configured_witnesses
-from consumers.handoffs.notifier.settings import configured_channels
-from consumers.handoffs.notifier.store import STORE_FILE
-from consumers.handoffs.notifier.worker import NotifierWorker
-from consumers.handoffs.router.chains_file import ChainsFile
-from consumers.handoffs.router.worker import NAME as ROUTER
-from consumers.handoffs.router.worker import RouterWorker
-from consumers.reasoning.grounds import Grounds
-from consumers.reasoning.validator.judge import ModelJudge
-from consumers.reasoning.workers import CompressorWorker, ProseWorker, ValidatorWorker
-from consumers.sdk.llm.model import configured_client
-from consumers.sdk.service import service_author
+from consumers.doors.node.replica import Replica
+from consumers.doors.node.users import current_users
+from consumers.doors.node.workers import Work, workers_of
 from ledger.admission.committer import Committer
 from ledger.admission.gate import Gate
 from ledger.bus import subjects
 from ledger.bus.connection import NodeClient, bus_errors
+from ledger.bus.discovery import Discovery
 from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
-from ledger.bus.server_config import BusUsers
 from ledger.bus.service import News, Service
-from ledger.config import CHAINS_FILE, Settings, beside, read_file
+from ledger.config import CHAINS_FILE, Cluster, Settings, read_file
 from ledger.errors import BatonError, Unavailable, message_of
 from ledger.files import as_unavailable
-from ledger.home import Home, public_bus_key
-from ledger.lifecycle.authority import NODE, ROOT
+from ledger.home import Home
+from ledger.lifecycle.authority import NODE
 from ledger.local import LocalClient
-from ledger.log.expiry import drop_unreferenced
-from ledger.log.log import Log
+from ledger.log.tables import Shared
+from ledger.replication.lease import Timing
+from ledger.replication.role import is_last_word
 from ledger.resource import AsyncResource
+from ledger.tally import Tally
 from ledger.trust import actions_of, check_chains, server_program
 from projections.reader import Reader
-
-Work = Callable[[threading.Event], None]
-"""What runs in a thread of its own until the event is set; what it raises is logged, and it is started again."""
 
 FATAL: Final = frozenset({"HISTORY_CHANGED", "STORE_STOPPED"})
 """What ends a node: the log is another one, or can no more be used by this process; a new start looks again."""
 
 log = structlog.get_logger("baton.node")
-
-_CHECKSUM_BYTES: Final = 2
 
 checkpoint_interval_s: Final = 1.0
 watch_interval_s: Final = 1.0
@@ -74,7 +66,6 @@ connect_wait_max_s: Final = 10.0
 close_wait_max_s: Final = 2.0
 cancel_again_s: Final = 0.1
 publish_left_max_s: Final = 30.0
-blobs_interval_s: Final = 600.0
 
 
 class Node(AsyncResource):
@@ -87,12 +78,25 @@ class Node(AsyncResource):
 
     client: LocalClient
 
-    def __init__(self, settings: Settings, *, port: int | None = None, preferred: int | None = None) -> None:
-        """Prepare a node of the ledger in ``settings.home``; nothing is opened or started yet."""
+    def __init__(
+        self, settings: Settings, *, port: int | None = None, preferred: int | None = None, timing: Timing | None = None
+    ) -> None:
+        """Prepare a node of the ledger in ``settings.home``; nothing is opened or started yet.
+
+        ``timing`` is how patient it is as one of several nodes, and whether there is a lease.
+        """
         super().__init__()
+        self._cluster: Cluster | None = None
+        self._name = NODE
+        self._timing = timing or Timing()
+        self._membership: Membership | None = None
+        self.is_stopped: Callable[[], bool] = lambda: False
+        """Whether it is to end already while it waits for the other nodes."""
+
         self._settings = settings
         self._home = Home(settings.home)
         self._port, self._preferred = port, preferred
+        self.tally = Tally()
         # One thread, so that a start, a reload and a stop of the server never overlap, whatever is cancelled.
         self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="baton-server")
 
@@ -109,7 +113,30 @@ class Node(AsyncResource):
     @property
     def published(self) -> int:
         """The number of entries that the stream holds."""
-        return self._publishing.published
+        return self.client.head().size if self._cluster else self._publishing.published
+
+    def gauges(self) -> dict[str, Callable[[], float]]:
+        """Return how one asks for what changes without being counted, by its name for `/metrics`."""
+        entries, tally, nodes = self.client.log, self.tally, self._nodes
+        return {
+            "bus_behind_entries": lambda: self.client.head().size - self.published,
+            "submissions_waiting": lambda: tally.values("submissions")[""] - sum(tally.spread("submit_seconds")),
+            "reads_waiting": lambda: self._service.reads_waiting,
+            "log_map_used_ratio": entries.tables.used_ratio,
+            "blobs_map_used_ratio": entries.blobs.used_ratio,
+            "blobs_bytes": lambda: entries.blobs.used_ratio() * self._settings.config.blobs_map_size_bytes,
+            "disk_free_bytes": lambda: shutil.disk_usage(self._home.path).free,
+            "node_leads": lambda: nodes()[0].role == "leader",
+            "node_term": lambda: nodes()[0].term,
+            "node_behind_entries": lambda: max(one.size for one in nodes()) - nodes()[0].size,
+            "node_has_fault": lambda: nodes()[0].fault != "",
+            "nodes_heard": lambda: sum(one.heard_s < silent_max_s for one in nodes()),
+        }
+
+    def _nodes(self) -> list[NodeView]:
+        if self._membership is not None:
+            return self._membership.view().nodes
+        return [NodeView(self._name, "leader", 0, self.client.head().size, self.url, "", 0.0)]
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; raises what of ``FATAL`` ended it before."""
@@ -124,55 +151,122 @@ class Node(AsyncResource):
             if self._fatal.done():
                 return
             self._fatal.set_result(error)
+        self.tally.count("task_failures", who)
         log.warning("task failed", task=who, code=error.code, error=error.message)
 
     async def _start(self) -> None:
         self._fatal: asyncio.Future[BatonError] = asyncio.get_running_loop().create_future()
         self._parts.callback(self._server_thread.shutdown)
+        self._cluster = actions_of(self._settings).cluster
+        if self._cluster is not None:
+            self._name = self._cluster.name
+            await bring_log(self._settings, self._connect, self.is_stopped)
         self.client = self._parts.enter_context(LocalClient(self._settings))
         reader = self._parts.enter_context(Reader(self.client, self._settings))
         program = server_program(self._settings, self.client)
         check_chains(self._home.path, read_file(self._home.path, CHAINS_FILE))  # later changes are asked about, too
-        self._server = EmbeddedServer(self._home.bus, self.client.ledger, program=program)
-        self._users = current_users(self.client, self._home)
+        cluster, folder, ledger = self._cluster, self._home.bus, self.client.ledger
+        member = None if cluster is None else member_of(cluster, self._home, ledger)
+        host = "127.0.0.1" if cluster is None else cluster.host
+        self._server = EmbeddedServer(folder, ledger, program=program, host=host, member=member)
+        self._users = current_users(self.client, self._home, self._name)
         self._parts.push_async_callback(self._on_server, self._server.stop)
         await self._on_server(partial(self._server.start, self._users, self._port, preferred=self._preferred))
-        self._nats = await self._connect()
+        self._nats = await self._connect(self._server)
         self._parts.push_async_callback(self._disconnect)
         self._news = News(self.client.log)
+        await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
+        discovery = Discovery(ledger, lambda: self._service.role, self.tally)
+        self._start_tasks({  # The first two tell the service.
+            "users": self._follow_users, "bus": self._watch_bus, "discovery": lambda: discovery.run(self._nats),
+        })  # fmt: skip
+        self._announce_url()
+
+    async def _start_alone(self, reader: Reader) -> None:
+        self.client.log.set_shared(None)
         outbox = Outbox(self.client.log, self.client.ledger)
-        self._publishing = Publishing(self.client.ledger, outbox, self._news, self._home.bus / "incarnation.json")
+        self._publishing = Publishing(
+            self.client.ledger, outbox, self._news, self._home.bus / "incarnation.json", self.tally
+        )
         await self._publishing.start(self._nats)
         self._parts.push_async_callback(self._publish_left)
         # Not before the stream was compared: these register themselves, and a log that lacks entries takes no others.
-        workers = workers_of(self.client, reader)
+        workers = workers_of(self.client, reader, self.tally)
         await self._let_in()
         publishing = self._publishing
         self._start_tasks({
             "news": self._news.run, "publish": publishing.run, "scrub": publishing.scrub,
             "checkpoints": self._publish_checkpoints,
         })  # fmt: skip
-        self._start_threads(workers)
-        committer = Committer(Gate(self.client.log, quota=self._settings.config.quota))
+        self._start_threads(workers, self._parts)
+        await self._start_service(reader)
+
+    async def _start_among_others(self, cluster: Cluster, reader: Reader) -> None:
+        """Be one node of several: what is appended is published first, and workers run on the leader alone."""
+        name, entries, ledger = cluster.name, self.client.log, self.client.ledger
+        # Before the first look at the stream: what appends to this log from now on goes through it.
+        entries.set_shared(Shared(name))
+        replica = Replica(
+            lambda: self._nats, entries, ledger, name, replicas=cluster.replicas,
+            record=self._home.bus / "incarnation.json",
+        )  # fmt: skip
+        self.client.node, self.client.publish = name, replica.publish
+        replica.tally = self.tally
+        leading = AsyncExitStack()
+        self._parts.push_async_callback(leading.aclose)
+
+        async def lead(does: bool) -> None:  # noqa: FBT001 - what becomes of this node
+            await leading.aclose()
+            if does:
+                # In a thread: they register themselves, which is published by this event loop.
+                self._start_threads(await asyncio.to_thread(workers_of, self.client, reader, self.tally), leading)
+
+        self._membership = membership = Membership(
+            lambda: self._nats, replica, self._news, folder=self._home.bus, url=self.url, key=self._home.open(name),
+            replicas=cluster.replicas, answer=self._answer, lead=lead, timing=self._timing,
+        )  # fmt: skip
+        await self._start_service(reader)
+        await membership.start()
+        self._start_tasks({
+            "news": self._news.run, "nodes": membership.run, "heart": membership.beat, "follow": membership.follow,
+            "duties": membership.do_duties, "scrub": membership.scrub, "checkpoints": self._publish_checkpoints,
+        })  # fmt: skip
+        self._parts.push_async_callback(membership.leave)
+
+    async def _answer(self, admits: bool, reads: bool) -> None:  # noqa: FBT001 - what becomes of this node
+        await self._service.take(admits=admits, reads=reads)
+
+    async def _start_service(self, reader: Reader) -> None:
+        committer = Committer(
+            Gate(self.client.log, quota=self._settings.config.quota, publish=self.client.publish), self.tally
+        )
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
-        self._service = Service(self.client, committer, self._news, reader.answer)
+        self._service = Service(
+            self.client, committer, self._news, reader.answer, self.tally,
+            is_last_word=lambda: (
+                self._membership is None
+                or is_last_word(self._membership.state, time.monotonic_ns() // 1_000_000, self._timing)
+            ),
+        )  # fmt: skip
         self._parts.push_async_callback(self._service.stop)
-        await self._service.start(self._nats, self._users.agents)
-        self._start_tasks({"users": self._follow_users, "bus": self._watch_bus})  # They tell the service.
-        self._announce_url()
+        if self._cluster is not None:
+            await self._answer(False, False)  # noqa: FBT003 - before it is known who leads
+        await self._service.start(self._nats, self._users.names)
 
     async def _let_in(self) -> None:
         """Let those in who were registered since the server was started, before anybody is told where it listens."""
-        users = current_users(self.client, self._home)
+        users = current_users(self.client, self._home, self._name)
         if users != self._users:
             await self._on_server(self._server.reload, users)
             self._users = users
 
-    def _start_tasks(self, works: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
+    def _start_tasks(
+        self, works: Mapping[str, Callable[[], Awaitable[None]]], parts: AsyncExitStack | None = None
+    ) -> None:
         tasks = [asyncio.create_task(self._keep_running(name, work), name=name) for name, work in works.items()]
-        self._parts.push_async_callback(_end, tasks)
+        (parts or self._parts).push_async_callback(_end, tasks)
 
-    def _start_threads(self, works: Mapping[str, Work]) -> None:
+    def _start_threads(self, works: Mapping[str, Work], parts: AsyncExitStack) -> None:
         # One event for all: they end side by side, each within its own wait for news.
         stop, threads = threading.Event(), ThreadPoolExecutor(len(works), thread_name_prefix="baton-worker")
 
@@ -180,9 +274,9 @@ class Node(AsyncResource):
             stop.set()
             await asyncio.to_thread(threads.shutdown)
 
-        self._parts.push_async_callback(end)
+        parts.push_async_callback(end)
         run = partial(asyncio.get_running_loop().run_in_executor, threads)
-        self._start_tasks({name: partial(run, work, stop) for name, work in works.items()})
+        self._start_tasks({name: partial(run, work, stop) for name, work in works.items()}, parts)
 
     async def _keep_running(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run a task for ever: log what it raises, pause, and start it again; only cancelling ends it."""
@@ -192,6 +286,7 @@ class Node(AsyncResource):
             except BatonError as error:
                 self._failed(name, error)
             except Exception:
+                self.tally.count("task_failures", name)
                 log.exception("task failed", task=name)
             await asyncio.sleep(watch_interval_s)
 
@@ -205,10 +300,10 @@ class Node(AsyncResource):
     async def _on_server(self, call: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._server_thread, call, *arguments)
 
-    async def _connect(self) -> NodeClient:
+    async def _connect(self, server: EmbeddedServer) -> NodeClient:
         client = NodeClient()
         connecting = client.connect(
-            self._server.url, nkeys_seed_str=self._home.bus_seed(NODE), inbox_prefix=subjects.INBOX_OF_NODES.encode(),
+            server.url, nkeys_seed_str=self._home.bus_seed(self._name), inbox_prefix=subjects.INBOX_OF_NODES.encode(),
             error_cb=_log_error, max_reconnect_attempts=-1, reconnect_time_wait=1,
         )  # fmt: skip
         with bus_errors("connecting to the embedded server"):
@@ -242,11 +337,11 @@ class Node(AsyncResource):
             size = self._news.size
             with self.client.log.snapshot() as snapshot:
                 changed = snapshot.head.authority_version if snapshot.head else 0
-            if changed != seen:
-                users = current_users(self.client, self._home)
+            if changed != seen or self._users.invited:  # an invitation expires without an entry
+                users = current_users(self.client, self._home, self._name)
                 if users != self._users:
                     # Served before it is let in, and let out before others hear of it: nobody is asked in vain.
-                    await self._service.follow(users.agents)
+                    await self._service.follow(users.names)
                     await self._on_server(self._server.reload, users)
                     self._users = users
                     log.info("users reloaded", agents=len(users.agents))
@@ -258,11 +353,14 @@ class Node(AsyncResource):
         subject = subjects.checkpoint_subject(self.client.ledger)
         while True:
             size = await self._news.wait_beyond(size, news_wait_max_s)
+            if self._membership is not None and not self._membership.leads:
+                continue
             # Remembered before it is published: this head is what everybody else is going to trust.
             await asyncio.to_thread(self.client.remember)
             note = await asyncio.to_thread(self.client.checkpoint)
             with bus_errors("publishing a checkpoint"):
                 await self._nats.publish(subject, json.dumps({"checkpoint": note}).encode())
+            self.tally.put("checkpoint_timestamp_seconds", time.time())
             await asyncio.sleep(checkpoint_interval_s)
 
     async def _watch_bus(self) -> None:
@@ -277,9 +375,9 @@ class Node(AsyncResource):
                 await self._on_server(self._server.start, self._users)
             if self._nats.is_closed:
                 log.error("the connection to the bus was closed: connecting again")
-                self._nats = await self._connect()
-                await self._publishing.start(self._nats)
-                await self._service.start(self._nats, self._users.agents)
+                self._nats = await self._connect(self._server)
+                await (self._publishing.start(self._nats) if self._membership is None else self._membership.start())
+                await self._service.start(self._nats, self._users.names)
 
 
 async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
@@ -298,81 +396,3 @@ async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
 
 async def _log_error(error: Exception) -> None:
     log.warning("bus", error=str(error) or type(error).__name__)
-
-
-def _drop_blobs(entries: Log, stop: threading.Event) -> None:
-    """Drop what no entry has referred to for a day, now and then; in short transactions, so that others may write."""
-    while not stop.is_set():
-        dropped = drop_unreferenced(entries)
-        if dropped.blobs:
-            log.info("blobs dropped that no entry refers to", blobs=dropped.blobs, size_bytes=dropped.size)
-        stop.wait(blobs_interval_s)
-
-
-def workers_of(client: LocalClient, reader: Reader) -> dict[str, Work]:
-    """Return what the node runs, by name: the compressor and the router, and what is configured.
-
-    Raises Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` for a table of ``config.toml`` that is wrong.
-    """
-    settings, path = client.settings, client.settings.home
-    actions = actions_of(settings, client)
-    llm = configured_client(actions)
-    author = service_author(client, "compressor")
-    chains = ChainsFile(path / CHAINS_FILE, settings.config.default_reviewer, permit=partial(check_chains, path))
-    router = service_author(client, ROUTER)
-    workers: dict[str, Work] = {
-        "compressor": CompressorWorker(author, reader, path / "compressor.db", wants_prose=llm is not None).run,
-        "blobs": partial(_drop_blobs, client.log),
-        "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
-    }
-    if llm is not None:
-        workers["prose"] = ProseWorker(author, reader, path / "compressor.db", llm).run
-    if (witnesses := configured_witnesses(actions.witness)) is not None:
-        policy, fail_closed = witnesses
-        workers["witness"] = Witnessing(client, policy, fail_closed=fail_closed).run
-    if actions.validator_tree is not None:
-        judge = None if llm is None else ModelJudge(llm)
-        author = service_author(client, "validator")
-        tree = beside(path, actions.validator_tree)
-        workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge).run
-    if channels := configured_channels(settings, client=client):
-        workers["notifier"] = NotifierWorker(
-            client, reader.answer, path / STORE_FILE, channels, behind=lambda refs: Grounds(reader.answer, 0).of(refs)
-        ).run
-    return workers
-
-
-def current_users(client: LocalClient, home: Home) -> BusUsers:
-    """Return the users that the log and the ledger's folder name now: agents with a valid identity key and a bus key.
-
-    Not: whose identity key was revoked or called compromised and not yet replaced, and who was removed; nor whose bus
-    key is no key or somebody else's: a nats-server refuses its whole configuration for one that it cannot use. Raises
-    Refused: ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE`` for the node's own key.
-    """
-    node = public_bus_key(home.bus_seed(NODE))
-    taken, agents = {node}, dict[str, str]()
-    if home.nkey_file(ROOT).exists():
-        # Who owns the ledger's folder may also ask its server; the key lies nowhere else.
-        agents[ROOT] = public_bus_key(home.bus_seed(ROOT))
-        taken.add(agents[ROOT])
-    with client.log.snapshot() as snapshot:
-        valid = [agent for agent in snapshot.agents() if (key := snapshot.key(agent.key)) is not None and key.is_valid]
-    for agent in valid:
-        if agent.nkey is None:
-            continue
-        if agent.nkey in taken or not is_bus_key(agent.nkey):
-            log.warning("agent cannot connect: its bus key is no key, or the node's", agent=agent.name, nkey=agent.nkey)
-            continue
-        taken.add(agent.nkey)
-        agents[agent.name] = agent.nkey
-    return BusUsers(nodes=(node,), agents=agents)
-
-
-def is_bus_key(nkey: str) -> bool:
-    """Whether this is the public key of a NATS user: prefix, 32 bytes, checksum (NATS ADR-14)."""
-    try:
-        raw = base64.b32decode(nkey)
-    except ValueError:
-        return False
-    payload, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
-    return payload[:1] == bytes([nkeys.PREFIX_BYTE_USER]) and bytes(nkeys.crc16_checksum(payload)) == checksum

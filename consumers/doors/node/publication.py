@@ -9,6 +9,7 @@ in turn, and one that was retired already is passed over.
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ from ledger.codec import UNREADABLE
 from ledger.errors import BatonError, Unavailable, message_of
 from ledger.files import read_regular, write_whole
 from ledger.limits import config_size_max_bytes
+from ledger.tally import Tally
 
 log = structlog.get_logger("baton.publisher")
 
@@ -38,16 +40,17 @@ incarnations_tried_max: Final = 16
 class Publishing:
     """Publishes one log to one stream for as long as ``run`` is not cancelled."""
 
-    def __init__(self, ledger: str, outbox: Outbox, news: News, record: Path) -> None:
-        """Publish ``outbox``; ``record`` is the file that remembers the incarnation.
+    def __init__(self, ledger: str, outbox: Outbox, news: News, record: Path, tally: Tally | None = None) -> None:
+        """Publish ``outbox``; ``record`` is the file that remembers the incarnation, ``tally`` counts.
 
         Raises Unavailable: ``STORE_UNAVAILABLE`` when the record cannot be read.
         """
         self._ledger = ledger
         self._outbox = outbox
         self._news = news
+        self._tally = tally or Tally()
         self._record = record
-        self._incarnation = _read(record, ledger)
+        self._incarnation = read_record(record, ledger)
         self._nats: NatsClient | None = None
         self._publisher: StreamPublisher | None = None
         self._rebuild_pause_s = 0.0
@@ -113,6 +116,7 @@ class Publishing:
             await asyncio.sleep(scrub_pause_s)
         if publisher is self._publisher:
             self._rebuild_pause_s = 0.0
+            self._tally.put("scrub_timestamp_seconds", time.time())
 
     async def _recover(self, error: Unavailable, publisher: StreamPublisher) -> None:
         """Wait for a bus that is away; retire a stream that is damaged, less and less often if that does not help."""
@@ -131,6 +135,7 @@ class Publishing:
         """Retire the stream and build the next one, unless it holds what nobody else has: then nothing is touched."""
         assert self._nats is not None  # noqa: S101 - start comes first
         retiring = self._incarnation
+        self._tally.count("stream_faults")
         for _ in range(incarnations_tried_max):
             history = await lost_history(self._nats, retiring, self._outbox.log)
             if history is not None:
@@ -149,7 +154,8 @@ class Publishing:
     async def _open(self, incarnation: Incarnation) -> None:
         assert self._nats is not None  # noqa: S101 - start comes first
         self._incarnation = await open_stream(self._nats, incarnation)
-        _write(self._record, self._incarnation)
+        write_record(self._record, self._incarnation)
+        self._tally.put("stream_incarnation", self._incarnation.number)
         publisher = StreamPublisher(self._nats, self._incarnation, self._outbox.read)
         await publisher.start()
         self._publisher = publisher
@@ -159,7 +165,8 @@ class Publishing:
         return self._publisher
 
 
-def _read(record: Path, ledger: str) -> Incarnation:
+def read_record(record: Path, ledger: str) -> Incarnation:
+    """Return the incarnation that was used last; the first one of all without a record. Raises as ``Publishing``."""
     try:
         content = read_regular(record, size_max_bytes=config_size_max_bytes)
         if content is None:
@@ -175,5 +182,6 @@ def _read(record: Path, ledger: str) -> Incarnation:
     raise Unavailable("STORE_UNAVAILABLE", message, path=str(record), ledger=incarnation.ledger)
 
 
-def _write(record: Path, incarnation: Incarnation) -> None:
+def write_record(record: Path, incarnation: Incarnation) -> None:
+    """Remember which incarnation is in use."""
     write_whole(record, msgspec.json.encode(incarnation))

@@ -33,7 +33,8 @@ import structlog
 
 from consumers.sdk.http import NoAnswer, is_loopback, request
 from ledger import limits, trust
-from ledger.checkpoint import Checkpoint, CheckpointVerifier, note_size_max_bytes, parse_checkpoint, verify_checkpoint
+from ledger.bus.remote_history import signing
+from ledger.checkpoint import Checkpoint, note_size_max_bytes, parse_checkpoint, verify_checkpoint
 from ledger.client import Client
 from ledger.codec import converted, decode_decimal, encode_base64
 from ledger.config import WITNESSED_FILE, Settings
@@ -42,6 +43,7 @@ from ledger.files import write_whole
 from ledger.history import Growth, Trusted, is_continued, shown
 from ledger.local import LocalClient
 from ledger.policy import Policy, Witness, Witnessed
+from ledger.tally import Tally
 
 log = structlog.get_logger("baton.witness")
 
@@ -94,8 +96,8 @@ def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Wi
             note = client.checkpoint()
     except Refused:
         return None  # the folder is not trusted with any, or its checkpoint key is somebody else's
-    if key := client.memory.checkpoint_key:  # of a node that is asked over the bus
-        verify_checkpoint(note, CheckpointVerifier.from_vkey(key))
+    if known := client.memory.checkpoint_keys:  # of a node that is asked over the bus
+        verify_checkpoint(note, *signing(known))
     cosigned = parse_checkpoint(note)
     (old, old_root), (new, new_root) = sorted([(size, root), (cosigned.size, cosigned.root.hex())])
     if not is_continued(Trusted(old, old_root), Growth(new, new_root, client.consistency(old, new).path)):
@@ -119,10 +121,11 @@ class _Asked(msgspec.Struct):
 class Witnessing:
     """Has checkpoints of one log cosigned, for as long as ``run`` is not stopped."""
 
-    def __init__(self, client: LocalClient, policy: Policy, *, fail_closed: bool) -> None:
+    def __init__(self, client: LocalClient, policy: Policy, *, fail_closed: bool, tally: Tally | None = None) -> None:
         client.needs_witnesses = fail_closed
         self._client = client
         self._policy = policy
+        self._tally = tally or Tally()
         self._asked = [_Asked(name, witness) for name, witness in policy.witnesses.items()]
         self._note, self._kept = "", ""
 
@@ -155,12 +158,14 @@ class Witnessing:
             asked.line = self._cosignature(asked)
         except (BatonError, NoAnswer) as error:
             problem = str(error)
+            self._tally.count("witness_failures", asked.name)
             if problem != asked.problem:
                 log.warning("not witnessed", witness=asked.name, error=problem)
             asked.problem, asked.size = problem, 0  # whatever it said of its size may have been wrong, too
             asked.again_s = time.monotonic() + asked.pause_s
             asked.pause_s = min(2 * asked.pause_s, limits.witness_retry_max_s)
             return
+        self._tally.put("witness_entries", asked.size, asked.name)
         if asked.problem:
             log.info("witnessed again", witness=asked.name)
         asked.problem, asked.pause_s = "", interval_s

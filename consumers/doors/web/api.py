@@ -3,14 +3,17 @@
 An error is the document of the command line, too, under the status of its code. RFC 9457 was considered: it would be a
 second form of what clients decode already, and its ``type`` wants an address of ours that nobody runs. While the views
 are made anew each question is refused at once, saying how far they are. What is asked of the past (``as_of=INDEX``)
-never changes and may be kept. An answer of now changes with time, too, as leases and keys run out: it is asked for
-again each time, and an ETag saves its bytes, not the work. Tiles are those of C2SP tlog-tiles, under the paths of an
+never changes and may be kept by the client. An answer of now changes with time, too, as leases and keys run out: the
+client asks again each time, and an ETag saves its bytes. Here an answer from views alone is kept while the log ends
+with the same entry, until its query says that time may change it (``Moment.lasting_ms``); what is checked against
+signed entries never is. Tiles are those of C2SP tlog-tiles, under the paths of an
 exported folder: one never changes once it has a path.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -37,7 +40,7 @@ from ledger.local import LocalClient
 from ledger.log.tiles import TILE_WIDTH
 from projections.query import Arguments, Limit
 from projections.reader import Reader
-from projections.views import ON_DEMAND, QUERIES, ask, kind_of
+from projections.views import CHECKED, ON_DEMAND, QUERIES, ask, kind_of
 
 if TYPE_CHECKING:
     from ledger.events.body import Event
@@ -50,9 +53,12 @@ rows_streamed: Final = 500
 blob_read_max_bytes: Final = 8 * 1024**2
 events_scanned_max: Final = 32 * limits.range_events_max
 path_max: Final = 64
+answers_kept_max: Final = 64
+answer_kept_max_chars: Final = 256 * 1024
+answer_kept_max_ms: Final = 60_000
 _TILE: Final = re.compile(r"(entries|\d|[1-5]\d|6[0-3])/((?:x\d{3}/)*\d{3})(?:\.p/([1-9]\d{0,2}))?", re.ASCII)
 _ASKED_AGAIN: Final = "private, no-cache"
-_KEPT: Final = "private, max-age=86400, immutable"
+_IMMUTABLE: Final = "private, max-age=86400, immutable"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
@@ -69,13 +75,17 @@ EVENTS: Final = form_from(EventsAsked)
 
 
 class Asked(NamedTuple):
-    """A request that was let in: its route, what stands in the place of its last part, and the log's size then."""
+    """A request that was let in: its route, what stands in the place of its last part, and the log's size then.
+
+    ``key`` is what the same question has again while the log ends with the same entry.
+    """
 
     route: str
     ref: str
     query: list[tuple[str, str]]
     headers: Headers
     size: int
+    key: tuple[str | bytes, ...] = ()
 
     def accepted(self, *offered: str) -> str:
         """Return the first of the media types that the client takes, in the order of what it names.
@@ -112,12 +122,15 @@ class Api:
     def __init__(self, client: LocalClient, followers: Followers) -> None:
         """Answer from the log of a node's ``client``, and from views that nobody else reads."""
         self._node, self._followers = client, followers
-        self._client = LocalClient(client.settings, log=client.log, views=Reader)
+        self._client = LocalClient(client.settings, log=client.log, views=lambda *_: self._reader)
+        self._reader = Reader(self._client, client.settings)
+        self._kept: dict[tuple[str | bytes, ...], tuple[str, int, int]] = {}  # since when, and for how long
         self.rebuild = Rebuild(client, client.settings)
 
     def close(self) -> None:
         """Let go of the views."""
         self.rebuild.reader.close()
+        self._reader.close()
         self._client.close()
 
     @property
@@ -135,11 +148,21 @@ class Api:
             f"{ROOT}/checkpoint": self._checkpoint, "/checkpoint": self._published, "/tile/{path}": self._tile,
         }  # fmt: skip
 
+    def kept(self, asked: Asked) -> Response | None:
+        """Return the answer that this very question had before, if nothing can have changed it since."""
+        body, since_ms, lasting_ms = self._kept.get(asked.key, ("", 0, 0))
+        return asked.answer(body, JSON) if 0 <= _clock_ms() - since_ms < lasting_ms else None
+
     def _question(self, asked: Asked) -> Response:
-        question = read(asked.route, asked.query)
+        question, since_ms = read(asked.route, asked.query), _clock_ms()
         name, cursor = question.query, question.form.cursor
         media = asked.accepted(JSON, *(() if cursor is None else (NDJSON,)))
-        answer, following = self._answer(question, asked.size), None
+        following, lasting_ms = None, 0
+        if name in CHECKED or question.as_of is not None or media == NDJSON:
+            answer = self._answer(question, asked.size)
+        else:
+            self._demand(question, asked.size)
+            answer, lasting_ms = self._reader.lasting(name, question.arguments)
         if media == NDJSON:
             return Stream(self._lines(question, answer, asked.size), NDJSON, self._followers)
         if cursor is not None and (sealed := question.sealed(answer.get("next"))) is not None:
@@ -148,10 +171,18 @@ class Api:
         # What an index of the log says never changes; a time may lie ahead.
         at = question.as_of or ""
         is_past = at.isascii() and at.isdecimal() and int(at) < asked.size
-        return asked.document(kind_of(name), answer, following, *((_KEPT, at) if is_past else ()))
+        body = json_text(document(kind_of(name), answer, following))
+        if lasting_ms and len(body) <= answer_kept_max_chars:
+            self._kept[asked.key] = body, since_ms, min(lasting_ms, answer_kept_max_ms)
+            for key in [*self._kept][:-answers_kept_max]:
+                self._kept.pop(key, None)
+        return asked.answer(body, JSON, *((_IMMUTABLE, at) if is_past else ()))
+
+    def _demand(self, question: Question, size: int) -> None:
+        self.rebuild.demand(size, searches=question.query.partition(".")[0] in ON_DEMAND)
 
     def _answer(self, question: Question, size: int) -> dict[str, Any]:
-        self.rebuild.demand(size, searches=question.query.partition(".")[0] in ON_DEMAND)
+        self._demand(question, size)
         return ask(self._client, question.query, question.arguments, question.as_of)
 
     def _ask(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +277,7 @@ class Api:
         if size > blob_read_max_bytes:
             raise Refused("TOO_LARGE", f"this blob has {size} bytes: `baton blob get {ref}` brings it", size=size)
         shut = {"content-disposition": "attachment", "content-security-policy": "sandbox"}  # whatever it is
-        return asked.answer(self._client.get_blob(ref), BYTES, _KEPT, "blob", **shut)
+        return asked.answer(self._client.get_blob(ref), BYTES, _IMMUTABLE, "blob", **shut)
 
     def _tile(self, asked: Asked) -> Response:
         if match := _TILE.fullmatch(asked.ref[:path_max]):
@@ -272,6 +303,10 @@ def _text_too(asked: Asked, kind: str, text: str, **more: Any) -> Response:
     if asked.accepted(JSON, TEXT) == TEXT:
         return asked.answer(text, TEXT)
     return asked.document(kind, more | {kind: text})
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _line(value: Any) -> bytes:

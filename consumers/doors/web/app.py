@@ -17,15 +17,19 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import resources
+from importlib.metadata import version
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, Info, generate_latest
+from prometheus_client import ProcessCollector as Process
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
@@ -37,6 +41,7 @@ from consumers.doors.web.stream import CHECK, Followers
 from consumers.doors.web.tokens import Tokens
 from ledger import trust
 from ledger.errors import BatonError, Refused, Unavailable, did_you_mean, near
+from ledger.tally import METERS, SECONDS, Tally
 
 if TYPE_CHECKING:
     import socket
@@ -53,20 +58,21 @@ DESCRIPTION: Final = f"{ROOT}/openapi.json"
 answer_wait_max_s: Final = 30.0
 questions_running_max: Final = 8
 address_max_chars: Final = 8_192
-_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _log: Final = logging.getLogger("baton.web")
 
 
 @contextlib.asynccontextmanager
 async def publishing(
-    client: LocalClient, listening: socket.socket, *, is_public: bool = False, gauges: Gauges | None = None
-) -> AsyncIterator[str]:
+    client: LocalClient, listening: socket.socket, *, is_public: bool = False, gauges: Gauges | None = None,
+    tally: Tally | None = None,
+) -> AsyncIterator[str]:  # fmt: skip
     """Serve a ledger on a bound socket within the block; yields the address.
 
-    Where the log ``is_public``, checkpoint and tiles need no token. ``gauges`` are what whoever serves counts. Raises
-    Refused: ``NOT_TRUSTED``: the tokens in the folder may be a stranger's. Unavailable: as ``server.serving``.
+    Where the log ``is_public``, checkpoint and tiles need no token. ``gauges`` and ``tally`` are what whoever serves
+    counts. Raises Refused: ``NOT_TRUSTED``: the tokens in the folder may be a stranger's. Unavailable: as
+    ``server.serving``.
     """
-    with contextlib.closing(Web(client, is_public=is_public, gauges=gauges)) as web:
+    with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, tally=tally)) as web:
         allowed = hosts(client, listening.getsockname()[0])
         app = TrustedHostMiddleware(web, allowed_hosts=allowed, www_redirect=False)
         async with serving(app, listening) as url:
@@ -79,7 +85,9 @@ async def publishing(
 class Web:
     """A ledger's answers over HTTP, and whom they are for: an ASGI application."""
 
-    def __init__(self, client: LocalClient, *, is_public: bool = False, gauges: Gauges | None = None) -> None:
+    def __init__(
+        self, client: LocalClient, *, is_public: bool = False, gauges: Gauges | None = None, tally: Tally | None = None
+    ) -> None:
         trust.demand(client.settings.home, client)
         self.followers = Followers()
         self.api = Api(client, self.followers)
@@ -97,17 +105,15 @@ class Web:
         self._routes = self._at_once | self.api.routes()
         self._places = {route.partition("{")[0]: route for route in self._routes if "{" in route}
         self._open = {ROOT, DESCRIPTION, HEALTH} | ({"/checkpoint", self._places["/tile/"]} if is_public else set())
-        registry = CollectorRegistry()
-        self._seconds = Histogram(
-            "baton_http_request_seconds", "Requests, and the seconds until each began to be answered",
-            ("route", "status"), registry=registry, buckets=_SECONDS,
-        )  # fmt: skip
         own: Gauges = {
             "log_entries": lambda: self.api.size, "http_followers": lambda: self.followers.present,
             "views_behind_entries": lambda: self.api.size - self.api.rebuild.position(),
         }  # fmt: skip
-        for name, value in {**own, **(gauges or {})}.items():
-            Gauge(f"baton_{name}", name.replace("_", " "), registry=registry).set_function(value)
+        registry = _new_registry(tally, {**own, **(gauges or {})})
+        self._seconds = Histogram(
+            "baton_http_request_seconds", "Requests, and the seconds until each began to be answered",
+            ("route", "status"), registry=registry, buckets=SECONDS,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Let go of the views."""
@@ -154,14 +160,17 @@ class Web:
         if method == "OPTIONS":
             return Response(status_code=204, headers={"allow": METHODS})
         scope[CHECK] = partial(self._check, route, path, headers.get("authorization", ""))
-        size = scope[CHECK]()
+        size, last = scope[CHECK]()
         if (answer := self._routes.get(route)) is None:
             advice = did_you_mean(near(path, self._routes)) or f": {ROOT} lists what there is"
             raise Refused("NOT_FOUND", f"there is nothing at {path[:200]}{advice}")
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        asked = Asked(route, ref, query, headers, size)
+        key = (path, scope["query_string"], headers.get("accept", ""), last)
+        asked = Asked(route, ref, query, headers, size, key)
         if route in self._at_once:
             return answer(asked)
+        if (kept := self.api.kept(asked)) is not None:
+            return kept
         try:
             async with asyncio.timeout(answer_wait_max_s):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, answer, asked)
@@ -169,8 +178,8 @@ class Web:
             message = f"this was not answered within {answer_wait_max_s:g} s: ask for less, or again later"
             raise Unavailable("BUSY", message) from error
 
-    def _check(self, route: str, path: str, header: str) -> int:
-        """Return the log's size.
+    def _check(self, route: str, path: str, header: str) -> tuple[int, bytes]:
+        """Return the log's size and last entry.
 
         Raises Refused: ``TOKEN_INVALID`` without a token for this ledger, ``NOT_AUTHORIZED`` with another role.
         """
@@ -179,9 +188,43 @@ class Web:
                 role = self._tokens.check(header, snapshot).role
                 if (role == "metrics") != (route == METRICS):
                     raise Refused("NOT_AUTHORIZED", f"{path[:200]} is not for a token of the role {role}", role=role)
-            return snapshot.size
+            return snapshot.size, snapshot.entry(snapshot.size - 1)
 
     def _paths(self) -> list[dict[str, Any]]:
         gets = {path: one["get"] for path, one in msgspec.json.decode(self._description)["paths"].items()}
         names = {path: [one["name"] for one in get["parameters"]] for path, get in gets.items()}
         return [{"path": path, "meaning": get["summary"], "arguments": names[path]} for path, get in gets.items()]
+
+
+class _Counted:
+    """A collector of what a node has counted; levels are asked for when somebody looks, and nothing runs beside."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def collect(self) -> Iterator[Metric]:
+        for name, meter in METERS.items():
+            values = self._tally.values(name)
+            if meter.bounds:
+                buckets = list(
+                    zip([*map(str, meter.bounds), "+Inf"], accumulate(self._tally.spread(name)), strict=True)
+                )
+                yield HistogramMetricFamily(f"baton_{name}", meter.help, buckets=buckets, sum_value=values[""])
+                continue
+            family = CounterMetricFamily if meter.kind == "counter" else GaugeMetricFamily
+            metric = family(f"baton_{name}", meter.help, labels=[meter.label] if meter.label else [])
+            for label, value in values.items():
+                metric.add_metric([label] if meter.label else [], value)
+            yield metric
+
+
+def _new_registry(tally: Tally | None, gauges: Gauges) -> CollectorRegistry:
+    """Return what `/metrics` shows: the process, what a node has counted (None: nobody counts), and levels by name."""
+    registry = CollectorRegistry()
+    Process(registry=registry)
+    Info("baton_build", "The version that runs", registry=registry).info({"version": version("baton-ledger")})
+    if tally is not None:
+        registry.register(_Counted(tally))
+    for name, value in gauges.items():
+        Gauge(f"baton_{name}", name.replace("_", " "), registry=registry).set_function(value)
+    return registry

@@ -18,8 +18,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from consumers.sessions.query import parse_moment
 from ledger.errors import Refused, did_you_mean, near
-from projections.query import Arguments
+from projections.query import Arguments, allowed
 from projections.views import QUERIES
 
 ROOT: Final = "/v1"
@@ -110,6 +111,7 @@ def read(path: str, given: Sequence[tuple[str, str]]) -> Question:
     form = form_of(query)
     values = values_of(form, given, query)
     moment, sealed = values.pop(AS_OF, None), values.pop(form.cursor, None)
+    moment = None if moment is None else parse_moment(moment)
     question = Question(query, converted(form, values, query), moment)
     return (
         question
@@ -147,7 +149,7 @@ def converted(form: Form, values: dict[Any, Any], query: str) -> dict[str, Any]:
     try:
         plain = msgspec.to_builtins(msgspec.convert(values, form.type, strict=False))
     except msgspec.ValidationError as error:
-        raise invalid(query, str(error)) from error
+        raise invalid(query, allowed(error, form.type)) from error
     return {name: plain[name] for name in values}
 
 

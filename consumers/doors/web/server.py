@@ -72,9 +72,10 @@ async def serving(
         scope[DROP] = partial(server.drop, scope)
         await app(scope, receive, send)
 
+    # By name: uvicorn takes httptools where that happens to be installed, which knows no limit of a request's head.
     config = uvicorn.Config(
         serve, log_config=None, access_log=False, lifespan="on" if has_lifespan else "off", server_header=False,
-        ws="none", limit_concurrency=connections, timeout_keep_alive=keep_alive_max_s,
+        ws="none", http="h11", limit_concurrency=connections, timeout_keep_alive=keep_alive_max_s,
         timeout_graceful_shutdown=stop_wait_max_s, h11_max_incomplete_event_size=request_head_max_bytes,
     )  # fmt: skip
     server = _Server(config)

@@ -9,6 +9,7 @@ that its agent was removed or the agent's key has ended. Nothing of it is in the
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
 import time
 from hashlib import sha256
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from ledger.errors import Refused
+from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.fields import Name
 from ledger.files import as_unavailable, locked, write_whole
 from ledger.identity import read_private
@@ -29,6 +30,7 @@ FILE: Final = "tokens.json"
 PREFIX: Final = "baton_"
 tokens_max: Final = 256
 _token_bytes: Final = 32
+_log: Final = logging.getLogger("baton.web")
 _id_digits: Final = 8
 
 Role = Literal["reader", "metrics"]
@@ -97,10 +99,20 @@ class Tokens:
         return gone
 
     def check(self, header: str, snapshot: Snapshot) -> Token:
-        """Return the token that an ``Authorization`` header bears. Raises Refused: ``TOKEN_INVALID``."""
+        """Return the token that an ``Authorization`` header bears.
+
+        Raises Refused: ``TOKEN_INVALID``. Unavailable: ``STORE_UNAVAILABLE``: the file is none; where it lies, and what
+        is wrong with it, is not for whoever asks.
+        """
+        try:
+            known = self.present()
+        except BatonError as error:
+            _log.warning("nobody is let in: %s", error)
+            message = "no token can be looked up here: whoever serves this sees why by `baton token list`"
+            raise Unavailable("STORE_UNAVAILABLE", message) from error
         scheme, _, text = header.partition(" ")
         digest = sha256(text.strip().encode("utf-8", "surrogateescape")).hexdigest()
-        fitting = [one for one in self.present() if hmac.compare_digest(one.digest, digest)]
+        fitting = [one for one in known if hmac.compare_digest(one.digest, digest)]
         if scheme.lower() != "bearer" or not fitting:
             message = "reading takes a token: `baton token create NAME` in the ledger's folder makes one"
             raise Refused("TOKEN_INVALID", message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -35,6 +36,7 @@ T = TypeVar("T")
 IMPORTED: Final = "Imported: nobody here vouches for it."
 
 graphs_cached_max: Final = 256
+briefs_kept_max: Final = 8
 graph_size_max_bytes: Final = blob_size_max_bytes
 
 
@@ -130,7 +132,7 @@ def receive_brief(
     is_published = data is not None
     if data is None:
         context = None if imported is None else f"{IMPORTED} {memory.task}"
-        data = _BriefData(compress(memory, level, budget, context=context, domain=domain or None))
+        data = _BriefData(_compressed(canonical_json(memory), level, budget, context, domain or None))
     verdict = read_answer(view("validations.latest", {"ref": compute_reasoning_ref(memory)}), LatestVerdict)
     answer = should_fetch_full_reasoning(
         verdict=verdict, fidelity=data.brief.fidelity.value, domain=domain or None,
@@ -143,6 +145,20 @@ def receive_brief(
     return Received(data.brief, memory, prompt, answer, domain, is_published, *own, imported, rejected)
 
 
+@lru_cache(briefs_kept_max)
+def _compressed(
+    canonical: bytes, level: TransferLevel, budget: int | None, context: str | None, domain: str | None
+) -> Brief:
+    """Return the brief of the graph with these bytes: of 2,000 steps it takes a second, and is what it was before."""
+    return compress(read_graph(canonical), level, budget, context=context, domain=domain)
+
+
+@lru_cache(briefs_kept_max)
+def _problems(packed: bytes, canonical: bytes, domain: str | None) -> list[CertificateProblem]:
+    """Return in what a published brief is not that of the graph with these bytes; kept as ``_compressed`` is."""
+    return check_certificate(msgspec.msgpack.decode(packed, type=Brief), read_graph(canonical), domain=domain)
+
+
 def published(
     view: Ask, level: TransferLevel, memory: ReasoningMemory, domain: str
 ) -> tuple[_BriefData | None, Rejected | None]:
@@ -153,11 +169,12 @@ def published(
     if found is None:
         return None, None
     brief, prose = found.data.brief, found.data.prose
-    problems = check_certificate(brief, memory, domain=domain or None)
+    packed, canonical = msgspec.msgpack.encode(brief), canonical_json(memory)
+    problems = _problems(packed, canonical, domain or None)
     if [problem.field for problem in problems] == ["tags"]:
         # The same graph may have been started under another domain, too, and briefed there.
         domains = view("snapshots.domains", {"reasoning_ref": ref})["domains"]
-        tried = (check_certificate(brief, memory, domain=other or None) for other in domains)
+        tried = (_problems(packed, canonical, other or None) for other in domains)
         problems = min(tried, key=len, default=problems)
     if prose is not None and not problems:
         from consumers.reasoning.compressor.prose import holds  # noqa: PLC0415 - loads what asks a model

@@ -239,23 +239,25 @@ class Audit:
         program = digest_of("sha256", self.members.read("verify.py"))
         need(program == self.manifest["verify_py"], "verify.py is another program")
 
-    def checkpoint_key(self) -> bytes:
-        """Return the key that signs for a tree of this size: the last one named within it."""
+    def checkpoint_keys(self) -> list[bytes]:
+        """Return the keys that may sign for a tree of this size: of each node the last one named within it."""
         need(self.authority.root, "entry 0 names no keys")
-        return [key for index, key in self.authority.checkpoints if index < self.size][-1]
+        return self.authority.checkpoint_keys(self.size)
 
     def checkpoint(self, leaves: list[bytes] | None) -> None:
         """Check the checkpoint, the manifest and the key files against entry 0 and the tree."""
         authority, manifest, read = self.authority, self.manifest, self.members.read
         note = read_text(read("checkpoint"), "the checkpoint")
-        size, root = read_checkpoint(note, authority.origin, self.checkpoint_key())
+        size, root = read_checkpoint(note, authority.origin, self.checkpoint_keys())
         need(size == self.size and root.hex() == manifest["root"], "checkpoint and manifest differ")
         need(leaves is None or tree_root(leaves) == root, "the entries do not lead to the root of the checkpoint")
         is_ours = manifest["ledger"] == authority.ledger and manifest["origin"] == authority.origin
         need(is_ours, "the manifest is of another ledger")
         root_key = bytes.fromhex(authority.root)
         wanted = {
-            "keys/checkpoint.vkey": vkey(authority.origin, authority.checkpoints[-1][1]),
+            "keys/checkpoint.vkey": "\n".join(
+                vkey(authority.origin, key) for _, _, key in authority.checkpoints if key not in authority.ends
+            ),
             "keys/root.vkey": vkey("root", root_key),
             "keys/root.fingerprint": blake3(root_key).hexdigest(),
         }
@@ -267,7 +269,7 @@ class Audit:
     def ends(self, root: bytes) -> None:
         """Compare where the streams end with the ledger's word on it, and see that all which are named are there."""
         stream, text = self.manifest["stream"], read_text(self.members.read("ends"), "the note of ends")
-        lines = read_note(text, self.authority.origin, self.checkpoint_key())
+        lines = read_note(text, self.authority.origin, self.checkpoint_keys())
         need(len(lines) == 2 and lines[0] == ENDS, "the note of ends has another form")
         ends = read_json(lines[1].encode())
         counts = {"": ends["authority"], **ends["streams"]}

@@ -11,14 +11,15 @@ from typing import Any
 from blake3 import blake3
 
 from ledger.bundle.standalone.form import Event, to_ms
-from ledger.bundle.standalone.proofs import POSSESSION, is_signed, need, pae, vkey
+from ledger.bundle.standalone.proofs import JOINING, POSSESSION, is_signed, need, pae, vkey
 
 RESERVED = ("root", "node", "checkpoint")
 AUTHORITY = (
-    "ledger.created", "ledger.epoch_started", "ledger.clock_set", "agent.registered", "agent.removed", "role.granted",
-    "role.revoked", "key.delegated", "key.revoked", "key.rotated", "key.compromised", "checkpoint_key.rotated",
+    "ledger.created", "ledger.epoch_started", "ledger.clock_set", "ledger.term_started", "agent.invited",
+    "agent.invitation_revoked", "agent.registered", "agent.removed", "role.granted", "role.revoked", "key.delegated",
+    "key.revoked", "key.rotated", "key.compromised", "checkpoint_key.rotated",
 )  # fmt: skip
-CHECKPOINTS = "the checkpoints"  # whose the checkpoint keys are: the name of no agent
+CHECKPOINTS = "the checkpoints"  # whose the checkpoint keys are, and those of invitations: the name of no agent
 WORKS = {"agent", "reviewer", "human", "service"}
 CORRECTS = {"finding.retracted", "dead_end.retracted", "unknown.resolved"}
 CONFIRMS = {"reviewer", "human"}
@@ -82,6 +83,17 @@ def approves(kind: str, data: Any) -> bool:
     return kind in ("handoff.created", "handoff.amended") and (not data.get("reviewer") or bool(data.get("hands_over")))
 
 
+@dataclass
+class Invitation:
+    """What lets an agent register itself: its token's key, roles, the time in which it holds, whether it is over."""
+
+    key: str
+    roles: list[str]
+    from_ms: int
+    until_ms: int
+    ended: bool = False
+
+
 class Authority:
     """Keys and roles after the events so far."""
 
@@ -91,7 +103,10 @@ class Authority:
         self.agents: dict[str, Agent] = {}
         self.bus_keys: set[str] = set()
         self.origin = self.ledger = self.root = ""
-        self.checkpoints: list[tuple[int, bytes]] = []
+        self.checkpoints: list[tuple[str, int, bytes]] = []
+        self.ends: dict[bytes, int] = {}
+        self.invitations: dict[str, Invitation] = {}
+        self.term = 0
         self.lines: list[str] = []
         self.signed: list[tuple[int, Key]] = []
         self.owners: dict[str, str] = {}
@@ -100,9 +115,9 @@ class Authority:
         """Check that the key may sign this event here, then learn what the event changes."""
         name, author = event.entry.key.hex(), event.author
         if not (event.index == 0 and event.kind == "ledger.created"):
-            key = self.keys.get(name)
-            need(key, f"the key that signed as {author} is not registered")
-            self.may_sign(self.keys[name], event)
+            if event.kind != "agent.registered" or not event.data.get("token_proof"):
+                need(name in self.keys, f"the key that signed as {author} is not registered")
+                self.may_sign(self.keys[name], event)
             need(event.body["ledger"] == self.ledger, "the event is for another ledger")
         if event.kind in AUTHORITY:
             getattr(self, event.kind.replace(".", "_"))(event, event.data)
@@ -153,7 +168,7 @@ class Authority:
         self.ledger, self.root, self.origin = ledger, data["root"], data["origin"]
         self.agents["root"] = Agent(self.put("root", names[0], 0), {"admin"})
         self.agents["node"] = Agent(self.put("node", names[1], 0), set())
-        self.put_checkpoint_key(event, data["checkpoint_key"])
+        self.put_checkpoint_key(event, "node", data["checkpoint_key"])
 
     def ledger_epoch_started(self, event: Event, data: Any) -> None:
         """The root alone gives entries up."""
@@ -165,15 +180,64 @@ class Authority:
         need(event.author == "root", "the clock is not set by the root")
         need(event.entry.accepted_ms == to_ms(data["time"]), "the clock is set to another time than signed")
 
+    def ledger_term_started(self, event: Event, data: Any) -> None:
+        """A node begins the next term, in its own name."""
+        need(event.author == data["node"] and self.is_node(event.author), "a term begins with somebody who is no node")
+        need(data["term"] == self.term + 1, f"the term {data['term']} does not follow the term {self.term}")
+        self.term += 1
+
+    def agent_invited(self, event: Event, data: Any) -> None:
+        """An admin, for a node root, invites whom he could register; the keys of the token are new."""
+        name, until_ms = data["name"], to_ms(data["expires_at"])
+        self.may_register(event, data["roles"])
+        self.is_free(event, name)
+        need(until_ms > event.entry.accepted_ms, "an invitation has expired already")
+        is_new = data["token_key"] not in self.keys and data["nkey"] not in self.bus_keys
+        need(is_new, "the keys of an invitation are used twice")
+        self.bus_keys.add(data["nkey"])
+        self.keys[data["token_key"]] = Key(CHECKPOINTS, event.index)
+        self.invitations[name] = Invitation(data["token_key"], data["roles"], event.entry.accepted_ms, until_ms)
+
+    def agent_invitation_revoked(self, event: Event, data: Any) -> None:
+        """An admin takes back an invitation that was not used."""
+        self.on_stream(event, data["name"])
+        invitation = self.invitations.get(data["name"])
+        may = self.is_admin(event) and invitation is not None and not invitation.ended
+        need(may, "an invitation is revoked by no admin, or is none")
+        self.invitations[data["name"]].ended = True
+
     def agent_registered(self, event: Event, data: Any) -> None:
-        """An admin registers agents, the node services; a name is bound once, to a key that proves whose it is."""
-        name = data["name"]
-        is_service = event.author == "node" and data["roles"] == ["service"]
-        need(self.is_admin(event) or is_service, "an agent is registered by no admin")
-        self.on_stream(event, name)
-        need(name not in self.agents and name not in RESERVED, f"{name} is registered twice")
+        """An admin registers agents, a node services, who was invited himself; the key proves whose it is."""
+        name, roles = data["name"], data["roles"]
+        if data.get("token_proof"):
+            self.was_invited(event, data)
+        elif roles != ["service"] or not self.is_node(event.author):
+            self.may_register(event, roles)
+        self.is_free(event, name)
+        need(
+            bool(data.get("checkpoint_key")) == ("node" in roles), "a checkpoint key is of no node, or a node has none"
+        )
         self.prove(event, name, data)
-        self.agents[name] = Agent(self.put(name, data["key"], event.index), set(data["roles"]))
+        self.agents[name] = Agent(self.put(name, data["key"], event.index), set(roles))
+        if data.get("checkpoint_key"):
+            key, proof = data["checkpoint_key"], data.get("checkpoint_proof") or ""
+            self.prove(event, f"checkpoint/{name}", {"key": key, "proof": proof})
+            self.put_checkpoint_key(event, name, key)
+
+    def was_invited(self, event: Event, data: Any) -> None:
+        """Check that an open invitation is for this agent, these roles, and by its token for the key that signed."""
+        name, key, roles = data["name"], data["key"], data["roles"]
+        need(event.author == name and event.entry.key.hex() == key, f"{name} does not register itself")
+        need(name in self.invitations, f"{name} was not invited")
+        invitation = self.invitations[name]
+        is_open = invitation.from_ms <= event.entry.accepted_ms < invitation.until_ms and not invitation.ended
+        need(is_open, f"the invitation of {name} was used or revoked, or has expired")
+        is_same = set(roles) == set(invitation.roles) and len(roles) == len(set(roles))
+        need(is_same, f"{name} was invited with other roles")
+        text = pae(JOINING, f"{event.body['ledger']}\n{name}\n{key}".encode())
+        is_by_token = is_signed(bytes.fromhex(invitation.key), text, bytes.fromhex(data["token_proof"]))
+        need(is_by_token, f"the token of the invitation of {name} signed for another key")
+        invitation.ended = True
 
     def agent_removed(self, event: Event, data: Any) -> None:
         """An admin removes an agent, but not those that every ledger has."""
@@ -181,17 +245,23 @@ class Authority:
         may = self.is_admin(event) and data["agent"] not in RESERVED
         need(may, f"{data['agent']} is removed by no admin, or cannot be")
         agent.key.end(event.index)
+        if "node" in agent.roles:
+            self.end_checkpoint_key(event, data["agent"])
         agent.roles, agent.removed = set(), True
 
     def role_granted(self, event: Event, data: Any) -> None:
         """An admin gives an agent a role."""
         need(self.is_admin(event), "a role is granted by no admin")
-        self.agent(event, data["agent"]).roles.add(data["role"])
+        roles = self.agent(event, data["agent"]).roles
+        need("node" not in {data["role"], *roles}, "a node has one role, from its registration on")
+        roles.add(data["role"])
 
     def role_revoked(self, event: Event, data: Any) -> None:
         """An admin takes a role back; the root keeps its own."""
         need(self.is_admin(event) and data["agent"] != "root", "a role is revoked by no admin, or of the root")
-        self.agent(event, data["agent"]).roles.discard(data["role"])
+        roles = self.agent(event, data["agent"]).roles
+        need("node" not in {data["role"], *roles}, "a node has one role, until it is removed")
+        roles.discard(data["role"])
 
     def key_delegated(self, event: Event, data: Any) -> None:
         """An agent lets another key sign for it, for a time and a scope."""
@@ -211,14 +281,15 @@ class Authority:
             self.is_admin(event) or event.author == key.owner,
             f"a key of {key.owner} is revoked by somebody who may not",
         )
-        need(key.owner not in RESERVED and key.ended is None, f"a key of {key.owner} cannot be revoked, or was")
+        is_held = key.owner in RESERVED or self.is_node(key.owner)
+        need(not is_held and key.ended is None, f"a key of {key.owner} cannot be revoked, or was")
         key.end(event.index)
 
     def key_rotated(self, event: Event, data: Any) -> None:
-        """An agent replaces its key, or root does; an admin only of who neither approves nor administers."""
+        """An agent replaces its key, or root does; an admin only of who neither approves, administers nor leads."""
         name, author = data["agent"], event.author
         agent = self.agent(event, name)
-        is_worker = name not in RESERVED and not agent.roles & {"admin", "human", "reviewer"}
+        is_worker = name not in RESERVED and not agent.roles & {"admin", "human", "reviewer", "node"}
         may = author == "root" or (author == name != "root") or (self.is_admin(event) and is_worker)
         need(may, f"the key of {name} is replaced by somebody who may not")
         self.prove(event, name, data)
@@ -228,10 +299,9 @@ class Authority:
     def key_compromised(self, event: Event, data: Any) -> None:
         """Its agent or an admin says so of a key, root alone of those of root and node, once they are replaced."""
         key, since = self.key(event, data["key"]), data["since"]
-        if key.owner in RESERVED:
-            may = event.author == "root" and key.ended is not None
-        else:
-            may = self.is_admin(event) or event.author == key.owner
+        is_own = event.author == key.owner and key.owner not in RESERVED
+        may = event.author == "root" or (self.is_admin(event) and key.owner not in RESERVED) or is_own
+        may &= key.ended is not None or not (key.owner in RESERVED or self.is_node(key.owner))
         need(may, f"a key of {key.owner} is called compromised by somebody who may not, or before it was replaced")
         need(since <= event.index, "a key is called compromised since an entry that is not there yet")
         is_news = key.suspect_since is None or since < key.suspect_since
@@ -243,8 +313,8 @@ class Authority:
         """The root alone replaces the key of checkpoints."""
         need(event.author == "root", "the checkpoint key is replaced by somebody who is not root")
         self.prove(event, "checkpoint", data)
-        self.keys[self.checkpoints[-1][1].hex()].end(event.index)
-        self.put_checkpoint_key(event, data["key"])
+        self.end_checkpoint_key(event, "node")
+        self.put_checkpoint_key(event, "node", data["key"])
 
     def agent(self, event: Event, name: str) -> Agent:
         """Return an agent that is registered and was not removed; the event is on its stream."""
@@ -257,6 +327,21 @@ class Authority:
         need(name in self.keys and self.keys[name].owner != CHECKPOINTS, "an event is of a key that signs no events")
         self.on_stream(event, self.keys[name].owner)
         return self.keys[name]
+
+    def is_node(self, name: str) -> bool:
+        """Whether a name is of the first node, or of one that was let in since."""
+        return name == "node" or (name in self.agents and "node" in self.agents[name].roles)
+
+    def may_register(self, event: Event, roles: list[str]) -> None:
+        """Check that an admin registers or invites agents, and root alone nodes, which have no other role."""
+        if "node" in roles:
+            need(event.author == "root" and roles == ["node"], "a node is let in by somebody who is not root")
+        need(self.is_admin(event), "an agent is registered by no admin")
+
+    def is_free(self, event: Event, name: str) -> None:
+        """Check that nobody bears or bore a name; the event is on the stream of that one."""
+        self.on_stream(event, name)
+        need(name not in self.agents and name not in RESERVED, f"{name} is registered twice")
 
     def on_stream(self, event: Event, name: str) -> None:
         """Check that an event about an agent is on that one's stream."""
@@ -277,7 +362,18 @@ class Authority:
         self.lines.append(vkey(name, bytes.fromhex(key)))
         return self.keys.setdefault(key, Key(name, index))
 
-    def put_checkpoint_key(self, event: Event, key: str) -> None:
-        """Let a key sign the checkpoints of all trees that hold this entry."""
+    def put_checkpoint_key(self, event: Event, node: str, key: str) -> None:
+        """Let a key of a node sign the checkpoints of all trees that hold this entry."""
         self.keys[key] = Key(CHECKPOINTS, event.index)
-        self.checkpoints.append((event.index, bytes.fromhex(key)))
+        self.checkpoints.append((node, event.index, bytes.fromhex(key)))
+
+    def end_checkpoint_key(self, event: Event, node: str) -> None:
+        """Let the key of a node sign no tree that holds this entry."""
+        for name, _, key in self.checkpoints:
+            if name == node:
+                self.keys[key.hex()].end(event.index)
+                self.ends.setdefault(key, event.index)
+
+    def checkpoint_keys(self, size: int) -> list[bytes]:
+        """Return the keys that may sign for a tree of a size."""
+        return [key for _, since, key in self.checkpoints if since < size <= self.ends.get(key, size)]

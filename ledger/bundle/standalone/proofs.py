@@ -14,6 +14,7 @@ EVENT = b"application/vnd.baton.event.v1+json"
 BATCH = b"application/vnd.baton.batch.v1"
 ENDS = "application/vnd.baton.ends.v1"
 POSSESSION = b"application/vnd.baton.possession.v1"
+JOINING = b"application/vnd.baton.joining.v1"
 NOTE_MAX = 256 * 1024
 NOTE_SIGNATURES_MAX = 64
 TREE_MAX = 2**63 - 1
@@ -116,15 +117,15 @@ def read_decimal(text: str) -> int:
     return int(text)
 
 
-def read_note(note: str, origin: str, key: bytes) -> list[str]:
-    """Return the lines of a C2SP signed note by the origin's key: of a checkpoint, or of where streams end."""
+def read_note(note: str, origin: str, keys: list[bytes]) -> list[str]:
+    """Return the lines of a C2SP signed note by a key of the origin's: of a checkpoint, or of where streams end."""
     need(len(note.encode()) <= NOTE_MAX, "the checkpoint is too large")
     need(not re.search(r"[\x00-\x09\x0b-\x1f]", note), "the checkpoint has a control character")
     text, separator, signatures = note.rpartition("\n\n")
     need(separator and signatures.endswith("\n"), "the checkpoint does not end in signature lines")
     lines = text.split("\n")
     need(len(lines) >= 2 and all(lines), "the checkpoint has too few lines")
-    signed, ours = signatures.removesuffix("\n").split("\n"), []
+    signed, ours = signatures.removesuffix("\n").split("\n"), list[tuple[bytes, bytes]]()
     need(len(signed) <= NOTE_SIGNATURES_MAX, "the checkpoint has too many signatures")
     for line in signed:
         parts = line.split(" ")
@@ -132,17 +133,16 @@ def read_note(note: str, origin: str, key: bytes) -> list[str]:
         name, blob = parts[1], read_base64(parts[2])
         need(name and "+" not in name and not re.search(r"\s", name), "the checkpoint is signed by no name of a key")
         need(len(blob) > 4, "the checkpoint has an empty signature")
-        if name == origin and blob[:4] == key_id(origin, key):
-            ours.append(blob[4:])
-    need(ours, "the checkpoint is not signed by the checkpoint key of its size")
-    is_good = all(is_signed(key, text.encode() + b"\n", signature) for signature in ours)
+        ours += [(key, blob[4:]) for key in keys if name == origin and blob[:4] == key_id(origin, key)]
+    need(ours, "the checkpoint is not signed by a checkpoint key of its size")
+    is_good = all(is_signed(key, text.encode() + b"\n", signature) for key, signature in ours)
     need(is_good, "the signature of the checkpoint does not fit")
     return lines
 
 
-def read_checkpoint(note: str, origin: str, key: bytes) -> tuple[int, bytes]:
+def read_checkpoint(note: str, origin: str, keys: list[bytes]) -> tuple[int, bytes]:
     """Return (size, root) of a C2SP tlog-checkpoint."""
-    lines = read_note(note, origin, key)
+    lines = read_note(note, origin, keys)
     need(len(lines) >= 3 and lines[0] == origin, "the checkpoint is not of this ledger")
     root = read_base64(lines[2])
     need(len(root) == 32, "the checkpoint's root is no hash")

@@ -9,11 +9,13 @@ import pytest
 from bundle_mutations import members_of, packed
 from forge import SESSION, Forge
 from forged_steps import WrongLog
+from invitations import checkpoint_key_of, invite, join
 from judges import alone, ours
 from test_left_out_events import stream_of
 from wrong_logs import WRONG_LOGS
 
 from ledger.envelope import decode_entry
+from ledger.events.authority import AgentRemoved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +33,23 @@ def test_log_that_the_cases_begin_with_is_valid_for_both(tmp_path: Path) -> None
     for stream in (None, SESSION, "handoff/open"):
         path = forge.export(tmp_path / "honest.tar", stream)
         assert (ours(path).word, alone(path).word) == ("VALID", "VALID"), (ours(path).text, alone(path).text)
+
+
+def test_checkpoint_counts_under_the_key_of_any_node_that_is_one(tmp_path: Path) -> None:
+    forge = Forge()
+    join(forge, invite(forge, "n2", "node"))
+    join(forge, invite(forge, "n3", "node"))
+    forge.checkpoint_with = checkpoint_key_of("n2")
+    for stream in (None, SESSION, "agent/n2"):
+        path = forge.export(tmp_path / "node.tar", stream)
+        assert (ours(path).word, alone(path).word) == ("VALID", "VALID"), (ours(path).text, alone(path).text)
+    forge.emit("ada", "agent/n2", AgentRemoved(agent="n2"))
+    forge.checkpoint_with = checkpoint_key_of("n3")
+    assert len(dict(members_of(forge.export(tmp_path / "left.tar")))["keys/checkpoint.vkey"].splitlines()) == 2
+    forge.checkpoint_with = checkpoint_key_of("n2")
+    for stream in (None, SESSION):
+        path = forge.export(tmp_path / "removed.tar", stream)
+        assert (ours(path).word, alone(path).word) == ("INVALID", "INVALID")
 
 
 def test_each_rule_is_broken_once() -> None:

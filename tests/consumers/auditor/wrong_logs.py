@@ -36,6 +36,7 @@ from forged_steps import (
     then,
 )
 from wrong_authority import WHAT_THE_LEDGER_SAYS, WHICH_KEY_SIGNS, WHO_CHANGES_KEYS, WHO_HOLDS_WHICH_ROLE, WHO_REGISTERS
+from wrong_invitations import WHO_IS_A_NODE, WHO_IS_LET_IN
 
 from ledger.events.handoff import (
     HandoffApproved,
@@ -255,5 +256,6 @@ WHAT_A_KIND_ALLOWS: Final = (
 
 WRONG_LOGS: Final = (
     *WHO_REGISTERS, *WHO_HOLDS_WHICH_ROLE, *WHICH_KEY_SIGNS, *WHO_CHANGES_KEYS, *WHAT_THE_LEDGER_SAYS,
+    *WHO_IS_LET_IN, *WHO_IS_A_NODE,
     *WHAT_AN_EVENT_IS, *WHAT_AN_ENTRY_IS, *WHAT_A_KIND_ALLOWS,
 )  # fmt: skip

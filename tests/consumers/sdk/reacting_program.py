@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 from building import MAP_SIZE
 
 from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import Subscriptions
+from consumers.sdk.subscriptions import Subscriptions, open_subscriptions
 from ledger.config import Config, Settings
+from ledger.errors import Unavailable
 from ledger.events.body import Event
 from ledger.local import LocalClient
 
@@ -22,21 +24,29 @@ ATTEMPTS = 3
 
 def main(home: str, store: str, until: int) -> None:
     """React to findings until everything before an index was handled."""
-    subscriptions = Subscriptions(Path(store))
-    subscriptions.db.execute("CREATE TABLE IF NOT EXISTS done (event_index INTEGER, finding TEXT)")
+    subscriptions = open_subscriptions(store)
+    subscriptions.run("CREATE TABLE IF NOT EXISTS done (event_index INTEGER, finding TEXT)")
     with LocalClient(Settings(home=Path(home), config=Config(map_size_bytes=MAP_SIZE))) as client:
+        mark = "?" if isinstance(subscriptions, Subscriptions) else "%s"
         reactor = Reactor(client, subscriptions, "rows", attempts=ATTEMPTS, retry_wait_s=0.001)
 
         @reactor.on("finding.logged")
-        def write(event: Event, db: sqlite3.Connection) -> None:
-            db.execute("INSERT INTO done VALUES (?, ?)", (event.index, event.data.finding))
+        def write(event: Event, db: Any) -> None:
+            db.execute(f"INSERT INTO done VALUES ({mark}, {mark})", (event.index, event.data.finding))
             if event.data.finding == "deadly":
                 os.kill(os.getpid(), signal.SIGKILL)
 
         reactor.start_at(0)
         sys.stdout.write("begun\n")
         sys.stdout.flush()
-        reactor.run(threading.Event(), until=until)
+        while True:
+            try:
+                reactor.run(threading.Event(), until=until)
+                break
+            except Unavailable as error:  # PostgreSQL has not seen yet that the one before was killed
+                if error.code != "STORE_IN_USE":
+                    raise
+                time.sleep(0.05)
     subscriptions.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,12 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import Subscriptions
+from consumers.sdk.subscriptions import Subscriptions, SubscriptionStore, open_subscriptions
 from ledger.errors import Refused, Unavailable
 from ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
 
     from building import Ledger
@@ -26,12 +26,12 @@ SESSION = "session/s1"
 
 
 @pytest.fixture
-def subscriptions(tmp_path: Path) -> Iterator[Subscriptions]:
+def subscriptions(store: Path | str) -> Iterator[SubscriptionStore]:
     """A store with a table for effects."""
-    found = Subscriptions(tmp_path / "one.db")
-    found.db.execute("CREATE TABLE done (event_index INTEGER, finding TEXT)")
-    yield found
-    found.close()
+    opened = open_subscriptions(store)
+    opened.run("CREATE TABLE done (event_index INTEGER, finding TEXT)")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +45,10 @@ def find(ledger: Ledger, *texts: str) -> None:
         ledger.emit("alice", SESSION, FindingLogged(finding=text))
 
 
-def done(subscriptions: Subscriptions) -> list[str]:
+def done(subscriptions: SubscriptionStore) -> list[str]:
     """Return the findings whose effect happened, in order."""
-    return [finding for (finding,) in subscriptions.db.execute("SELECT finding FROM done ORDER BY rowid")]
+    order = "rowid" if isinstance(subscriptions, Subscriptions) else "ctid"
+    return [finding for (finding,) in subscriptions.run(f"SELECT finding FROM done ORDER BY {order}")]
 
 
 class Fails:
@@ -60,7 +61,8 @@ class Fails:
     def __call__(self, event: Event, db: sqlite3.Connection) -> None:
         finding = event.data.finding
         self.tried.append(finding)
-        db.execute("INSERT INTO done VALUES (?, ?)", (event.index, finding))
+        mark = "?" if isinstance(db, sqlite3.Connection) else "%s"
+        db.execute(f"INSERT INTO done VALUES ({mark}, {mark})", (event.index, finding))
         if finding in self.errors:
             raise self.errors[finding]
 
@@ -72,7 +74,7 @@ def effect() -> Fails:
 
 
 @pytest.fixture
-def reactor(local_client: LocalClient, subscriptions: Subscriptions, effect: Fails) -> Reactor:
+def reactor(local_client: LocalClient, subscriptions: SubscriptionStore, effect: Fails) -> Reactor:
     """A subscription to findings, from the start of the log."""
     made = Reactor(local_client, subscriptions, "rows", attempts=3, retry_wait_s=0.001, wait_s=0.05)
     made.on("finding.logged")(effect)
@@ -89,7 +91,7 @@ def run(reactor: Reactor, ledger: Ledger) -> None:
 
 
 def test_functions_of_one_kind_are_all_called_in_one_transaction_where_their_condition_holds(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore
 ) -> None:
     seen: list[str] = []
 
@@ -105,10 +107,10 @@ def test_functions_of_one_kind_are_all_called_in_one_transaction_where_their_con
 
 
 def test_a_second_run_of_one_name_is_refused_and_another_name_is_not(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, tmp_path: Path
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore, store: Path | str
 ) -> None:
     find(ledger, "a")
-    again = Subscriptions(tmp_path / "one.db")
+    again = open_subscriptions(store)
     with subscriptions.held("rows"):
         with pytest.raises(Unavailable, match="running already") as refused:
             run(reactor, ledger)
@@ -124,7 +126,7 @@ def test_a_second_run_of_one_name_is_refused_and_another_name_is_not(
 
 
 def test_effects_happen_once_and_in_the_order_of_the_log(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore
 ) -> None:
     find(ledger, "a", "b")
     run(reactor, ledger)
@@ -137,7 +139,7 @@ def test_effects_happen_once_and_in_the_order_of_the_log(
 
 
 def test_position_moves_past_what_was_not_asked_for(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore
 ) -> None:
     ledger.hand_over("h1")
     run(reactor, ledger)
@@ -145,7 +147,7 @@ def test_position_moves_past_what_was_not_asked_for(
 
 
 def test_new_subscription_begins_at_the_head_or_where_it_is_told(
-    local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+    local_client: LocalClient, ledger: Ledger, subscriptions: SubscriptionStore, effect: Fails
 ) -> None:
     find(ledger, "before")
     for name, start in (("head", None), ("start", 0), ("known", 0)):
@@ -161,7 +163,7 @@ def test_new_subscription_begins_at_the_head_or_where_it_is_told(
 
 
 def test_kinds_have_functions_of_their_own(
-    local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions
+    local_client: LocalClient, ledger: Ledger, subscriptions: SubscriptionStore
 ) -> None:
     seen: list[str] = []
     made = Reactor(local_client, subscriptions, "both", wait_s=0.05)
@@ -175,7 +177,7 @@ def test_kinds_have_functions_of_their_own(
 
 
 def test_event_that_comes_while_it_waits_is_handled(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore
 ) -> None:
     until = ledger.head()[0] + 1
     running = threading.Thread(target=lambda: reactor.run(threading.Event(), until=until))
@@ -196,7 +198,7 @@ def test_stopping_ends_a_subscriber_that_waits(reactor: Reactor) -> None:
 
 
 def test_stopping_ends_a_subscriber_that_waits_to_try_again(
-    local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+    local_client: LocalClient, ledger: Ledger, subscriptions: SubscriptionStore, effect: Fails
 ) -> None:
     made = Reactor(local_client, subscriptions, "slow", retry_wait_s=1000)
     made.on("finding.logged")(effect)
@@ -219,7 +221,7 @@ def test_stopping_ends_a_subscriber_that_waits_to_try_again(
 
 
 def test_effect_that_fails_is_tried_again_and_leaves_nothing_of_the_failed_attempts(
-    local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+    local_client: LocalClient, ledger: Ledger, subscriptions: SubscriptionStore, effect: Fails
 ) -> None:
     class Once(Exception):
         pass
@@ -244,7 +246,7 @@ def test_effect_that_fails_is_tried_again_and_leaves_nothing_of_the_failed_attem
 
 
 def test_poison_event_becomes_a_dead_letter_and_the_next_is_handled(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore, effect: Fails
 ) -> None:
     find(ledger, "good", "bad", "better")
     effect.errors["bad"] = ValueError("cannot be read")
@@ -259,7 +261,7 @@ def test_poison_event_becomes_a_dead_letter_and_the_next_is_handled(
 
 
 def test_dead_letter_is_retried_and_forgotten_in_one_transaction(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore, effect: Fails
 ) -> None:
     find(ledger, "bad")
     effect.errors["bad"] = ValueError("no")
@@ -280,7 +282,7 @@ def test_dead_letter_is_retried_and_forgotten_in_one_transaction(
 
 
 def test_dead_letter_of_a_kind_that_is_no_longer_asked_for_stays(
-    reactor: Reactor, local_client: LocalClient, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+    reactor: Reactor, local_client: LocalClient, ledger: Ledger, subscriptions: SubscriptionStore, effect: Fails
 ) -> None:
     find(ledger, "bad")
     effect.errors["bad"] = ValueError("no")
@@ -292,7 +294,7 @@ def test_dead_letter_of_a_kind_that_is_no_longer_asked_for_stays(
 
 
 def test_outage_never_makes_a_dead_letter(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore, effect: Fails
 ) -> None:
     find(ledger, "bad")
     effect.errors["bad"] = Unavailable("BUS_UNAVAILABLE", "away")
@@ -305,12 +307,14 @@ def test_outage_never_makes_a_dead_letter(
     assert done(subscriptions) == ["bad"]
 
 
-def test_attempt_is_counted_before_the_effect(reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions) -> None:
+def test_attempt_is_counted_before_the_effect(
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore, store: Path | str
+) -> None:
     counts: list[int] = []
 
     def count(event: Event, _: sqlite3.Connection) -> None:
-        other = Subscriptions(subscriptions.path)
-        counts.append(other.db.execute("SELECT count FROM attempts").fetchone()[0])
+        other = open_subscriptions(store)
+        counts.append(other.run("SELECT count FROM baton_attempts")[0][0])
         other.close()
         if len(counts) < 3:
             raise RuntimeError
@@ -322,7 +326,7 @@ def test_attempt_is_counted_before_the_effect(reactor: Reactor, ledger: Ledger, 
 
 
 def test_interrupted_effect_is_rolled_back_and_happens_next_time(
-    reactor: Reactor, ledger: Ledger, subscriptions: Subscriptions, effect: Fails
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore, effect: Fails
 ) -> None:
     find(ledger, "a")
     effect.errors["a"] = KeyboardInterrupt()

@@ -9,6 +9,7 @@ import pytest
 from building import Ledger, key_named
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from invitations import checkpoint_key_of, invite, join
 
 from consumers.sdk.receipts import Anchors, check, evidence_in, take
 from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
@@ -138,6 +139,23 @@ def rotate(ledger: Ledger, key_name: str) -> CheckpointKey:
     return CheckpointKey(ledger.checkpoint_key.origin, new.seed)
 
 
+def test_a_receipt_by_a_further_node_leads_from_root_to_its_key(filled: Ledger, client: LocalClient) -> None:
+    join(filled, invite(filled, "n2", "node"))
+    path, theirs = filled.home.key_file(CHECKPOINT), checkpoint_key_of("n2")
+    path.unlink()
+    write_key(path, theirs, ledger=filled.id, name=CHECKPOINT)  # as it lies in that node's folder
+    receipt = take(client, 8)
+    checked = check(receipt, Anchors(root=filled.root_fingerprint()))
+    assert checked.vkey == CheckpointKey(filled.checkpoint_key.origin, theirs.seed).verifier.vkey
+    evidence = evidence_in(receipt)
+    assert evidence is not None
+    for left_out in (-1, -2):  # that it joined, and that root invited it
+        chain = [one for one in evidence.chain if one != evidence.chain[left_out]]
+        less = msgspec.json.encode(msgspec.structs.replace(evidence, chain=chain))
+        with pytest.raises(Corrupted):
+            check(msgspec.structs.replace(receipt, extra=less), Anchors(root=filled.root_fingerprint()))
+
+
 def test_a_receipt_leads_from_root_to_the_key_that_took_the_place_of_others(
     filled: Ledger, client: LocalClient
 ) -> None:
@@ -161,7 +179,9 @@ def test_a_receipt_leads_from_root_to_the_key_that_took_the_place_of_others(
             check(msgspec.structs.replace(receipt, extra=less), Anchors(root=fingerprint))
     old = msgspec.structs.replace(evidence, chain=evidence.chain[:-1])  # a stolen key, and its end left out
     with pytest.raises(Corrupted, match="hides entries"):
-        check(msgspec.structs.replace(before, extra=msgspec.json.encode(old)), Anchors(), known=new.verifier.vkey)
+        check(
+            msgspec.structs.replace(before, extra=msgspec.json.encode(old)), Anchors(), known={new.verifier.vkey: True}
+        )
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -26,8 +26,9 @@ interface Body {
 }
 
 const AUTHORITY = new Set([
-  ...["ledger.created", "ledger.epoch_started", "ledger.clock_set", "agent.registered", "agent.removed", "role.granted"],
-  ...["role.revoked", "key.delegated", "key.rotated", "key.revoked", "key.compromised", "checkpoint_key.rotated"],
+  ...["ledger.created", "ledger.epoch_started", "ledger.clock_set", "ledger.term_started", "agent.invited"],
+  ...["agent.invitation_revoked", "agent.registered", "agent.removed", "role.granted", "role.revoked"],
+  ...[ "key.delegated", "key.rotated", "key.revoked", "key.compromised", "checkpoint_key.rotated"],
 ]);
 const REGISTERING = new Set(["agent.registered", "key.delegated", "key.rotated"]);
 const ENDING = new Set(["key.revoked", "key.compromised"]);
@@ -40,7 +41,12 @@ class Replay {
   private readonly identity = new Map<string, string>();
   private readonly ended = new Set<string>();
   private ledger = "";
-  checkpoint = "";
+  private readonly checkpoints = new Map<string, string>();
+
+  /** The keys that may sign a checkpoint after all that was learnt: one a node. */
+  get signers(): string[] {
+    return [...this.checkpoints.values()];
+  }
 
   learn(entry: Entry): void {
     const body = JSON.parse(entry.body.toString("utf8")) as Body;
@@ -51,10 +57,13 @@ class Replay {
       this.ledger = hashOf(entry.key).slice(0, 32);
       this.register("root", String(data.root));
       this.register("node", String(data.node_key));
-      this.checkpoint = String(data.checkpoint_key);
+      this.checkpoints.set("node", String(data.checkpoint_key));
     } else if (kind === "checkpoint_key.rotated") {
       need(author === "root", "the key of checkpoints is replaced by somebody who is not root");
-      this.checkpoint = String(data.key);
+      this.checkpoints.set("node", String(data.key));
+    } else if (kind === "agent.registered" && data.token_proof !== undefined) {
+      need(author === data.name && signing === data.key, "who was invited does not register itself");
+      this.register(author, signing);
     }
     const version = (this.versions.get(body.stream) ?? 0) + 1;
     this.versions.set(body.stream, version);
@@ -64,7 +73,10 @@ class Replay {
     need(body.ledger === this.ledger, "the event is for another ledger");
     need(this.owner.get(signing) === author && !this.ended.has(signing), `the key is not one of ${author}`);
     const name = String(data.agent ?? data.name ?? author);
-    if (REGISTERING.has(kind)) {
+    if (kind === "agent.registered" && data.checkpoint_key !== undefined) {
+      this.checkpoints.set(name, String(data.checkpoint_key));
+    }
+    if (REGISTERING.has(kind) && data.token_proof === undefined) {
       const old = this.identity.get(name);
       if (kind === "key.rotated" && old !== undefined) {
         this.ended.add(old);
@@ -74,6 +86,7 @@ class Replay {
       this.ended.add(String(data.key));
     } else if (kind === "agent.removed") {
       this.ended.add(this.identity.get(name) ?? "");
+      this.checkpoints.delete(name);
     }
   }
 
@@ -117,7 +130,7 @@ function entriesOfLog(folder: string, size: number): Buffer[] {
 export function checkBundle(folder: string): Verdict {
   const text = (name: string): string => readFileSync(join(folder, name), "utf8");
   const manifest = JSON.parse(text("manifest.json")) as { content: string; indexes: number[]; size: number };
-  const vkey = text("keys/checkpoint.vkey").trimEnd();
+  const vkey = signerOf(text("checkpoint"), text("keys/checkpoint.vkey").trimEnd().split("\n"));
   const signer = keyOfVkey(vkey).publicKey.toString("hex");
   const checkpoint = openCheckpoint(text("checkpoint"), vkey);
   need(checkpoint.size === manifest.size, "checkpoint and manifest differ");
@@ -139,7 +152,7 @@ export function checkBundle(folder: string): Verdict {
       need(isSigned(entry, pathOf(receipt)), `the signature of entry ${index} does not fit`);
       learn(entry);
     }
-    need(replay.checkpoint === signer, "the checkpoint is signed by a key that root did not name");
+    need(replay.signers.includes(signer), "the checkpoint is signed by a key of no node");
     return { size: checkpoint.size, entries: manifest.indexes.length, fingerprint, ids: ids.size };
   }
   need(existsSync(join(folder, "tile")), "the bundle holds no log");
@@ -151,8 +164,17 @@ export function checkBundle(folder: string): Verdict {
     need(isSigned(entry, entries.slice(start, start + entry.batchSize)), `the signature of entry ${index} does not fit`);
     learn(entry);
   });
-  need(replay.checkpoint === signer, "the checkpoint is signed by a key that root did not name");
+  need(replay.signers.includes(signer), "the checkpoint is signed by a key of no node");
   return { size: checkpoint.size, entries: entries.length, fingerprint, ids: ids.size };
+}
+
+/** The one of several nodes' keys that signed a note. */
+function signerOf(note: string, vkeys: string[]): string {
+  const names = (vkey: string): boolean => {
+    const id = Buffer.from(vkey.split("+")[1] ?? "", "hex");
+    return note.split("\n").some((line) => line.startsWith("— ") && Buffer.from(line.split(" ")[2] ?? "", "base64").subarray(0, 4).equals(id));
+  };
+  return vkeys.find(names) ?? vkeys[0] ?? "";
 }
 
 /** The path of an event within its batch, which the export puts into the proof's extra data. */

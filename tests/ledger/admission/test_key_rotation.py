@@ -184,9 +184,9 @@ def test_checkpoint_key_is_replaced_by_root(ledger: Ledger) -> None:
         assert refusal(ledger, author, "ledger", new).code == "NOT_AUTHORIZED"
     size = ledger.emit(ROOT, "ledger", new).index + 1
     with ledger.log.snapshot() as snapshot:
-        assert snapshot.checkpoint_key() == new.key
+        assert snapshot.checkpoint_keys() == (new.key,)
         keys = snapshot.record(b"c")
-    assert (keys.at(size), keys.at(size - 1)) == (new.key, ledger.keys[CHECKPOINT].public.hex())
+    assert (keys.at(size), keys.at(size - 1)) == ((new.key,), (ledger.keys[CHECKPOINT].public.hex(),))
     assert refusal(ledger, ROOT, "ledger", new, idem="again").code == "KEY_EXISTS"
     assert refusal(ledger, ROOT, "ledger", checkpoint_key(ledger, key_named("alice"))).code == "KEY_EXISTS"
 

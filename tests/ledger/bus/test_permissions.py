@@ -26,6 +26,7 @@ INJECTIONS = {
     "publishes into the log": (EVENT, b"evil", ""),
     "has the answer to a submission stored": (subjects.submit_subject(L, "alice"), b"evil", EVENT),
     "has the answer to a read stored": (subjects.read_subject(L, "alice", "event"), b"evil", EVENT),
+    "has the answer to a question for services stored": ("$SRV.PING", b"", EVENT),
     "has a pulled message stored again": (f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.durable", b"1", EVENT),
     "has the answer to an acknowledgement stored": (ACK, b"", EVENT),
     "has a fetched message stored": (f"$JS.API.STREAM.MSG.GET.{STREAM}", b'{"seq":1}', EVENT),
@@ -59,7 +60,7 @@ async def count_after(bus: Bus, form: str) -> int:
             await node.jetstream().add_consumer(STREAM, durable_name=name, ack_policy="explicit")
         pulled = await node.jetstream().pull_subscribe_bind(durable="other", stream=STREAM)
         [delivered] = await pulled.fetch(1)
-        for pattern in (subjects.submit_pattern(L), subjects.read_pattern(L)):
+        for pattern in (subjects.submit_pattern(L), subjects.read_pattern(L), subjects.DISCOVERY):
             await node.subscribe(pattern, cb=answer)
         await bus.settle(node)
         await alice.publish(delivered.reply if subject == ACK else subject, payload, reply=reply)

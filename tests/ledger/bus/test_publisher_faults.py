@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from faults import FAULTS, times
+from faults import FAULTS, settle, times
 from numbered_log import FIRST, NumberedLog, check_stream, opened, publish_all, until
 
 from ledger.bus.publisher import StreamPublisher
@@ -83,6 +83,8 @@ def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
             publisher = await opened(node, NumberedLog(size))
             await publish_all(publisher)
             await check_stream(node, FIRST, size)
+            stored = (await node.jetstream().stream_info(FIRST.name)).state.messages
+            settle("kill -9 of the publisher", rounds, events=range(size), published=range(stored))
 
     assert size > rounds
     asyncio.run(finish())
@@ -121,6 +123,8 @@ def test_a_killed_server_costs_nothing_that_was_published(bus: Bus, monkeypatch:
             await publish_all(publisher)
             assert publisher.published == log.size
             await check_stream(node, FIRST, log.size)
+            stored = (await node.jetstream().stream_info(FIRST.name)).state.messages
+            settle("kill -9 of the server", await killing, events=range(log.size), published=range(stored))
 
     asyncio.run(publish())
 

@@ -11,7 +11,7 @@ from served import Served, failure_of, settings_of
 
 from ledger.author import Draft
 from ledger.bus import connection
-from ledger.bus.connection import Connection
+from ledger.bus.loop_thread import Connection
 from ledger.bus.remote import RemoteClient
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.subjects import read_subject, submit_subject

@@ -170,7 +170,7 @@ class lying_server:  # noqa: N801 - used as a context manager
         with ledger.client() as client:
             growth = client.signed_consistency(0)
         memory = Memory.of_server(ledger.id)
-        memory.checkpoint_key = ledger.checkpoint_key.verifier.vkey
+        memory.checkpoint_keys = {ledger.checkpoint_key.verifier.vkey: True}
         memory.meet(lambda _: growth, lambda _: None)
         self._greeting = msgspec.json.encode(msgspec.structs.replace(growth, path=[]))
         self._patterns = (submit_pattern(ledger.id), read_pattern(ledger.id))

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from building import Ledger, key_named
+from invitations import checkpoint_key_of, invitation_of, invite, join, registration
 
+from ledger.author import Draft
 from ledger.bus.remote_history import RemoteHistory
 from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
 from ledger.client import Page
+from ledger.envelope import ED25519, ENTRY_VERSION, Entry
 from ledger.errors import Corrupted
-from ledger.events.authority import CheckpointKeyRotated, KeyRotated
+from ledger.events.authority import AgentRemoved, CheckpointKeyRotated, KeyRotated
 from ledger.lifecycle.authority import CHECKPOINT, ROOT
 
 if TYPE_CHECKING:
@@ -75,6 +78,68 @@ def test_client_follows_a_rotation_and_goes_back_to_no_key_that_was_replaced(
         history.greet(Node(client, old, hides="checkpoint_key.rotated"))  # type: ignore[arg-type]
     assert "hides entries" in refused.value.message
     history.greet(Node(client, new))  # type: ignore[arg-type]
+
+
+def key_of_node(ledger: Ledger, name: str) -> CheckpointKey:
+    """Return the key that a further node signs checkpoints with."""
+    return CheckpointKey(ledger.checkpoint_key.origin, checkpoint_key_of(name).seed)
+
+
+def test_client_follows_any_node_that_root_let_in_until_it_is_removed(
+    ledger: Ledger, client: LocalClient, history: RemoteHistory
+) -> None:
+    first = Node(client, ledger.checkpoint_key)
+    history.greet(first)  # type: ignore[arg-type]  # what it asks is there
+    join(ledger, invite(ledger, "n2", "node"))
+    ledger.emit(ROOT, "agent/n3", registration(invitation_of(ledger, "n3", "node"), token_proof=None))
+    second, third = (Node(client, key_of_node(ledger, name)) for name in ("n2", "n3"))
+    for node in (second, third, first):
+        history.greet(node)  # type: ignore[arg-type]
+    ledger.emit(ROOT, "agent/n2", AgentRemoved(agent="n2"))
+    join(ledger, invite(ledger, "n4", "node"))
+    history.greet(Node(client, key_of_node(ledger, "n4")))  # type: ignore[arg-type]  # and so of what was removed
+    with pytest.raises(Corrupted):
+        history.greet(second)  # type: ignore[arg-type]
+    with pytest.raises(Corrupted, match="hides entries"):
+        history.greet(Node(client, key_of_node(ledger, "n2"), hides="agent.removed"))  # type: ignore[arg-type]
+
+
+def test_key_that_a_node_names_without_root_is_followed_by_nobody(
+    ledger: Ledger, client: LocalClient, history: RemoteHistory
+) -> None:
+    # By a thief of the log's disk: what no gate admits stands in it, and is well signed.
+    invitation = invite(ledger, "n2", "node")
+    join(ledger, invitation)
+    stranger = key_named("stranger")
+    shown = client.entries
+    forged = registration(invitation_of(ledger, "n9", "node"), stranger)
+    entry = entry_of(ledger, "n9", forged, stranger)
+
+    def entries(start: int, *, kinds: Any = (), **asked: Any) -> Page:
+        page = shown(start, kinds=kinds, **asked)
+        return Page([*page.entries, (page.size, entry)], page.next_index, page.size)
+
+    node = Node(client, key_of_node(ledger, "n9"))
+    node.entries = entries  # type: ignore[method-assign,assignment]
+    with pytest.raises(Corrupted):
+        history.greet(node)  # type: ignore[arg-type]
+
+
+def entry_of(ledger: Ledger, author: str, data: Any, key: Any) -> bytes:
+    """Return an entry that nobody admitted, well signed."""
+    submission = ledger.sign(author, Draft(stream=f"agent/{author}", data=data), key=key)
+    return Entry(
+        version=ENTRY_VERSION,
+        body=submission.bodies[0],
+        key=key.public,
+        alg=ED25519,
+        sig=submission.sigs[0],
+        batch_index=0,
+        batch_size=1,
+        accepted_ms=ledger.clock.now_ms,
+        stream_version=1,
+        authority_version=1,
+    ).encode()
 
 
 def test_rotation_by_the_root_that_replaced_the_first_one_is_followed(

@@ -106,7 +106,7 @@ def test_node_that_signs_for_less_than_there_is_has_convicted_itself(
     served.ledger.emit("alice", "handoff/logs", HandoffAmended(to="bob", reviewer="rita", **BAD))
     client = served.client("bob")
     page = served.local.signed_stream(StreamAsked("handoff/logs"))
-    key = served.ledger.home.checkpoint_key(ORIGIN, served.local.checkpoint_key())
+    key = served.ledger.home.checkpoint_key(ORIGIN, served.local.checkpoint_keys())
     honest = open_ends(page.ends, key.verifier)
     lied = sign_ends(msgspec.structs.replace(honest, streams={"handoff/logs": 1}), key)
     lie(served, monkeypatch, lambda page: without(served, page, 1, ends=lied))

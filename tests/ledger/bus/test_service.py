@@ -186,6 +186,23 @@ def replace_view(served: Served, monkeypatch: pytest.MonkeyPatch, answer: Callab
     monkeypatch.setitem(verbs, "view", (verbs["view"][0], answer))
 
 
+def test_node_that_may_be_behind_takes_nothing_for_lost_and_answers_once_it_has_caught_up(
+    served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = msgspec.json.encode({"old_size": (size := ledger.head()[0]) + 1})
+    subject = read_subject(ledger.id, "alice", "consistency")
+    assert served.ask(subject, asked)["size"] == size  # its caller finds that its log is shorter than it was
+    monkeypatch.setattr(served.service, "_is_last_word", lambda: False)
+    with monkeypatch.context() as patch:
+        patch.setattr("ledger.limits.follower_lag_max_s", 0.01)
+        assert served.ask(subject, asked)["error"]["code"] == "BUS_UNAVAILABLE"
+    monkeypatch.setattr("ledger.limits.follower_lag_max_s", 30.0)
+    growth = threading.Timer(0.05, ledger.emit, ("alice", "session/s1", SessionStarted()))
+    growth.start()
+    assert served.ask(subject, asked, timeout=20)["size"] == size + 1
+    growth.join()
+
+
 @pytest.mark.parametrize("answer", [{"text": "x" * (answer_size_max_bytes + 1)}, {"object": object()}])
 def test_answer_that_cannot_be_sent_is_an_error(
     served: Served, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from datetime import timedelta
 from typing import Any, Final, get_args
 
 import click
@@ -18,24 +19,34 @@ from consumers.sdk.service import register_agent
 from consumers.sdk.text import counted
 from ledger.author import Author, Draft
 from ledger.client import open_client
-from ledger.config import check_name
+from ledger.config import check_name, check_server
 from ledger.errors import Refused, Unavailable
-from ledger.events.authority import AgentRemoved, Role
+from ledger.events.authority import AgentInvitationRevoked, AgentRemoved, Role
 from ledger.home import Home
-from ledger.lifecycle.authority import NODE, ROOT
+from ledger.invitation import Invitation, new_token
+from ledger.lifecycle.authority import NODE, NODE_ROLE, ROOT
+from ledger.lifecycle.clock import clock_text
+from ledger.local import now_ms
+from ledger.trust import root_in
 
-let_in_wait_max_s: Final = 5.0
+let_in_wait_max_s: Final = 30.0
 let_in_poll_s: Final = 0.05
 
 
 @click.group(cls=Group)
 def agent() -> None:
-    """Register, list and remove agents."""
+    """Register, invite, list and remove agents."""
 
 
 @agent.command()
 @click.argument("name")
-@click.option("--role", "roles", cls=ListOption, type=click.Choice(get_args(Role)), help="May be given more than once.")
+@click.option(
+    "--role",
+    "roles",
+    cls=ListOption,
+    type=click.Choice([one for one in get_args(Role) if one != NODE_ROLE]),
+    help="May be given more than once.",
+)
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
@@ -63,6 +74,61 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
     app.show("agent", data, text)
 
 
+@agent.command()
+@click.argument("name")
+@click.option("--role", "roles", cls=ListOption, type=click.Choice(get_args(Role)), help="May be given more than once.")
+@click.option("--expires", metavar="TIME", default="24h", show_default=True, help="After how long: 30m, 12h, 7d.")
+@click.option(
+    "--address", metavar="URL[,URL]", help="Where the server is reached from there (default: where it is here)."
+)
+@click.option("--revoke", is_flag=True, help="Take back the open invitation of NAME instead.")
+@click.option("--reason", default="no reason given", help="Why it is taken back.")
+def invite(
+    app: App, name: str, roles: tuple[Role, ...], *, expires: str, address: str | None, reason: str, revoke: bool
+) -> None:
+    """Let somebody elsewhere join as NAME, once: print the code to send, which `baton join` takes there.
+
+    The code is a secret until it is used; nothing of it but two public keys is in the ledger. No private key travels.
+    Signed by root, or by the admin who is named with --as or BATON_AGENT; a node is invited by root alone.
+    """
+    from consumers.doors.cli.commands.keys import parse_ttl  # noqa: PLC0415 - which reads this module
+
+    check_name(name)
+    author = admin_author(app)
+    if revoke:
+        taken = author.emit(Draft(stream=f"agent/{name}", data=AgentInvitationRevoked(name=name, reason=reason)))[0]
+        data: dict[str, Any] = {"name": name, "index": taken.index, "reason": reason}
+        words = f"the invitation of {name} was taken back at entry {taken.index}"
+        app.show("invitation", data, lambda: click.echo(words))
+        return
+    check_is_free(app, name)
+    expires_ms = now_ms() + parse_ttl(expires) // timedelta(milliseconds=1)
+    server = address or _server_here(app)
+    servers = check_server(server).split(",") if server else []
+    root = root_in(app.client().entry(0))
+    invitation = Invitation(root, name, list(roles or ("agent",)), new_token(), servers, expires_ms)
+    accepted = author.emit(Draft(stream=f"agent/{name}", data=invitation.invited()))[0]
+    if (url := _server_here(app)) is not None:
+        from ledger.bus.loop_thread import Connection  # noqa: PLC0415 - without a server nobody connects
+
+        _wait_until(lambda: Connection(url, name, invitation.bus_seed).close())
+    until = clock_text(expires_ms)
+    data = {
+        "name": name, "roles": invitation.roles, "code": invitation.code, "servers": servers, "expires_at": until,
+        "index": accepted.index,
+    }  # fmt: skip
+
+    def text() -> None:
+        click.echo(f"{name} is invited at entry {accepted.index} as {', '.join(invitation.roles)}, once, until {until}")
+        click.echo(f"  server  {', '.join(servers) or '-  (whoever joins names one with --server)'}")
+        click.echo("Send this to whom you mean, and to nobody else; it is run in a folder of its own there:")
+        click.echo(f"  baton join{' --node' if NODE_ROLE in roles else ''} {invitation.code}")
+        if any("//127." in one or "//localhost" in one for one in servers):
+            click.echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
+
+    app.show("invitation", data, text)
+
+
 @agent.command("list", looks_back=True)
 @click.option("--all", "is_all", is_flag=True, help="Services and those that were removed as well.")
 def list_(app: App, *, is_all: bool) -> None:
@@ -74,10 +140,17 @@ def list_(app: App, *, is_all: bool) -> None:
 
     def text() -> None:
         print_table(("name", "roles", "key", "ai_id"), rows)
+        for one in answer["invitations"]:
+            print_lines(f"invited: {one['name']} as {', '.join(one['roles'])}, by {one['invited_by']}, {_until(one)}")
         if services := len(every) - len(agents):
             print_lines(f"not shown: {counted(services, 'service')} (--all)")
 
-    app.show("agents.list", {"agents": agents, "total": len(agents)}, text)
+    data = {"agents": agents, "invitations": answer["invitations"], "total": len(agents)}
+    app.show("agents.list", data, text)
+
+
+def _until(invitation: dict[str, Any]) -> str:
+    return f"{'until' if invitation['state'] == 'open' else 'expired'} {invitation['expires_at']}"
 
 
 def _roles(one: dict[str, Any]) -> str:
@@ -144,17 +217,24 @@ def check_is_free(app: App, name: str) -> None:
 
 def wait_until_let_in(app: App, home: Home, name: str) -> None:
     """Wait until the ledger's server, if one runs, lets a new agent in, so that the next command can be the agent's."""
-    settings = app.settings()
-    url = settings.server
+    if (url := _server_here(app)) is not None:
+        newcomer = msgspec.structs.replace(app.settings(), home=home.path, server=url, agent=name)
+        _wait_until(lambda: open_client(newcomer).close())
+
+
+def _server_here(app: App) -> str | None:
+    """Return the server that this run asks, else the one that serves the ledger of this folder; None: there is none."""
+    url = app.settings().server
     with contextlib.suppress(OSError):
-        url = url or (home.bus / "url").read_text("ascii").strip()
-    if url is None:
-        return
-    newcomer = msgspec.structs.replace(settings, server=url, agent=name)
+        url = url or (app.ledger_home().bus / "url").read_text("ascii").strip()
+    return url
+
+
+def _wait_until(connects: Callable[[], None]) -> None:
     deadline = time.monotonic() + let_in_wait_max_s
     while time.monotonic() < deadline:
         try:
-            open_client(newcomer).close()
+            connects()
         except Refused:
             time.sleep(let_in_poll_s)
         except Unavailable:

@@ -61,14 +61,14 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     app.show("imported", answer, text)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, looks_back=True)
 @click.argument("id_", metavar="ID", required=False)
 @click.option(
     "--from-file", type=click.Path(path_type=Path), help="Parse this file and print it back: no ledger needed."
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead.")
 def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) -> None:
-    """Print the markdown file of a handoff as the ledger has it now."""
+    """Print the markdown file of a handoff as the ledger has it."""
     if (id_ is None) == (from_file is None):
         raise Refused("USAGE", "give the ID of a handoff, or --from-file FILE")
     if from_file is not None:

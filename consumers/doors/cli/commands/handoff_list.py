@@ -25,6 +25,7 @@ from consumers.sdk.text import clean, one_line, told
 from ledger.forms import REF_PATTERN
 from ledger.history import root_digits_shown
 from ledger.lifecycle.handoff import Status
+from ledger.spool import spools
 
 rows_max: Final = 500
 cards_default: Final = 20
@@ -265,6 +266,12 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
         from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - most of what waits has none
 
         answer = Grounds(app.query_with, 0, agent).waiting(answer)  # their briefs are for `handoff show` to tell
+    kept = [(name, *one.counts()) for name, one in spools(app.settings().home) if agent in (None, name)]
+    if kept := [one for one in kept if any(one[1:])]:
+        answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), one, strict=True)) for one in kept]
+        for name, waiting, rejected in kept:
+            what = f"of {name} {waiting} acts wait to be recorded, {rejected} were refused: `baton spool list`"
+            click.secho(what, fg="yellow", err=True)
     output.show_page(app, "handoffs.next", answer, lambda: print_items(answer["items"], agent))
 
 

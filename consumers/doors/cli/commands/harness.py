@@ -154,7 +154,7 @@ def _show(app: App, data: dict[str, Any], outcomes: list[Outcome], word: Callabl
 budget_max_tokens = 100_000
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, looks_back=True)
 @click.option("--task", metavar="TEXT", help="What you are about to do: its dead ends and reasonings come first.")
 @click.option("--budget", type=click.IntRange(budget_min_tokens, budget_max_tokens), default=budget_tokens,
               show_default=True, help="At most so many tokens.")  # fmt: skip

@@ -84,8 +84,8 @@ def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotecte
     """Replace the identity key of the acting agent (--as), and its key for the bus with it.
 
     The old key signs the change, and nothing after it; what it delegated ends with it, and what it signed stays valid.
-    The new files take the place of the old ones, sealed with the same passphrase. A lost key of a human, reviewer or
-    admin is replaced by root, any other by an admin, too; as in `agent add`, its new passphrase is read first.
+    The new files take the place of the old ones, sealed with the same passphrase. A lost key of a human, reviewer,
+    admin or node is replaced by root, any other by an admin, too; as in `agent add`, its new passphrase is read first.
 
     --as root replaces the root key: the ledger's id and its root fingerprint stay. --checkpoint replaces the key of
     checkpoints. Killed on the way, the next call goes on where this one ended.

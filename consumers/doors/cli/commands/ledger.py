@@ -1,8 +1,7 @@
-"""`baton init`, `doctor`, `project`: a new ledger; whether all is in order here; the views, by hand."""
+"""`baton init`, `doctor`: a new ledger; whether all is in order here."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import socket
@@ -22,8 +21,8 @@ import msgspec
 from consumers.doors.cli.app import App
 from consumers.doors.cli.commands.clock import compare_clocks
 from consumers.doors.cli.installation import DISTRIBUTION, PACKAGES, folder_of, problem_of
-from consumers.doors.cli.output import print_table, progress, when
-from consumers.doors.cli.program import Command, ListOption
+from consumers.doors.cli.output import when
+from consumers.doors.cli.program import Command
 from consumers.sdk.git import Git
 from consumers.sdk.quotation import gate
 from consumers.sdk.text import visible
@@ -36,6 +35,7 @@ from ledger.identity import read_key_file
 from ledger.lifecycle.authority import ROOT
 from ledger.limits import map_alarm_ratio
 from ledger.local import LocalClient
+from ledger.spool import spools
 from ledger.trust import fingerprint
 
 
@@ -159,6 +159,7 @@ def _ledger_checks(app: App, home: Home) -> Iterator[Check]:
         return
     if settings.server is not None:
         yield from _remote_checks(settings)
+        yield from _spool_checks(settings)
         yield _trust_check(settings)
         yield from _key_checks(home)
     if settings.server is None or home.is_local():
@@ -195,6 +196,10 @@ def _local_checks(app: App, home: Home, settings: config.Settings) -> Iterator[C
     url = home.bus / "url"
     served = url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)"
     yield Check("serve", ok=True, found=served)
+    if config.declared(settings.text, home.path / config.CONFIG_FILE)[1].cluster is not None:
+        from consumers.doors.cli.commands.nodes import state_here  # noqa: PLC0415 - few folders are one of several nodes'
+
+        yield Check("nodes", *state_here(home))
 
 
 def _entries_check(client: LocalClient) -> Check:
@@ -292,6 +297,16 @@ def _remote_checks(settings: config.Settings) -> Iterator[Check]:
     yield Check("root", ok=True, found=none if root is None else f"pinned: {root}")
 
 
+def _spool_checks(settings: config.Settings) -> Iterator[Check]:
+    for name, spool in spools(settings.home):
+        if any(counts := spool.counts()):
+            found = f"of {name} {counts.waiting} wait to be recorded, {counts.rejected} were refused"
+            fix = (
+                "`baton spool list` shows them, `baton spool send` sends what waits, `baton spool drop` gives up others"
+            )
+            yield Check("spool", ok=False, found=found, fix=fix)
+
+
 def _trust_check(settings: config.Settings, client: Client | None = None) -> Check:
     try:
         trust.actions_of(settings, client)
@@ -309,12 +324,10 @@ def _views_check(client: LocalClient, settings: config.Settings) -> Check:
     try:
         with Reader(client, settings) as reader:
             reader.answer("sessions.list", {"limit": 1})
-            # Where the folder cannot be written, the views lie elsewhere.
-            with contextlib.closing(sqlite3.connect(reader.store.path)) as connection:
-                (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    except (BatonError, sqlite3.Error) as error:
+            found = reader.store.check()
+    except BatonError as error:
         return Check("views", ok=False, found=message_of(error), fix=fix)
-    return Check("views", found == "ok", "whole, and up to date" if found == "ok" else f"{found}", fix)
+    return Check("views", found == "ok", "whole, and up to date" if found == "ok" else found, fix)
 
 
 def _key_checks(home: Home) -> Iterator[Check]:
@@ -353,22 +366,3 @@ def _server_check(home: Path | None) -> Check:
         return Check("nats-server", ok=True, found=str(find_server()))
     except BatonError as error:
         return Check("nats-server", ok=False, found=error.code, fix=error.message)
-
-
-@click.command(cls=Command)
-@click.option("--view", "views", cls=ListOption, help="Only this view; may be given more than once.")
-@click.option("--rebuild", is_flag=True, help="Fold the whole log again into fresh tables.")
-def project(app: App, views: tuple[str, ...], *, rebuild: bool) -> None:
-    """Bring the views up to date with the log, or rebuild them from it; prints each view's position and digest."""
-    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite
-    from projections.views import VIEWS  # noqa: PLC0415 - only this verb names them all
-
-    names = list(views) or [view.name for view in VIEWS]
-    with Reader(app.local_client(), app.settings()) as reader:
-        with progress("folding", shown=not app.as_json) as step:
-            fold = partial(reader.rebuild, names) if rebuild else reader.catch_up
-            position = fold(progress=lambda done: step(*done))
-        digests = {name: reader.runner.digest(name) for name in names}
-    rows = [(name, position, digest[:16]) for name, digest in digests.items()]
-    data = {"position": position, "digests": digests}
-    app.show("views", data, lambda: print_table(("view", "position", "digest"), rows))

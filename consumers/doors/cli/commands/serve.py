@@ -29,12 +29,16 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1 (default: 4222, if it is free).")
 @click.option("--web", metavar="[HOST:]PORT", help="Let programs read over HTTP there (default host: 127.0.0.1).")
 @click.option("--public-log", "is_public", is_flag=True, help="With --web: checkpoint and tiles need no token.")
+@click.option("--follow", "only_follows", is_flag=True, help="Of several nodes ([cluster]): follow, and never lead.")
 @click.option("--verbose", is_flag=True, help="Log also what goes well.")
-def serve(app: App, port: int | None, web: str | None, *, is_public: bool, verbose: bool) -> None:
+def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_follows: bool, verbose: bool) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
 
     With --web whoever has a token (`baton token create`) reads the ledger over HTTP: every query as JSON, events as
     they come, receipts, metrics. With --public-log anybody there reads the whole log, as C2SP tlog-tiles.
+
+    With [cluster] in config.toml it is one of several nodes: one leads, the others follow and answer reads, and one of
+    them leads when it ends. A folder without a log gets its log from them.
 
     Runs until SIGINT or SIGTERM, then finishes what was submitted and stops. With --json the first line is one
     document that says where it listens.
@@ -45,9 +49,13 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, verbo
     if settings.server is not None:
         raise Refused("USAGE", "serve is the server: call it in the ledger's folder, without --server")
     from consumers.doors.node.node import Node  # noqa: PLC0415 - loads the bus, which `baton mcp` does not need
+    from ledger.replication.lease import Timing  # noqa: PLC0415 - beside it
 
     configure_logging(verbose=verbose)
-    asyncio.run(_serve(app, Node(settings, port=port, preferred=usual_port), web, is_public=is_public))
+    if only_follows and trust.actions_of(settings).cluster is None:
+        raise Refused("USAGE", "--follow is for one of several nodes: config.toml has no [cluster] (deploy/README.md)")
+    node = Node(settings, port=port, preferred=usual_port, timing=Timing(stands=not only_follows))
+    asyncio.run(_serve(app, node, web, is_public=is_public))
 
 
 def stop_at_signals() -> asyncio.Event:
@@ -60,6 +68,7 @@ def stop_at_signals() -> asyncio.Event:
 
 async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> None:
     stop = stop_at_signals()
+    node.is_stopped = stop.is_set
     async with node, contextlib.AsyncExitStack() as stack:
         ledger, url = node.client.ledger, node.url
         elsewhere = f" (port {usual_port} is taken: choose one with --port)" if node.is_elsewhere else ""
@@ -80,8 +89,7 @@ def _publishing(node: Node, where: str, *, is_public: bool) -> contextlib.Abstra
     listening = bind(where)
     if listening.getsockname()[0] != LOOPBACK:
         click.echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
-    gauges = {"bus_behind_entries": lambda: float(node.client.head().size - node.published)}
-    return publishing(node.client, listening, is_public=is_public, gauges=gauges)
+    return publishing(node.client, listening, is_public=is_public, gauges=node.gauges(), tally=node.tally)
 
 
 @click.command("mcp", cls=Command)

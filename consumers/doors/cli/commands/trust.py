@@ -16,7 +16,8 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
 from consumers.sdk.text import visible
 from ledger import trust as trusting
-from ledger.config import beside, find_home, named_home, no_ledger, present_folder, resolved
+from ledger.absence import no_ledger
+from ledger.config import beside, find_home, named_home, present_folder, resolved
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.files import replaceable_by
 from ledger.home import Home
@@ -44,7 +45,8 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
     """Let the ledger's folder here run, send and sign what it says; shows that first, and asks.
 
     Until then it is read as text, and nothing else: verbs that sign, serve, watch or push are refused. A folder that
-    you made with `baton init` is trusted. A change of config.toml or chains.toml is asked about again. The root's
+    you made with `baton init` is trusted. A change of config.toml, chains.toml or client.toml is asked
+    about again. The root's
     fingerprint is the one that `baton trust --show` prints beside the ledger: have it told by whoever runs it.
     """
     named = app.home or named_home()
@@ -159,19 +161,27 @@ def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
         case "validator_tree":
             yield f"`baton serve` reads files of {_inside(home, value)} and publishes what it made of them"
         case "notify":
-            for table in value:
-                command, webhook = table.get("command"), table.get("webhook")
-                yield f"sh runs: {command}" if command else f"is sent to {webhook}: what waits, and for whom"
+            yield from map(_tells, value)
         case "reports":
             places = [f"{place} {_inside(home, value[place])}" for place in value if isinstance(value[place], str)]
             yield f"reports are written, and git is run, in {', '.join(places) or 'no place'}"
         case "witness":
-            urls = [word for word in str(value.get("policy")).split() if "://" in word]
+            urls = re.findall(r"\S+://\S+", str(value.get("policy")))
             yield f"checkpoints (sizes and hashes, no events) are sent to {', '.join(urls) or 'nobody'}"
-        case "chains":
-            yield "the router signs and creates handoffs as chains.toml says (`baton router check` explains it)"
+        case "views":
+            yield f"what the views hold is kept in {value.get('store')}, and read from there"
+        case "cluster":
+            yield f"servers at {', '.join(value['routes'])} share the log: this one listens at {value['listen']}"
+        case "client" | "chains":
+            router = "the router signs and creates handoffs as chains.toml says (`baton router check` explains it)"
+            yield router if name == "chains" else "every command asks these servers, as this agent"
         case _:  # any setting that is added: a test demands words for it
             yield "does what stands here"
+
+
+def _tells(channel: dict[str, Any]) -> str:
+    command, webhook = channel.get("command"), channel.get("webhook")
+    return f"sh runs: {command}" if command else f"is sent to {webhook}: what waits, and for whom"
 
 
 def _inside(home: Path, value: str) -> str:

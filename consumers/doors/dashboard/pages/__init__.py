@@ -7,7 +7,7 @@ from typing import Final
 from consumers.doors.dashboard.page import Route
 from consumers.doors.dashboard.pages.agents import agent, agents
 from consumers.doors.dashboard.pages.audit import VERIFY, audit, verify
-from consumers.doors.dashboard.pages.decisions import lock, unlock
+from consumers.doors.dashboard.pages.decisions import lock, logout, unlock
 from consumers.doors.dashboard.pages.events import event, events, search
 from consumers.doors.dashboard.pages.graph import graph, knowledge
 from consumers.doors.dashboard.pages.handoffs import answer, decide, handoff, handoff_diff, handoff_version, review
@@ -44,4 +44,5 @@ ACTS: Final[tuple[Route, ...]] = (
     Route(VERIFY, "audit", verify),
     Route("/unlock", "unlock", unlock),
     Route("/lock", "lock", lock),
+    Route("/logout", "logout", logout),
 )

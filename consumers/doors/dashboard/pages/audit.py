@@ -9,8 +9,8 @@ import msgspec
 
 from consumers.doors.dashboard.page import Go, Page, Seen
 from consumers.doors.node.witnesses import witnessed_of
-from ledger.checkpoint import CheckpointVerifier, parse_checkpoint, verify_checkpoint
-from ledger.client import HeadView
+from ledger.checkpoint import open_note, parse_checkpoint, verifiers_of
+from ledger.client import HeadView, read_event
 from ledger.errors import BatonError
 from ledger.lifecycle.authority import CHECKPOINT
 
@@ -39,14 +39,16 @@ def verify(seen: Seen, form: Mapping[str, str]) -> Go:
 
 def checkpoint(seen: Seen) -> dict[str, Any]:
     """Return the signed checkpoint of the log now, compared with the key that the log names, and its newest time."""
-    at_ms = next((one["accepted_ms"] for one in seen.ledger.ask("catalog.find", newest=True, limit=1)["events"]), None)
+    at_ms = None
     try:
+        at_ms = read_event(seen.head, seen.client.entry(seen.head)).accepted_ms
         note = seen.client.checkpoint()
-        origin, keys = parse_checkpoint(note).origin, seen.ledger.ask("agents.keys", agent=CHECKPOINT)["keys"]
-        verify_checkpoint(note, CheckpointVerifier(origin, bytes.fromhex(keys[-1]["key"])))
+        origin, keys = parse_checkpoint(note).origin, seen.ledger.ask("agents.keys")["keys"]
+        signing = [key["key"] for key in keys if (key["sort"], key["state"]) == (CHECKPOINT, "valid")]
+        _, signer = open_note(note, *verifiers_of(origin, signing))
     except BatonError as error:
         return {"why_not": error.message, "at_ms": at_ms}
-    return {"why_not": "", "at_ms": at_ms, "note": note, "origin": origin, "key": keys[-1]["key"]}
+    return {"why_not": "", "at_ms": at_ms, "note": note, "origin": origin, "key": signer.public_key.hex()}
 
 
 def _witnesses(seen: Seen, head: HeadView) -> dict[str, Any]:

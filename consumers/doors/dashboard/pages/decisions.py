@@ -134,5 +134,12 @@ def lock(seen: Seen, form: Mapping[str, str]) -> Go:
     return Go(own_path(form.get("next", "/")))
 
 
+def logout(seen: Seen, form: Mapping[str, str]) -> Go:
+    """End the session of this browser, and lead to the page that says how to come back."""
+    seen.session.demand(form, "logout")
+    seen.leave(seen.session)
+    return Go("/")
+
+
 def _nobody() -> Refused:
     return Refused("NOT_AUTHORIZED", "nobody decides here: `baton dashboard --as NAME` with the key of a human")

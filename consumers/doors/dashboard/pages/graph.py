@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from consumers.doors.dashboard.address import PATHS, path_to
-from consumers.doors.dashboard.layout import Box, Drawing, Edge, Node, layered
+from consumers.doors.dashboard.layout import FOUR_LINES, Box, Drawing, Edge, Node, layered
 from consumers.doors.dashboard.page import Page, Seen
 
 events_shown_max: Final = 25
@@ -44,7 +44,7 @@ def _drawing(around: dict[str, Any]) -> Drawing:
         Edge(edge["to"], edge["from"], "stop" if edge["holds"] else "", edge["from"] in apart)
         for edge in around["edges"]
     ]
-    return layered(nodes, edges)
+    return layered(nodes, edges, box=FOUR_LINES)
 
 
 def knowledge(seen: Seen) -> Page:
@@ -61,7 +61,7 @@ def knowledge(seen: Seen) -> Page:
         for node in nodes for state in (node["state"] or node["agent"],)
     ]  # fmt: skip
     lines = [Edge(edge["from"], edge["to"], "wait" if edge["is_stale"] else "") for edge in answer["edges"]]
-    drawing = layered(boxes, lines, box=Box(216, 40))
+    drawing = layered(boxes, lines, box=Box(216, 56))
     return Page("knowledge.html", "Knowledge", answer | {"nodes": nodes, "asked": asked, "drawing": drawing})
 
 

@@ -19,6 +19,9 @@ from consumers.sdk.quotation import gate_seen
 from ledger.errors import Refused, Unavailable
 
 original_shown_max_bytes: Final = 16 * 1024
+original_read_max_bytes: Final = 1024 * 1024
+"""All of a file is hashed before any of it is shown; of a larger one only the command that gets it."""
+
 rows_max: Final = 100
 """So many events and versions are shown, the newest: whoever may write can add thousands."""
 
@@ -33,8 +36,9 @@ def handoff(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, s
 
     ``{"handoff", "why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "versions", "number", "log",
     "events", "gate", "as_of", "form", "done", "problem", "original"}``: ``form`` is None where there is nothing to
-    decide, ``original`` what the imported file begins with (None: not imported, or not kept), ``log`` has the newest of
-    so many ``events`` first, and of ``done`` it was checked that its signature fits and that it is in the tree named.
+    decide, ``original`` what the imported file begins with (None: not imported, or not kept; empty: too large),
+    ``log`` has the newest of so many ``events`` first, and of ``done`` it was checked that its signature fits and that
+    it is in the tree named.
     """
     shown = Grounds(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=seen.params["id"]))
     name, log, as_of = shown["id"], shown["log"], shown.get("as_of")
@@ -58,6 +62,8 @@ def handoff(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, s
 
 def _beginning_of(seen: Seen, ref: str | None) -> str | None:
     try:
+        if ref and seen.client.stat_blob(ref).size > original_read_max_bytes:
+            return ""
         return ref and seen.ledger.get_blob(ref)[:original_shown_max_bytes].decode(errors="replace")
     except (Refused, Unavailable):
         return None  # dropped by a retention, or not brought along: what was claimed is in the log

@@ -5,6 +5,7 @@ Every figure is measured of the text that stands there, and what the graph cites
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,11 @@ budgets: Final = {"200": TransferLevel.MINIMAL, "400": None, "700": TransferLeve
 
 budget_max_tokens: Final = 100_000
 validations_shown_max: Final = 20
+steps_shown_max: Final = 100
+"""Of the table, and of all that is listed for each step; the next ones are a link away (``after``)."""
+
+versions_shown_max: Final = 8
+dropped_named_max: Final = 40
 steps_drawn_max: Final = 120
 """A larger graph is drawn without what the brief leaves out, unless ``all`` is asked for."""
 
@@ -45,6 +51,7 @@ def reasoning(seen: Seen) -> Page:
     received = _received(seen.view, ref, budget)
     explained, chosen = explain_brief(received), seen.number("step")
     steps = explained["steps"]
+    shown, following = _page_of(seen, steps)
     event = read_event(version["event_index"], seen.client.entry(version["event_index"]))
     delta = None
     if against := seen.query.get("against"):  # applied here, and what comes of it hashes to the ref
@@ -55,18 +62,50 @@ def reasoning(seen: Seen) -> Page:
     owners = sorted({one["author"] for one in origins["reasonings"].values()})
     reports = seen.ask("validations.list", ref=version["ref"], limit=validations_shown_max)["validations"]
     others = [one for one in reports if one["author"] not in owners]
+    looked = look_again(seen.view, received.memory, _tree_of(seen.settings), others)
+    listed = {one["step"] for one in shown} | {chosen}
+    row["versions"] = [one for one in row["versions"] if one is not version][-versions_shown_max:]
     data = {
         "reasoning": row | {"asked": ref, "ref": version["ref"], "signer": event.author, "signed_ms": event.accepted_ms,
                             "signed_index": event.index, "suspect": row.get("suspect")},
         "brief": describe(received), "rules": msgspec.to_builtins(received.answer.all_rules),
         "sections": explained["sections"], "fidelity": explained["measured"], "is_full": "full" in seen.query,
-        "budgets": list(budgets), "budget": budget, "steps": steps, "delta": delta,
+        "budgets": list(budgets), "budget": budget, "delta": delta, "steps": shown, "steps_total": len(steps),
+        "next": following, "dropped": _dropped(steps),
         "chosen": next((step for step in steps if step["step"] == chosen), None),
         "graph": _drawing(seen, steps, chosen), "limitations": received.memory.known_limitations,
-        "looked": look_again(seen.view, received.memory, _tree_of(seen.settings), others),
-        "validations": reports, "owners": owners,
+        "looked": looked | {
+            "evidence": [one for place, one in enumerate(looked["evidence"]) if place < 12 or one["step"] in listed],
+            "assumed": Counter(one["status"] for one in looked["assumptions"]),
+            "assumptions": sorted(looked["assumptions"], key=_doubt)[:steps_shown_max],
+        }, "validations": reports, "owners": owners,
     }  # fmt: skip
     return Page("reasoning.html", received.memory.task, data)
+
+
+def _page_of(seen: Seen, steps: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the steps behind the one asked for, and the last of them where there are more."""
+    after = seen.number("after")
+    numbers = [step["step"] for step in steps]
+    if after is not None and after not in numbers:
+        raise Refused("NOT_FOUND", f"this reasoning has no step {after}")
+    start = 0 if after is None else numbers.index(after) + 1
+    end = start + steps_shown_max
+    return steps[start:end], numbers[end - 1] if end < len(steps) else None
+
+
+def _dropped(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return why steps are not in the text, each with how many, and the first of them."""
+    by_why: dict[str, list[int]] = {}
+    for step in steps:
+        if not step["in_text"]:
+            by_why.setdefault(step["why"], []).append(step["step"])
+    named = sorted(by_why.items())
+    return [{"why": why, "count": len(numbers), "steps": numbers[:dropped_named_max]} for why, numbers in named]
+
+
+def _doubt(assumption: dict[str, Any]) -> int:
+    return {"refuted": 0, "not_checked": 1}.get(assumption["status"], 2)
 
 
 def _received(view: Ask, ref: str, budget: str) -> Received:
@@ -85,7 +124,7 @@ def _drawing(seen: Seen, steps: list[dict[str, Any]], chosen: int | None) -> Dra
     nodes = [
         Node(
             str(number), f"{number} {one_line(step['content'])}",
-            meta=", ".join(filter(None, (step["type"], step["state"]))),
+            meta=" ".join(filter(None, (step["state"], step["type"]))),
             figure=f"{step['confidence']:.2f}".removeprefix("0"),
             state="rejected" if step["state"] == "refuted" else _STATES.get(step["type"], "claim"),
             href=path_to("reasoning", seen.params["ref"]), query=kept | {"step": str(number)},

@@ -49,8 +49,12 @@ def _handoffs(seen: Seen, row: dict[str, Any]) -> list[dict[str, Any]]:
     """
     if row["imported"] is not None:
         return []
-    end = seen.head if row["ended_index"] is None else row["ended_index"]
-    events = seen.ask("catalog.find", author=row["author"], after=row["started_index"], limit=page_rows_max)["events"]
+    asked = {"author": row["author"], "after": row["started_index"]}
+    end = row["ended_index"]
+    if end is None:  # nobody ended it: its author's next one did
+        begun = seen.ask("catalog.find", kind="session.started", limit=1, **asked)["events"]
+        end = begun[0]["event_index"] if begun else seen.head
+    events = seen.ask("catalog.find", limit=page_rows_max, **asked)["events"]
     made = [one["stream"] for one in events if one["event_index"] <= end and one["kind"] in _MADE]
     ids = [stream.removeprefix("handoff/") for stream in dict.fromkeys(made)]
     return list(seen.ask("handoffs.existing", ids=ids)["handoffs"].values())

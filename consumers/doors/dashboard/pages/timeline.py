@@ -8,6 +8,8 @@ from math import log2
 from typing import Any, Final
 
 from consumers.doors.dashboard.page import Page, Seen
+from consumers.sessions.query import parse_moment
+from ledger.errors import or_none
 
 acts_shown_max: Final = 60
 lanes_shown_max: Final = 24
@@ -25,9 +27,18 @@ def timeline(seen: Seen) -> Page:
     That has ``width``, ``height``, the ``y`` of the ``lanes``, ``acts`` with their ``x``, ``y`` and ``to_y`` (None:
     passed to nobody), ``bars`` of sessions, and ``times``: the first, and each an hour after the one before.
     """
-    asked = {"since": seen.number("since"), "agent": seen.query.get("agent") or None, "after": seen.number("after")}
+    asked = {"since": _since(seen), "agent": seen.query.get("agent") or None, "after": seen.number("after")}
     answer = seen.ask("catalog.lanes", limit=acts_shown_max, **asked)
     return Page("timeline.html", "Timeline", answer | {"asked": asked, "drawing": _drawing(answer)})
+
+
+def _since(seen: Seen) -> int | None:
+    """Return the first index that is asked for; of a time it is that of the first entry after it."""
+    text = seen.query.get("since", "")
+    if not text or text.isdecimal():
+        return seen.number("since")
+    there = or_none(seen.view, "catalog.moment", {"at": parse_moment(text, "since")})
+    return 0 if there is None else int(there["event_index"]) + 1
 
 
 def _drawing(answer: dict[str, Any]) -> dict[str, Any]:
@@ -52,6 +63,10 @@ def _drawing(answer: dict[str, Any]) -> dict[str, Any]:
          "w": max(8, place(one["to_index"]) - start)}
         for one in answer["sessions"] if one["author"] in middles for start in (place(one["from_index"]),)
     ]  # fmt: skip
+    begun: dict[int, int] = {}  # by lane: where the next bar begins, which covers none
+    for bar in sorted(bars, key=lambda one: -one["x"]):
+        bar["w"] = max(8, min(bar["w"], begun.get(bar["y"], width) - bar["x"]))
+        begun[bar["y"]] = bar["x"]
     drawn = [
         act | {"x": x, "y": middles[act["author"]], "to_y": middles.get(act["passed_to"])}
         for act, x in zip(acts, xs, strict=True) if act["author"] in middles

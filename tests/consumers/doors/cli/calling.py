@@ -203,6 +203,11 @@ class Running:
         assert self._child.stdout is not None
         return self._child.stdout.readline()
 
+    def error_line(self) -> str:
+        """Return its next line of errors."""
+        assert self._child.stderr is not None
+        return self._child.stderr.readline()
+
     def has_ended(self) -> bool:
         """Return whether it has come to its end."""
         return self._child.poll() is not None

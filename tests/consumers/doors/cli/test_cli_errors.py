@@ -107,7 +107,7 @@ def test_no_ledger_says_how_to_make_one(nowhere: Baton) -> None:
     assert nowhere.run("log").code == 7
     assert "baton init" in nowhere.run("doctor").out
     remote = nowhere.refuses("NO_LEDGER", "log", "--server", "nats://127.0.0.1:1", "--as", "a")["message"]
-    assert ("put a.key and a.nkey" in remote, "`baton init`" in remote) == (
+    assert ("`baton join CODE`" in remote, "`baton init`" in remote) == (
         True,
         False,
     )  # a new ledger would be another one

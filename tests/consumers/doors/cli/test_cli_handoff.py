@@ -183,7 +183,7 @@ def test_several_are_ticked_in_one_call_with_what_shows_it(baton: Baton, fresh: 
     parts = [word for text in ("a", "b", "c") for word in ("--task", text)]
     name = claimed(baton, fresh("several"), *parts, "--criterion", "tests pass", "--criterion", "it is fast")
     told = baton("handoff", "check", name, "--task", "1,3", "--criterion", 1, "--evidence", "make test: 9", "--as", "b")
-    assert "; left: task 2; criterion 2." in told
+    assert "; task 2 and criterion 2 are open." in told
     shown = baton.data("handoff", "show", name)
     assert [line["text"] for line in shown["log"][-3:]] == [
         "task done: a (make test: 9)", "task done: c (make test: 9)", "criterion met: tests pass (make test: 9)",
@@ -207,7 +207,7 @@ def test_evidence_given_once_shows_all_and_given_for_each_goes_by_their_order(ba
 def test_a_waiver_is_asked_of_the_reviewer_who_grants_or_refuses_it(baton: Baton, fresh: Fresh) -> None:
     name = claimed(baton, fresh("waiver"), "--criterion", "runs on macOS")
     ask = ("handoff", "ask-waiver", name, "--criterion", 1, "--reason", "no Mac here", "--as", "b")
-    assert "left: criterion 1" in baton(*ask)
+    assert "criterion 1 is open" in baton(*ask)
     assert "its reviewer is asked to waive it: no Mac here" in baton("handoff", "show", name)
     assert "- [ ] runs on macOS\n" in baton("handoff", "render", name), "a file shows it as open as it is"
     (item,) = [one for one in baton.data("next", "--as", "rita")["items"] if one["id"] == name]

@@ -39,6 +39,8 @@ def test_verbs_that_read_show_what_was_there_after_an_entry(baton: Baton, handed
     said = baton.run("handoff", "show", name, "--as-of", index)
     assert f"as of entry {index}, " in said.err
     assert "first" in said.out
+    assert "# Handoff: first" in baton.run("handoff", "render", name, "--as-of", index).out
+    assert name not in baton.run("prime", "--as", "rita", "--as-of", index - 1).out
 
 
 @pytest.mark.served
@@ -81,8 +83,13 @@ def test_verbs_that_act_or_go_on_do_not_look_back(baton: Baton, words: str) -> N
     assert "--as-of looks back" in said["message"]
 
 
+def test_help_of_a_verb_names_the_option_where_it_looks_back(baton: Baton) -> None:
+    for words, looks_back in ((("handoff", "claim"), False), (("verify",), False), (("handoff", "render"), True)):
+        assert ("--as-of" in baton.run(*words, "--help").out) == looks_back
+
+
 def test_no_verb_that_signs_looks_back() -> None:
-    looking = {" ".join(path) for path, command in verbs(program) if command._looks_back}
+    looking = {" ".join(path) for path, command in verbs(program) if command.looks_back}
     assert {"handoff show", "next", "log", "search", "why", "tot show", "session list", "report query"} <= looking
     acting = {"create", "amend", "approve", "claim", "complete", "verify", "run", "emit", "record", "generate", "add"}
     assert not {name for name in looking if name.split()[-1] in acting}

@@ -125,7 +125,7 @@ def test_who_is_asked_to_waive_is_said(baton: Baton, fresh: Fresh) -> None:
     name = claimed(baton, fresh("asked"))
     assert "is asked" not in baton("handoff", "why", name)
     baton("handoff", "ask-waiver", name, "--criterion", 1, *REASON)
-    assert "left: criterion 1; rita is asked to waive a criterion." in baton("handoff", "why", name)
+    assert "criterion 1 is open; rita is asked to waive a criterion." in baton("handoff", "why", name)
 
 
 def test_a_ticked_criterion_takes_later_evidence_once(baton: Baton, fresh: Fresh) -> None:

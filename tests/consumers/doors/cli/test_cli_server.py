@@ -131,7 +131,7 @@ def test_stranger_is_not_let_in(home: Path, tmp_path: Path) -> None:
         said = inside.baton("--home", other, "--server", serving.place.server, "log", "--as", "eve")
     assert said.code == 5
     assert said.err.startswith("BUS_DENIED: ")
-    assert "or replaced elsewhere (`baton key list`)" in said.err
+    assert "or replaced elsewhere (`baton agent show eve` beside the ledger" in said.err
 
 
 class Watched:
@@ -164,7 +164,7 @@ class Watched:
         """Return the index that the watcher reads next, None while it has none."""
         for path in (self.home / "subscribers").glob("watch-*.db"):
             with closing(sqlite3.connect(path)) as db, contextlib.suppress(sqlite3.OperationalError):  # being made
-                for (position,) in db.execute("SELECT next_index FROM positions"):
+                for (position,) in db.execute("SELECT next_index FROM baton_positions"):
                     return int(position)
         return None
 

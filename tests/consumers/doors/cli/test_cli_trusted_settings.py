@@ -7,12 +7,13 @@ setting says here which it is, and of one that acts shows both.
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 import msgspec
 import pytest
-from calling import Serving, wait_until
+from calling import Running, Serving, wait_until
 from hostile_clone import SECRET, Clone, clone, origin, sink
 
 from consumers.doors.cli.commands.trust import _does
@@ -24,6 +25,7 @@ from consumers.sessions.places import ReportsSettings
 from ledger.checkpoint import COSIGNATURE_KEY, vkey_of
 from ledger.config import Actions, Config
 from ledger.trust import read_folder
+from projections.reader import ViewsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +37,7 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "notify": ChannelSettings,
     "reports": ReportsSettings,
     "witness": WitnessSettings,
+    "views": ViewsSettings,
 }
 """What the free tables of ``Actions`` are converted to by whoever uses them."""
 
@@ -50,7 +53,7 @@ HARMLESS: Final = {
     *(f"notify.{name}" for name in ("agents", "actions", "name", "allow_http")),
     *(f"notify.{name}" for name in ("timeout_s", "attempts_max", "retry_wait_max_s")),
     *(f"chain.{name}" for name in ("name", "when", "where", "hops_max")),
-    "witness.fail",
+    *("witness.fail", "cluster.name", "cluster.replicas"),
 }
 
 
@@ -169,6 +172,39 @@ def signs_what_the_chains_say(clone: Clone) -> bool:
     return "next" in clone.call("handoff", "list").out
 
 
+def keeps_views_where_the_store_is(clone: Clone) -> bool:
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.settimeout(0)
+        clone.configure(f'[views]\nstore = "postgresql://127.0.0.1:{elsewhere.getsockname()[1]}/x?connect_timeout=2"\n')
+        assert clone.call("session", "list").code == 0  # out of the folder
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+        clone.trust()
+        refused = clone.call("session", "list")
+        connection, _ = elsewhere.accept()
+        connection.close()
+        return "STORE_UNAVAILABLE" in refused.err
+
+
+def joins_the_servers_that_are_named(clone: Clone) -> bool:
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("127.0.0.1", 0)) as free:
+        listen, route = (f"127.0.0.1:{one.getsockname()[1]}" for one in (free, other))
+        free.close()
+        (clone.folder / "routes.secret").write_text("together")
+        (clone.folder / "routes.secret").chmod(0o600)
+        clone.configure(f'[cluster]\nlisten = "{listen}"\nroutes = ["{route}"]\npassword = "routes.secret"\n')
+        assert clone.start("serve").code == 5  # NOT_TRUSTED
+        other.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+        clone.trust()
+        with Running("--home", clone.home, "serve"):
+            other.settimeout(60)
+            connection, _ = other.accept()
+            connection.close()
+            return True
+
+
 ACTS: Final[dict[str, Callable[[Clone], bool]]] = {
     "nats_server": runs_the_server_program,
     "llm.base_url": asks_the_model_with_the_key_of_the_variable,
@@ -182,6 +218,8 @@ ACTS: Final[dict[str, Callable[[Clone], bool]]] = {
     "reports.git": writes_notes_of_reports,
     "reports.files": writes_files_of_reports,
     "witness.policy": submits_checkpoints,
+    "views.store": keeps_views_where_the_store_is,
+    **{f"cluster.{name}": joins_the_servers_that_are_named for name in ("listen", "routes", "host", "password", "tls")},
 } | {f"chain.then.{name}": signs_what_the_chains_say for name in chains_file.Step.__struct_fields__}
 """Each setting that acts, and what shows that it does when it is trusted."""
 
@@ -210,6 +248,9 @@ def test_a_field_that_is_added_anywhere_is_found() -> None:
 
 
 def test_trust_says_in_words_what_each_setting_does(clone: Clone) -> None:
+    with (clone.home / "config.toml").open("a") as config:
+        config.write('[views]\nstore = "postgresql://views@db.example/baton"\n')
+        config.write('[cluster]\nlisten = "10.0.0.1:6222"\nroutes = ["10.0.0.2:6222"]\npassword = "routes.secret"\n')
     folder = read_folder(clone.home)
     assert set(folder.settings) == {*Actions.__struct_fields__, "chains"}
     for name, value in folder.settings.items():

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from ledger.config import Settings
 
-pytestmark = pytest.mark.timeout(300)  # the first of all installs axe-core, and a page may come slowly
+# The first of all installs axe-core, and a page may come slowly; the long run judges 164 of them in one test.
+pytestmark = pytest.mark.timeout(7200 if is_long_run else 300)
 
 # What would not be on the paper: areas that scroll, because nobody scrolls there.
 CUT = """[...document.querySelectorAll("main *")].filter((one) => getComputedStyle(one).overflowX !== "visible" &&
@@ -52,8 +53,10 @@ def test_pages_have_no_fault_in_the_console_for_people_who_hear_them_or_in_width
     story: Settings, browser: Browser
 ) -> None:
     faults: list[str] = []
-    for number, (_, address) in enumerate(shown(story, each=1000 if is_long_run else 1)):
+    for number, (name, address) in enumerate(shown(story, each=1000 if is_long_run else 1)):
         browser.open(browser.url + address)
+        if browser.evaluate("document.querySelectorAll('.top nav [aria-current]').length") != (name != "search"):
+            faults.append(f"{address}: the menu does not say where this belongs")
         turn = [LOOKS[(number + step) % len(LOOKS)] for step in (0, 1)]  # both widths
         for look in LOOKS if is_long_run else turn:
             browser.look(look)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import re
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from consumers.doors.dashboard.audit import Audit
 from ledger.checkpoint import parse_checkpoint
+from ledger.errors import Corrupted
 from ledger.events.authority import KeyCompromised
+from ledger.policy import Witnessed
 
 if TYPE_CHECKING:
     from looking import Viewer
@@ -100,3 +104,43 @@ def test_a_key_that_was_called_compromised_is_named_with_the_entry_that_says_so(
     assert (suspect["agent"], suspect["suspect_index"]) == ("alice", said.index)
     assert "suspect" in viewer.page("/a/alice")
     assert "suspect" in viewer.page("/agents")
+
+
+def test_the_head_of_pages_signs_a_checkpoint_once_for_each_end_of_the_log(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, signed = viewer.dashboard.ledger.client, []
+    checkpoint = client.checkpoint
+    monkeypatch.setattr(client, "checkpoint", lambda: signed.append(1) or checkpoint())
+    for _ in range(3):
+        assert "✓ checkpoint" in viewer.page("/events")
+    assert len(signed) == 1
+    viewer.ledger.hand_over("h")
+    assert "✓ checkpoint" in viewer.page("/events")
+    assert len(signed) == 2
+
+
+@pytest.mark.parametrize(
+    ("size_seen", "of", "word"),
+    [
+        (0, 1, "quorum met"),
+        (3, 1, "3 entries are newer than what they saw"),
+        (0, 2, "not enough"),
+        (None, 1, "does not fit"),
+    ],
+)
+def test_what_witnesses_say_is_shown_as_it_is(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch, size_seen: int | None, of: int, word: str
+) -> None:
+    def witnessed(_client: object, _settings: object, size: int, _root: bytes) -> Witnessed:
+        if size_seen is None:
+            raise Corrupted("CORRUPTED", "the witness <b>w</b> cosigned another root")
+        is_met = of == 1
+        return Witnessed(
+            size=size - size_seen, by=["<i>w"], of=of, is_met=is_met, time_s=1 if is_met else None, times={"<i>w": 1}
+        )
+
+    monkeypatch.setattr(import_module("consumers.doors.dashboard.pages.audit"), "witnessed_of", witnessed)
+    page = viewer.page("/audit")
+    assert word in page
+    assert re.findall(r"<[bi]>w", page) == []

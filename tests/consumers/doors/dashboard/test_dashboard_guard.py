@@ -133,3 +133,20 @@ def test_a_form_is_of_limited_size_and_plain_text(acting: Viewer) -> None:
     for body in (b"csrf=%ff%fe", "csrf=é".encode(), b"&".join(b"a=1" for _ in range(200))):
         assert acting.client.post("/act", content=body, headers=OWN).status_code == 400
     assert acting.client.get("/act").status_code == 404
+
+
+def test_who_leaves_is_let_in_no_more_and_nobody_else_is_sent_away(viewer: Viewer) -> None:
+    page = viewer.page("/")
+    token = page.partition('action="/logout"')[2].partition('value="')[2].partition('"')[0]
+    assert viewer.post("/logout", csrf="0" * 64).status_code == 403
+    assert viewer.post("/logout", {"origin": "http://evil.example"}, csrf=token).status_code == 403
+    other = viewer.dashboard.guard.launch(launch_link(SECRET, viewer.ledger.clock()), viewer.ledger.clock())
+    assert viewer.post("/logout", csrf=token).status_code == 303
+    assert viewer.get("/").status_code == 401
+    assert viewer.dashboard.guard.session(other) is not None
+
+
+def test_a_refusal_shows_its_commands_as_code_and_their_markup_as_text(viewer: Viewer) -> None:
+    assert "<code>baton handoff list</code>" in viewer.get("/h/nobody").text
+    page = viewer.get("/e/`<b>`").text
+    assert "<b>" not in page

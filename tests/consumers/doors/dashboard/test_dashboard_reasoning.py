@@ -130,8 +130,18 @@ def test_chinese_is_marked_as_such(viewer: Viewer) -> None:
 def test_a_large_graph_is_drawn_without_what_was_dropped_until_it_is_asked_for(viewer: Viewer) -> None:
     record(viewer, "long", chain(130))
     data = viewer.data("/r/long", budget="200")
-    assert len(data["graph"]["nodes"]) == sum(step["in_text"] for step in data["steps"]) < 131
+    assert len(data["graph"]["nodes"]) == 131 - sum(why["count"] for why in data["dropped"]) < 131
     assert len(viewer.data("/r/long", budget="200", all="1")["graph"]["nodes"]) == 131
+
+
+def test_of_a_long_graph_one_page_of_steps_is_shown_at_a_time(viewer: Viewer) -> None:
+    record(viewer, "long", chain(130))
+    first = viewer.data("/r/long", budget="200")
+    rest = viewer.data("/r/long", budget="200", after=first["next"])
+    assert (first["steps_total"], first["next"], rest["next"]) == (131, 100, None)
+    assert [step["step"] for step in (*first["steps"], *rest["steps"])] == list(range(1, 132))
+    assert f"after={first['next']}#steps" in viewer.page("/r/long", budget="200").replace("&amp;", "&")
+    assert viewer.get("/r/long", after=999).status_code == 404
 
 
 def test_the_chosen_step_stands_whole_beside_the_graph(viewer: Viewer) -> None:

@@ -143,3 +143,12 @@ def test_an_agent_that_did_nothing_and_one_that_is_not_there(viewer: Viewer) -> 
     assert "No report yet" in viewer.page("/a/carol")
     assert viewer.data("/a/carol")["events"]["total"] == 0
     assert viewer.get("/a/nobody").status_code == 404
+
+
+def test_a_session_that_nobody_ended_lasts_until_its_authors_next_one(viewer: Viewer) -> None:
+    log(viewer, SessionStarted(task="first"), author="alice")
+    viewer.ledger.hand_over("of-first")
+    log(viewer, SessionStarted(task="second"), name="s2", author="alice")
+    viewer.ledger.hand_over("of-second")
+    assert [one["id"] for one in viewer.data("/s/s1")["handoffs"]] == ["of-first"]
+    assert [one["id"] for one in viewer.data("/s/s2")["handoffs"]] == ["of-second"]

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ledger.events.session import SessionEnded, SessionStarted
+from ledger.lifecycle.clock import clock_text
 
 if TYPE_CHECKING:
     from looking import Viewer
@@ -51,7 +52,29 @@ def test_of_many_acts_the_newest_are_drawn_and_older_ones_are_a_page_away(viewer
     assert older["next"] is None
 
 
+def test_the_timeline_begins_behind_a_time_as_well_as_at_an_entry(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("one")
+    first = viewer.data("/timeline")["acts"][0]
+    viewer.ledger.clock.advance(60)
+    viewer.ledger.hand_over("two")
+    for since in (first["event_index"] + 1, clock_text(first["accepted_ms"])):
+        acts = viewer.data("/timeline", since=since)["acts"]
+        assert [one["event_index"] for one in acts] == [first["event_index"] + 1]
+    assert len(viewer.data("/timeline", since="30 years ago")["acts"]) == 2
+    assert viewer.data("/timeline", since="2099-01-01")["acts"] == []
+
+
 def test_nobody_has_done_anything(viewer: Viewer) -> None:
     assert "Nobody has done anything yet" in viewer.page("/timeline")
-    assert viewer.get("/timeline", since="yesterday").status_code == 400
+    assert viewer.get("/timeline", since="someday").status_code == 400
     assert viewer.data("/timeline", agent="' OR 1=1 --")["acts"] == []
+
+
+def test_of_sessions_that_overlap_in_a_lane_each_bar_ends_where_the_next_begins(viewer: Viewer) -> None:
+    viewer.ledger.emit("bob", "session/s1", SessionStarted(ai_id="bob", task="one"))
+    viewer.ledger.hand_over("one")
+    viewer.ledger.emit("bob", "session/s2", SessionStarted(ai_id="bob", task="two"))
+    viewer.ledger.hand_over("two")
+    bars = {one["id"]: one for one in viewer.data("/timeline")["drawing"]["bars"]}
+    assert bars["s1"]["x"] + bars["s1"]["w"] == bars["s2"]["x"]
+    assert viewer.data("/s/s1")["handoffs"] == viewer.data("/s/s2")["handoffs"] == []

@@ -80,7 +80,7 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
         assert told in shown
     for words in example(1, place)[1:]:
         printed = follow(place, "ben", words)
-    assert "left: criterion 2" in printed
+    assert "criterion 2 is open" in printed
     (waiver,) = place.data("next", "--as", "rita")["items"]
     place.baton(*shlex.split(waiver["command"])[1:])
     (complete,) = inline("All met")

@@ -28,7 +28,8 @@ from serving import (
 )
 
 from consumers.doors.node import node as node_module
-from consumers.doors.node.node import Node, _end, current_users, is_bus_key
+from consumers.doors.node.node import Node, _end
+from consumers.doors.node.users import current_users, is_bus_key
 from ledger.author import Author, Draft
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import AgentRemoved, KeyCompromised, KeyRevoked, KeyRotated

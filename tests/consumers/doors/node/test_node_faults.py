@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 import msgspec
 import pytest
-from faults import times
+from faults import settle, times
 from served import connect, until
 from serving import (
     ServeProcess,
@@ -103,7 +103,7 @@ def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None
     with LocalClient(settings) as client:
         events = [Outbox(client.log, client.ledger).read(index - 1, 1)[0] for index in acknowledged.values()]
     texts = [msgspec.json.decode(event.payload)["data"]["finding"] for event in events]
-    assert texts == list(acknowledged)
+    settle("kill -9 of the node", rounds, events=list(acknowledged), published=texts)
     assert len(acknowledged) >= 5 * rounds
     assert check_published(settings).number == 1
 
@@ -115,6 +115,7 @@ def test_killed_server_is_started_again_and_nobody_loses_anything(
     monkeypatch.setattr(connection, "request_time_max_s", 100)
     monkeypatch.setattr(connection, "reconnect_wait_max_s", 100)
     found: list[str] = []
+    kills = times(2, 2)
 
     def subscribe(client: RemoteClient, start: int, until: int) -> None:
         subscriptions = Subscriptions(tmp_path / "subscriber.db")
@@ -131,9 +132,9 @@ def test_killed_server_is_started_again_and_nobody_loses_anything(
                 author = carol(client, settings)
                 await asyncio.to_thread(begin, client, author)
                 start = node.client.head().size
-                following = asyncio.create_task(asyncio.to_thread(subscribe, subscriber, start, start + 20))
-                for number in range(20):
-                    if number in {5, 12}:
+                following = asyncio.create_task(asyncio.to_thread(subscribe, subscriber, start, start + 10 * kills))
+                for number in range(10 * kills):
+                    if number % 10 == 5:
                         os.kill(node._server.pid or 0, 9)
                     await asyncio.to_thread(find, author, str(number))
                 await following
@@ -143,7 +144,44 @@ def test_killed_server_is_started_again_and_nobody_loses_anything(
             return incarnation
 
     assert asyncio.run(run()).number == 1
-    assert found == [str(number) for number in range(20)]
+    texts = [str(number) for number in range(10 * kills)]
+    settle("kill -9 of the server under a node", kills, events=texts, published=texts, effects=found)
+
+
+def test_slow_and_absent_subscribers_hold_up_nobody_and_miss_nothing(settings: Settings, tmp_path: Path) -> None:
+    texts = [str(number) for number in range(times(20, 40))]
+    effects: dict[str, list[str]] = {"quick": [], "slow": [], "absent": []}
+
+    def subscribe(url: str, name: str, start: int) -> None:
+        subscriptions = Subscriptions(tmp_path / f"{name}.db")
+        with remote(settings, url) as client:
+            reactor = Reactor(client, subscriptions, name, wait_s=5)
+
+            @reactor.on("finding.logged")
+            def act(event: Any, _: Any) -> None:
+                time.sleep(0.02 if name == "slow" else 0)
+                effects[name].append(event.data.finding)
+
+            reactor.start_at(start)
+            reactor.run(threading.Event(), until=start + len(texts))
+        subscriptions.close()
+
+    async def run() -> None:
+        async with Node(settings) as node:
+            with remote(settings, node.url) as client:
+                author = carol(client, settings)
+                await asyncio.to_thread(begin, client, author)
+                start = node.client.head().size
+                there = [asyncio.to_thread(subscribe, node.url, name, start) for name in ("quick", "slow")]
+                following = asyncio.gather(*there)
+                await asyncio.to_thread(find, author, *texts)
+                await following
+                await asyncio.to_thread(subscribe, node.url, "absent", start)
+
+    asyncio.run(run())
+    for name, done in effects.items():
+        fault = {"slow": "a slow subscriber", "absent": "an absent subscriber"}.get(name, "a subscriber beside those")
+        settle(fault, 1, events=texts, published=texts, effects=done)
 
 
 def test_connection_that_was_closed_for_good_is_made_again(settings: Settings) -> None:

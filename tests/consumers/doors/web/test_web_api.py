@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import pytest
 from view_ledger import ARGUMENTS
 
 from consumers.doors.web.questions import address, path_of
+from consumers.sessions.query import parse_moment
 from ledger.errors import CODES
 from projections.views import QUERIES, kind_of
 
@@ -76,7 +78,8 @@ def test_every_query_is_answered_with_its_document(reading: Reading, query: str)
         ("/v1/catalog/show?ref=blake3:0", 404, "NOT_FOUND"),
         ("/v1/handoffs/list?as_of=999999", 404, "NOT_FOUND"),
         ("/v1/handoffs/list?as_of=1970-01-01T00:00:00Z", 404, "NOT_FOUND"),
-        ("/v1/handoffs/list?as_of=yesterday", 400, "INVALID_FIELD"),
+        ("/v1/handoffs/list?as_of=30%20years%20ago", 404, "NOT_FOUND"),
+        ("/v1/handoffs/list?as_of=someday", 400, "INVALID_FIELD"),
         ("/v1/handoffs/list?as_of=3&as_of=4", 400, "INVALID_FIELD"),
         ("/v1/events?from=999999", 404, "NOT_FOUND"),
         ("/v1/events?from=-1", 400, "INVALID_FIELD"),
@@ -97,6 +100,20 @@ def test_what_cannot_be_answered_is_the_error_document_of_the_command_line(
 def test_a_name_that_is_written_much_alike_is_named(reading: Reading) -> None:
     assert "did you mean /v1/handoffs/list" in reading.get("/v1/handoffs/lists").json()["error"]["message"]
     assert "did you mean status?" in reading.get("/v1/handoffs/list?statsu=pending").json()["error"]["message"]
+
+
+def test_a_value_that_there_is_not_is_refused_with_those_there_are(reading: Reading) -> None:
+    message = reading.get("/v1/handoffs/list?status=finished").json()["error"]["message"]
+    assert "one of pending, approved" in message
+
+
+def test_the_past_is_asked_for_in_the_words_of_the_command_line(reading: Reading, python: Ledger) -> None:
+    at = parse_moment("1 minute ago")
+    assert reading.get("/v1/handoffs/list?as_of=1%20minute%20ago").json()["data"] == python.ask(
+        "handoffs.list", as_of=at
+    )
+    path = reading.get("/v1/catalog/find?limit=2&as_of=1%20minute%20ago").json()["next"]
+    assert parse_qs(path)["as_of"][0].endswith("Z")  # the rest of the same past, however late it is asked for
 
 
 def test_text_in_the_address_is_text_to_the_store(reading: Reading, python: Ledger) -> None:
@@ -238,7 +255,7 @@ def test_a_question_that_takes_too_long_is_given_up(own: Own, monkeypatch: pytes
 
     hold = threading.Event()
     monkeypatch.setattr("consumers.doors.web.app.answer_wait_max_s", 0.05)
-    monkeypatch.setattr(own.reading.web.api, "_answer", lambda *_: hold.wait(60))
+    monkeypatch.setattr(own.reading.web.api, "_demand", lambda *_: hold.wait(60))
     try:
         assert code_of(own.reading.get("/v1/handoffs/list")) == (503, "BUSY")
     finally:
@@ -246,7 +263,7 @@ def test_a_question_that_takes_too_long_is_given_up(own: Own, monkeypatch: pytes
 
 
 def test_an_error_that_nobody_foresaw_is_a_document_too(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own.reading.web.api, "_answer", lambda *_: 1 / 0)
+    monkeypatch.setattr(own.reading.web.api, "_demand", lambda *_: 1 / 0)
     answer = own.reading.get("/v1/handoffs/list")
     assert code_of(answer) == (500, "UNEXPECTED")
     assert "division" not in answer.text
@@ -256,3 +273,40 @@ def test_an_empty_ledger_answers_every_list(own: Own) -> None:
     for query in ("handoffs.list", "handoffs.board", "handoffs.next", "sessions.list", "reports.list", "tot.list"):
         assert own.reading.get(path_to(query)).status_code == HTTPStatus.OK
     assert own.reading.get("/v1/handoffs/list").json()["data"] == {"handoffs": [], "total": 0, "next": None}
+
+
+def test_an_answer_is_kept_until_something_is_written_or_its_time_has_come(
+    own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, reading, asked = own.ledger, own.reading, list[Any]()
+    ledger.approve("leased", ledger.hand_over("leased"))
+    now_ms = ledger.claim("leased", lease_seconds=30).accepted_ms
+    monkeypatch.setattr("time.time_ns", lambda: now_ms * 1_000_000)
+    demand = reading.web.api.rebuild.demand
+
+    def noted(*given: Any, **more: Any) -> None:
+        asked.append(given)
+        demand(*given, **more)
+
+    monkeypatch.setattr(reading.web.api.rebuild, "demand", noted)
+
+    def ready() -> bool:
+        answer = reading.get("/v1/handoffs/list?status=in_progress")
+        unchanged = reading.get("/v1/handoffs/list?status=in_progress", **{"if-none-match": answer.headers["etag"]})
+        assert unchanged.status_code == HTTPStatus.NOT_MODIFIED
+        return {row["id"]: bool(row["is_ready"]) for row in answer.json()["data"]["handoffs"]}["leased"]
+
+    assert (ready(), ready(), len(asked)) == (False, False, 1)
+    now_ms += 29_999
+    assert (ready(), len(asked)) == (False, 1)
+    now_ms += 1
+    assert (ready(), len(asked)) == (True, 2)
+    now_ms -= 1_000  # a clock that was set back is asked again, too
+    assert (ready(), len(asked)) == (False, 3)
+    ledger.hand_over("another")
+    assert (ready(), len(asked)) == (False, 4)
+    for _ in range(2):  # each of its ages is of the moment
+        reading.get(path_to("validations.latest", **ARGUMENTS["validations.latest"]))
+        reading.get(path_to("agents.keys"))
+    assert len(asked) == 8
+    assert reading.client.get("/v1/handoffs/list?status=in_progress").status_code == HTTPStatus.UNAUTHORIZED

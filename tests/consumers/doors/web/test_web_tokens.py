@@ -106,7 +106,9 @@ def test_the_file_holds_no_token_and_is_its_owners(own: Own) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert own.reading.token.encode() not in file.read_bytes()
     file.chmod(0o644)
-    assert code_of(own.reading.get("/v1/agents/list")) == (403, "KEY_FILE_MODE")
+    refused = own.reading.get("/v1/agents/list")
+    assert code_of(refused) == (503, "STORE_UNAVAILABLE")
+    assert str(own.reading.home) not in refused.text
 
 
 def test_a_strangers_folder_lets_nobody_in_by_the_tokens_in_it(home: Path) -> None:

@@ -6,7 +6,6 @@ import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.applications import Starlette
-from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from consumers.doors.web.app import Web
@@ -43,7 +42,8 @@ def opened(stack: contextlib.ExitStack, client: LocalClient, *, is_public: bool 
     home = client.settings.home
     remember(record_of(read_folder(home), root_in(client.entry(0)), ""))
     web = stack.enter_context(contextlib.closing(Web(client, is_public=is_public)))
-    app = Starlette(routes=[Mount("/", web)])  # as the test client asks for a lifespan, which a server of ours does not
+    app = Starlette()  # as the test client asks for a lifespan, which a server of ours does not
+    app.router.default = web  # a mount answers what has the end of a line in its path by itself
     http = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
     _, token = Tokens(home).create("alice", "reader", LATER_MS)
     return Reading(home, web, stack.enter_context(http), token)

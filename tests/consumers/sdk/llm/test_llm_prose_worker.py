@@ -12,7 +12,7 @@ import pytest
 from graphs import audit_json
 from llm_stub import Reply, Vendor, says, says_json
 
-from consumers.doors.node.node import workers_of
+from consumers.doors.node.workers import workers_of
 from consumers.reasoning import workers
 from consumers.reasoning.compressor.certificate import check_certificate
 from consumers.reasoning.compressor.compress import compress

@@ -1,0 +1,61 @@
+"""`baton join`: make keys here, be registered by an invitation, and hold the ledger against what it pins."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.commands.agents import new_passphrase
+from consumers.doors.cli.program import Command
+from consumers.sdk.join import join as join_ledger
+from ledger import config
+from ledger.errors import Refused
+from ledger.home import Home
+from ledger.invitation import Invitation
+from ledger.lifecycle.authority import NODE_ROLE
+from ledger.trust import shown
+
+
+@click.command(cls=Command)
+@click.argument("code")
+@click.option("--node", "is_node", is_flag=True, help="Make the home of a further node of the ledger.")
+@click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
+def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
+    """Join the ledger that CODE invites to: `baton agent invite` printed it, elsewhere.
+
+    The keys are made here, in .baton of this folder (or in --home DIR), and stay here; every command in this folder
+    then asks that ledger's server as this agent. Interrupted, the same command goes on. The key of a human is sealed
+    with a passphrase, asked on a terminal or read from --passphrase-fd.
+    """
+    invitation = Invitation.parse(code)
+    if is_node != (invitation.roles == [NODE_ROLE]):
+        of = "a node: add --node" if not is_node else f"{', '.join(invitation.roles)}: leave --node out"
+        raise Refused("USAGE", f"the invitation is for {of}")
+    path = app.home or config.new_home(config.present_folder())
+    if path.exists():
+        config.check_place(config.resolved(path), is_named=app.home is not None)
+    server = config.check_server(app.server or ",".join(invitation.servers) or _no_server())
+    ask = partial(new_passphrase, app, invitation.name, invitation.roles, unprotected=unprotected)
+    joined = join_ledger(invitation, Home(path), server, passphrase=ask)
+    data = {
+        "home": str(path), "ledger": invitation.ledger, "root_fingerprint": invitation.root, "name": invitation.name,
+        "roles": invitation.roles, "key": joined.key, "servers": joined.membership.servers, "index": joined.index,
+    }  # fmt: skip
+
+    def text() -> None:
+        place = "" if joined.index is None else f", at entry {joined.index}"
+        click.echo(f"{invitation.name} joined {invitation.ledger} as {', '.join(invitation.roles)}{place}")
+        click.echo(f"  root    {invitation.root} (pinned)")
+        click.echo(f"  home    {shown(path)}  (its keys were made here; no other copy exists)")
+        here = "" if app.home is None else f" --home {shown(path)}"
+        click.echo(
+            "Next: fill in [cluster] of its config.toml, and `baton serve`" if is_node else f"Next: baton next{here}"
+        )
+
+    app.show("joined", data, text)
+
+
+def _no_server() -> str:
+    raise Refused("USAGE", "the invitation names no server: add --server nats://HOST:PORT, as whoever sent it knows")

@@ -1,0 +1,54 @@
+#!/bin/sh
+# Makes certificates for the servers of a cluster, signed by an authority of your own.
+#
+#   deploy/tls.sh DIR NAME=HOST[,HOST…] …      tls.sh /etc/baton/tls r3-a=a.example.org,10.0.0.1 r3-b=b.example.org
+#
+# Writes DIR/NAME.pem and DIR/NAME.key, and at the first call DIR/ca.pem and DIR/ca.key. Called again it makes new
+# certificates under the same authority: to renew them, or for one more server. Copy to each machine its own two files
+# and ca.pem: `tls` of the table [cluster] and `baton deploy nats-config --tls` name the folder that they are in there.
+# NAME is the node's. DIR/ca.key signs whoever may join the cluster, so keep it offline.
+set -eu
+umask 077
+years_ca=10 days=398
+fail() { echo "tls.sh: $1" >&2; exit 2; }
+
+[ $# -ge 2 ] || fail "usage: tls.sh DIR NAME=HOST[,HOST...] ..."
+dir=$1; shift
+for one in "$@"; do
+  case $one in
+    *[!A-Za-z0-9.,:=-]*|=*|*=|*=*=*|.*|-*) fail "$one is not NAME=HOST[,HOST...]" ;;
+    ca=*|*[,:]*=*) fail "a server cannot be called ${one%%=*}" ;;
+    *=*) ;;
+    *) fail "$one names no host" ;;
+  esac
+done
+mkdir -p "$dir"
+key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
+
+[ ! -e "$dir/ca.pem" ] || [ -e "$dir/ca.key" ] || fail "$dir has ca.pem without ca.key: bring the key from where it is kept"
+if [ ! -e "$dir/ca.pem" ]; then
+  key "$dir/ca.key.new"
+  openssl req -x509 -new -key "$dir/ca.key.new" -sha256 -days $((years_ca * 365)) -subj "/CN=Baton routes" \
+    -addext "basicConstraints=critical,CA:TRUE,pathlen:0" -addext "keyUsage=critical,keyCertSign,cRLSign" -out "$dir/ca.pem.new"
+  # The certificate last: without it the next call begins anew, and nothing was signed yet.
+  mv "$dir/ca.key.new" "$dir/ca.key" && mv "$dir/ca.pem.new" "$dir/ca.pem"
+fi
+
+for one in "$@"; do
+  name=${one%%=*} hosts=${one#*=} names=
+  for host in $(echo "$hosts" | tr , ' '); do
+    case $host in *:*) kind=IP ;; *[!0-9.]*) kind=DNS ;; *) kind=IP ;; esac
+    names="$names${names:+,}$kind:$host"
+  done
+  key "$dir/$name.key.new"
+  # Both uses: on a route each side is now the one that calls, now the one that answers.
+  { echo "subjectAltName=$names"; echo "basicConstraints=critical,CA:FALSE"; echo "keyUsage=critical,digitalSignature"
+    echo "extendedKeyUsage=serverAuth,clientAuth"; echo "authorityKeyIdentifier=keyid"; } >"$dir/$name.ext"
+  openssl req -new -key "$dir/$name.key.new" -subj "/CN=$name" |
+    openssl x509 -req -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -sha256 -days "$days" -extfile "$dir/$name.ext" \
+      -set_serial "0x$(openssl rand -hex 16)" -out "$dir/$name.pem.new" 2>/dev/null
+  rm "$dir/$name.ext"
+  mv "$dir/$name.key.new" "$dir/$name.key" && mv "$dir/$name.pem.new" "$dir/$name.pem"
+  chmod 644 "$dir/$name.pem" "$dir/ca.pem"
+  echo "$dir/$name.pem $dir/$name.key for $hosts"
+done

@@ -1,0 +1,301 @@
+"""A transaction of PostgreSQL's as runners and questions use it, and how values get there and back.
+
+What comes back is what SQLite gives back: truths as 1 and 0, sums as integers, JSON as text.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import psycopg
+from blake3 import blake3
+from psycopg import adapt, postgres
+from psycopg.types import numeric, string
+
+from projections.dialect import Expression, for_postgres
+from projections.postgres_schema import ESCAPE, ESCAPED, asked_of, stored_words
+from projections.projection import Projection, Row, Table
+from projections.store import (
+    Changes,
+    Slot,
+    Value,
+    boundary_before,
+    columns_sql,
+    kept_table,
+    rows_hashed,
+    states_table,
+    tables_of,
+    word_places_max,
+)
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM baton_views ORDER BY view, is_live DESC"
+statements_kept: Final = 500
+_TYPES: Final = {"TEXT": 'text COLLATE "C"', "INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea"}
+_UNESCAPED: Final = {ESCAPED["\0"]: "\0", ESCAPED[ESCAPE]: ESCAPE}
+_ESCAPES: Final = str.maketrans(dict(ESCAPED))
+_ESCAPED_PAIR: Final = re.compile(f"{ESCAPE}.")
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def prepare(connection: Connection) -> None:
+    """Teach a connection how values are written and read here, and to prepare what is asked twice."""
+    connection.prepared_max = statements_kept
+    connection.prepare_threshold = 1
+    for kind, dumper in ((str, _TextDumper), (bool, _TruthDumper), (Expression, _ExpressionDumper)):
+        connection.adapters.register_dumper(kind, dumper)
+    for name, loader in (("json", string.TextLoader), ("bool", _TruthLoader), ("numeric", _NumberLoader)):
+        connection.adapters.register_loader(name, loader)
+
+
+class Transaction:
+    """The ``Writing`` of a transaction that was begun, which says what each of these does."""
+
+    def __init__(self, connection: Connection, schema: str, slots: list[Slot]) -> None:
+        self._db = connection
+        self._schema = schema
+        self._slots: list[Slot] | None = slots
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
+        """Return the rows of a query as dicts."""
+        cursor = self._db.execute(_translation(sql, self._schema), values or None)
+        names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in _unescaped(cursor.fetchall())]
+
+    def slots(self) -> list[Slot]:
+        """Return the slots as of this moment."""
+        if self._slots is None:
+            self._slots = slots_of(self._db.execute(SLOTS).fetchall())
+        return list(self._slots)
+
+    def table_digests(self, view: Projection[Any]) -> dict[str, str]:
+        """Return the digest of each table of a live view."""
+        return {table.name: self._digest(table) for table in tables_of(view)}
+
+    def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the packed states of those keys that have one."""
+        if not (wanted := list(keys)):
+            return {}
+        name = self._physical(states_table(slot.view).name, is_live=slot.is_live)
+        sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"  # noqa: S608 - fixed names
+        return dict(_unescaped(self._db.execute(sql, (wanted,)).fetchall()))
+
+    def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
+        """Replace and add rows and states."""
+        replaced = list(changes.replaced)
+        if replaced and (boundary := boundary_before(slot.position)):
+            # What a state was at the boundary is kept when it changes for the first time behind it.
+            kept, now = (self._physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
+            sql = f"INSERT INTO {kept} SELECT $1, key, changed, data FROM {now} WHERE key = ANY($2) AND changed < $1"  # noqa: S608
+            self._db.execute(sql, (boundary, replaced))
+        for table in tables_of(view):
+            name = self._physical(table.name, is_live=slot.is_live)
+            if table.owner is not None and replaced:
+                self._db.execute(f'DELETE FROM {name} WHERE "{table.owner}" = ANY($1)', (replaced,))  # noqa: S608
+            if rows_of_table := changes.rows.get(table.row):
+                self._insert(name, table, rows_of_table)
+                if table.is_full_text:
+                    self._count(slot, table, rows_of_table)
+
+    def move(self, slot: Slot) -> None:
+        """Set the position and last event of a slot."""
+        self._slots = None
+        sql = "UPDATE baton_views SET position = $1, last_id = $2 WHERE view = $3 AND is_live = $4"
+        self._db.execute(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
+
+    def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
+        """Make an empty slot."""
+        self.drop(view.name, is_live=False)
+        is_live = in_place and not any(slot.is_live for slot in self.slots() if slot.view == view.name)
+        for table in tables_of(view):
+            sql = "INSERT INTO baton_tables (view, is_live, name) VALUES ($1, $2, $3)"
+            self._db.execute(sql, (view.name, is_live, table.name))
+            self._create(table, self._physical(table.name, is_live=is_live))
+            if is_live:
+                self.index(table, self._physical(table.name, is_live=True))
+        sql = "INSERT INTO baton_views VALUES ($1, $2, $3, 0, '')"
+        self._db.execute(sql, (view.name, view.version, is_live))
+        self._slots = None
+
+    def make_live(self, view: Projection[Any]) -> None:
+        """Let the slot being built take the place of the live one."""
+        for table in tables_of(view):  # while others still read the live ones
+            self.index(table, self._physical(table.name, is_live=False))
+        self.drop(view.name, is_live=True)
+        for table in tables_of(view):
+            self._db.execute(f'ALTER TABLE {self._physical(table.name, is_live=False)} RENAME TO "{table.name}"')
+        for book in ("baton_views", "baton_tables"):
+            self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = $1", (view.name,))  # noqa: S608
+        self._slots = None
+
+    def drop(self, view: str, *, is_live: bool) -> None:
+        """Drop a slot of a view, if there is one."""
+        # The names come from the books: an older version of the view may have had other tables.
+        held = self._db.execute("SELECT name FROM baton_tables WHERE view = $1 AND is_live = $2", (view, is_live))
+        names = [name for (name,) in held.fetchall()]
+        if is_live:
+            self._db.execute("LOCK TABLE baton_views IN ACCESS EXCLUSIVE MODE")  # questions are answered first
+        for name in names:
+            # Cascade: a past on another connection looks at it through a view of its own, and makes that again.
+            self._db.execute(f"DROP TABLE {self._physical(name, is_live=is_live)} CASCADE")
+        for book in ("baton_views", "baton_tables"):
+            self._db.execute(f"DELETE FROM {book} WHERE view = $1 AND is_live = $2", (view, is_live))  # noqa: S608
+        self._slots = None
+
+    def index(self, table: Table, name: str) -> None:
+        """Make the indexes of a table, and count what is in it for whoever plans a query."""
+        if table.is_full_text:
+            self._db.execute(f"CREATE INDEX ON {name} USING gin (lexemes) WITH (fastupdate = off)")
+        for columns in table.indexes:
+            # An entry of a B-tree has 2,704 bytes at most: text of any length is found by its hash.
+            short = list(itertools.takewhile(lambda column: column not in table.long, columns))
+            method, indexed = ("btree", short) if short else ("hash", columns[:1])
+            self._db.execute(f"CREATE INDEX ON {name} USING {method} ({_quoted(indexed)})")
+        self._db.execute(f"ANALYZE {name}")
+
+    def shown(self) -> set[str]:
+        """Return the names of what only this connection has."""
+        sql = "SELECT relname FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND relkind IN ('r', 'v')"
+        return {name for (name,) in self._db.execute(sql).fetchall()}
+
+    def cut(self, table: Table, size: int) -> None:
+        """Let the first entries' rows stand in the place of a table's, for this connection alone."""
+        rows_of_table = f"SELECT * FROM {self._physical(table.name, is_live=True)} WHERE event_index < {size}"  # noqa: S608
+        self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows_of_table}')
+
+    def shadow(self, table: Table, rows: Iterable[Row], states: str, boundary: int) -> None:
+        """Let rows stand in a table's place for this connection alone, beside those unchanged since a boundary."""
+        name = f'pg_temp."{table.name}"'
+        self._create(table, name)
+        self._insert(name, table, rows)
+        live = self._physical(table.name, is_live=True)
+        sql = (
+            f"INSERT INTO {name} SELECT live.* FROM {live} live JOIN {self._physical(states, is_live=True)} state "  # noqa: S608
+            f'ON state.key = live."{table.owner}" WHERE state.changed < $1'
+        )
+        self._db.execute(sql, (boundary,))
+        self.index(table, name)
+
+    def _create(self, table: Table, name: str) -> None:
+        if table.is_full_text:
+            columns = (
+                f"{table.columns[0]} bigint PRIMARY KEY, words text NOT NULL, length bigint NOT NULL, lexemes tsvector"
+            )
+            self._db.execute(f"CREATE TABLE {name} ({columns})")
+            return
+        columns = ", ".join(f"{column} {_TYPES[kind]}{null}" for column, kind, null in columns_sql(table.row))
+        self._db.execute(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({_quoted(table.primary_key)}))")
+
+    def _insert(self, name: str, table: Table, rows_of_table: Iterable[Row]) -> None:
+        written: Iterator[Sequence[Any]] = map(_as_stored, map(msgspec.structs.astuple, rows_of_table))
+        if table.is_full_text:
+            written = ((index, *stored_words(words)) for index, words in written)
+        with self._db.cursor() as cursor, cursor.copy(f"COPY {name} FROM STDIN") as copy:
+            for row in written:
+                copy.write_row(row)
+
+    def _count(self, slot: Slot, table: Table, rows_of_table: Sequence[Row]) -> None:
+        words = sum(len(msgspec.structs.astuple(row)[1].split()) for row in rows_of_table)
+        sql = "UPDATE baton_tables SET texts = texts + $1, words = words + $2 WHERE name = $3 AND is_live = $4"
+        self._db.execute(sql, (len(rows_of_table), words, table.name, slot.is_live))
+
+    def _digest(self, table: Table) -> str:
+        name = self._physical(table.name, is_live=True)
+        hasher = blake3()
+        if table.is_full_text:
+            each = f"FROM {name}, unnest(string_to_array(btrim(words), '  ')) WITH ORDINALITY AS each (word, place)"
+            word = 'word COLLATE "C"'
+            for sql in (
+                f"SELECT word, count(DISTINCT event_index), count(*) {each} GROUP BY 1 ORDER BY {word}",
+                f"SELECT event_index * {word_places_max} + place - 1 {each} ORDER BY {word}, event_index, place",
+            ):
+                self._read(sql, lambda read: hasher.update(_pack(read)))
+            return hasher.hexdigest()
+        sql = f"SELECT * FROM {name} ORDER BY {_quoted(table.primary_key)}"  # noqa: S608
+        self._read(sql, lambda read: hasher.update(b"".join(map(_pack, read))))
+        return hasher.hexdigest()
+
+    def _read(self, sql: str, use: Callable[[list[tuple[Any, ...]]], object]) -> None:
+        """Read many rows, a stretch at a time."""
+        self._db.execute("SET LOCAL statement_timeout = 0")
+        with psycopg.RawServerCursor(self._db, "baton_stretch") as cursor:
+            cursor.execute(sql)
+            while read := cursor.fetchmany(rows_hashed):
+                use(_unescaped(read))
+
+    def _physical(self, name: str, *, is_live: bool) -> str:
+        return f'"{self._schema}"."{name}{"" if is_live else "__next"}"'
+
+
+def slots_of(read: Iterable[tuple[Any, ...]]) -> list[Slot]:
+    """Return the slots that ``SLOTS`` reads."""
+    return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in read]
+
+
+_translation = functools.lru_cache(maxsize=1_024)(for_postgres)
+
+
+def _escaped(text: str) -> str:
+    if ESCAPE in text or "\0" in text:
+        return text.translate(_ESCAPES)
+    return text
+
+
+def _unescaped(read: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    if not any(value.__class__ is str and ESCAPE in value for row in read for value in row):
+        return read
+
+    def whole(value: Any) -> Any:
+        return _ESCAPED_PAIR.sub(lambda pair: _UNESCAPED[pair[0]], value) if value.__class__ is str else value
+
+    return [tuple(map(whole, row)) for row in read]
+
+
+def _as_stored(row: tuple[Any, ...]) -> list[Any]:
+    """Return a row's values as SQLite keeps them: True as 1, and -0.0 as 0.0."""
+    return [value + 0 if value.__class__ in (bool, float) else value for value in row]
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+class _TextDumper(string.StrDumper):
+    """Text, with what PostgreSQL cannot hold as two characters."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(_escaped(obj))
+
+
+class _ExpressionDumper(string.StrDumper):
+    def dump(self, obj: str) -> Any:
+        return super().dump(asked_of(obj))
+
+
+class _TruthDumper(adapt.Dumper):
+    """A truth as SQLite takes it: a number."""
+
+    oid = postgres.types["int8"].oid
+
+    def dump(self, obj: bool) -> bytes:  # noqa: FBT001 - the driver's signature
+        return b"1" if obj else b"0"
+
+
+class _TruthLoader(adapt.Loader):
+    """A condition's value as SQLite gives it."""
+
+    def load(self, data: Any) -> int:
+        return int(bytes(data) == b"t")
+
+
+class _NumberLoader(numeric.NumericLoader):
+    """A sum of integers, which PostgreSQL makes exact numbers of."""
+
+    def load(self, data: Any) -> Any:
+        number = super().load(data)
+        return int(number) if number == number.to_integral_value() else float(number)

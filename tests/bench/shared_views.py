@@ -1,0 +1,58 @@
+"""Rows of PostgreSQL: questions to views there, beside the same to the file of SQLite's; and folding them."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from projections import Reader
+from tests.bench.folding import grow
+from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
+from tests.bench.pasts import QUESTIONS as OF_LISTS
+from tests.bench.pasts import Question
+from tests.bench.workload import open_ledger
+from tests.postgres import Postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EVENTS: Final = scaled(int(os.environ.get("BATON_BENCH_POSTGRES", "100000")), 2_048)
+REPEATS: Final = scaled(20, 2)
+QUESTIONS: Final[tuple[Question, ...]] = (
+    *OF_LISTS, ("handoffs.why", {"id": "work-0-3"}), ("handoffs.graph", {}), ("reports.list", {}),
+    ("knowledge.graph", {"sel": "session/day-0-3"}), ("search.find", {"text": "login token"}),
+    ("search.find", {"text": "step 3"}), ("search.related", {"task": "Why do tokens expire?"}),
+)  # fmt: skip
+BASELINE: Final = "the same in SQLite's file"
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of this group."""
+    server = Postgres()
+    try:
+        with open_ledger(bench.folder / "ledger") as ledger, ledger.client() as client:
+            bench.say(f"filling a log up to {EVENTS:,} entries")
+            grow(ledger, EVENTS)
+            settings = ledger.settings()
+            with Reader(client, settings) as ours, Reader(client, settings, store=server.make_database()) as theirs:
+                bench.say("folding it")
+                folded_s, shared_s = seconds(ours.catch_up), seconds(theirs.catch_up)
+                yield from _questions(bench, ours, theirs, client.head().size)
+                note = f"{EVENTS / shared_s:,.0f} events a second, beside {EVENTS / folded_s:,.0f}; with search"
+                yield Row("postgres: fold the log", [shared_s / folded_s], BASELINE, None, note)
+    finally:
+        server.remove()
+
+
+def _questions(bench: Bench, ours: Reader, theirs: Reader, size: int) -> Iterator[Row]:
+    def ask(reader: Reader, question: Question, _round: int) -> float:
+        times = sorted(seconds(partial(reader.answer, *question)) for _ in range(REPEATS))
+        return times[len(times) // 2]
+
+    for question in QUESTIONS:
+        assert theirs.answer(*question) == ours.answer(*question), question
+        found = bench.paired(partial(ask, theirs, question), partial(ask, ours, question))
+        p50_ms = sorted(1000 * shared for shared, _ in found)[len(found) // 2]
+        note = f"p50 {p50_ms:.1f} ms; {size:,} events"
+        yield Row(f"postgres: {question[0]}", ratios(found), BASELINE, Budget("≤", 3.0), note)

@@ -1,0 +1,200 @@
+"""Logs that are validly signed and wrong in who was let in: invitations, nodes and their terms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from building import key_named
+from forged_steps import WrongLog, removed, then
+from invitations import invitation_of, invite, join, registration
+
+from ledger.events.authority import (
+    AgentInvitationRevoked,
+    KeyCompromised,
+    KeyRevoked,
+    KeyRotated,
+    RoleGranted,
+    RoleRevoked,
+    TermStarted,
+)
+from ledger.events.session import SessionStarted
+from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from forge import Forge
+
+    from ledger.identity import Key
+
+    Step = Callable[[Forge], Any]
+
+
+def joins_late(forge: Forge) -> None:
+    """Use an invitation at the moment at which it expires."""
+    invitation = invite(forge, "eve", seconds=60)
+    forge.clock.advance(59.999)  # appending it has moved the clock on by a millisecond
+    join(forge, invitation)
+
+
+def joins_with(change: Callable[[Forge, Any], Any], key: Callable[[Forge], Key] | None = None) -> Step:
+    """Return the step in which eve is invited, and what she signs to join is changed, perhaps signed by another key."""
+
+    def step(forge: Forge) -> None:
+        data = change(forge, registration(invite(forge, "eve")))
+        forge.emit("eve", "agent/eve", data, key=key(forge) if key else key_named("eve"))
+
+    return step
+
+
+def joins_twice(forge: Forge) -> None:
+    """Use one token for two agents."""
+    invitation = invite(forge, "eve")
+    join(forge, invitation)
+    other = key_named("second eve")
+    forge.emit("eve", "agent/eve", registration(invitation, other), key=other)
+
+
+def taken_back(by: str, *, is_used: bool = False) -> Step:
+    """Return the step that invites eve, and takes it back, perhaps too late."""
+
+    def step(forge: Forge) -> None:
+        invitation = invite(forge, "eve")
+        if is_used:
+            join(forge, invitation)
+        forge.emit(by, "agent/eve", AgentInvitationRevoked(name="eve"))
+
+    return step
+
+
+def joins_after_it_was_taken_back(forge: Forge) -> None:
+    invitation = invite(forge, "eve")
+    forge.emit(ROOT, "agent/eve", AgentInvitationRevoked(name="eve"))
+    join(forge, invitation)
+
+
+def joins_by_the_invitation_before(forge: Forge) -> None:
+    invitation = invite(forge, "eve")
+    forge.clock.advance(1)
+    invite(forge, "eve")
+    join(forge, invitation)
+
+
+def of_another_key(forge: Forge, data: Any) -> Any:
+    """Exchange the key of a registration, as who has seen the proof of its token could."""
+    thief = key_named("thief")
+    return msgspec.structs.replace(data, key=thief.public.hex(), proof=thief.prove_possession(forge.id, "eve"))
+
+
+def node(forge: Forge, author: str = ROOT, **changes: Any) -> None:
+    """Register a node without an invitation."""
+    forge.emit(author, "agent/n2", registration(invitation_of(forge, "n2", "node"), **{"token_proof": None} | changes))
+
+
+def let_in(forge: Forge) -> None:
+    """Let a node in as one should."""
+    join(forge, invite(forge, "n2", "node"))
+
+
+def term(author: str, number: int, name: str | None = None) -> Step:
+    """Return the step that begins a term."""
+    return lambda forge: forge.emit(author, "ledger", TermStarted(term=number, node=name or author))
+
+
+def key_of_node(forge: Forge, how: Any, **data: Any) -> None:
+    """End the key of a node that is one."""
+    let_in(forge)
+    forge.emit(ROOT, "agent/n2", how(key=forge.keys["n2"].public.hex(), **data))
+
+
+def takes_the_node_over(forge: Forge) -> None:
+    """Let an admin put a key of his own in the place of a node's, to lead in its name."""
+    let_in(forge)
+    key = key_named("thief")
+    data = KeyRotated(agent="n2", key=key.public.hex(), proof=key.prove_possession(forge.id, "n2"))
+    forge.emit("ada", "agent/n2", data)
+
+
+def token_signs(forge: Forge) -> None:
+    """Sign something else with the key of an invitation's token."""
+    forge.emit("eve", "session/eve", SessionStarted(), key=invite(forge, "eve").key)
+
+
+def two_of_one_bus_key(forge: Forge) -> None:
+    """Invite two by one bus key."""
+    nkey = invite(forge, "eve").invited().nkey
+    adam = invitation_of(forge, "adam").invited()
+    forge.emit(ROOT, "agent/adam", msgspec.structs.replace(adam, nkey=nkey))
+
+
+def one_token_twice(forge: Forge) -> None:
+    """Invite by one token twice."""
+    invitation = invite(forge, "eve").invited()
+    nkey = invitation_of(forge, "adam").invited().nkey
+    forge.emit(ROOT, "agent/eve", msgspec.structs.replace(invitation, nkey=nkey))
+
+
+WHO_IS_LET_IN: Final = (
+    WrongLog("an agent invites nobody", "NOT_AUTHORIZED", lambda f: invite(f, "eve", by="alice")),
+    WrongLog("the node invites nobody", "NOT_AUTHORIZED", lambda f: invite(f, "eve", "service", by=NODE)),
+    WrongLog("nobody is invited who is here", "AGENT_EXISTS", lambda f: invite(f, "alice")),
+    WrongLog("nobody is invited as checkpoint", "AGENT_EXISTS", lambda f: invite(f, CHECKPOINT)),
+    WrongLog("nobody is invited who was removed", "AGENT_EXISTS", then(removed, lambda f: invite(f, "bob"))),
+    WrongLog("an invitation has not expired", "INVALID_FIELD", lambda f: invite(f, "eve", seconds=0)),
+    WrongLog("a token is of one invitation", "KEY_EXISTS", one_token_twice),
+    WrongLog("the bus key of an invitation is of one name", "KEY_EXISTS", two_of_one_bus_key),
+    WrongLog("a token signs no event", "AUTHOR_MISMATCH", token_signs),
+    WrongLog("an invitation is used once", "NOT_INVITED", joins_twice),
+    WrongLog("an invitation is used in time", "NOT_INVITED", joins_late),
+    WrongLog("an invitation that was taken back lets nobody in", "NOT_INVITED", joins_after_it_was_taken_back),
+    WrongLog("the last invitation of a name counts", "SIGNATURE_INVALID", joins_by_the_invitation_before),
+    WrongLog("who was invited has no other roles", "NOT_INVITED", joins_with(
+        lambda _, data: msgspec.structs.replace(data, roles=["agent", "admin"])
+    )),
+    WrongLog("who was invited has each role once", "NOT_INVITED", joins_with(
+        lambda _, data: msgspec.structs.replace(data, roles=["agent", "agent"])
+    )),
+    WrongLog("a token signs for one key", "SIGNATURE_INVALID",
+             joins_with(of_another_key, lambda _: key_named("thief"))),
+    WrongLog("who was invited signs with the key that it registers", "AUTHOR_MISMATCH", joins_with(
+        lambda _, data: data, lambda _: key_named("thief")
+    )),
+    WrongLog("nobody joins who was not invited", "NOT_INVITED", lambda f: join(f, invitation_of(f, "eve"))),
+    WrongLog("an agent takes no invitation back", "NOT_AUTHORIZED", taken_back("alice")),
+    WrongLog("an invitation that was used is not taken back", "TRANSITION_NOT_ALLOWED", taken_back(ROOT, is_used=True)),
+    WrongLog("what nobody was invited by is not taken back", "NOT_INVITED",
+             lambda f: f.emit(ROOT, "agent/eve", AgentInvitationRevoked(name="eve"))),
+)  # fmt: skip
+
+WHO_IS_A_NODE: Final = (
+    WrongLog("an admin invites no node", "NOT_AUTHORIZED", lambda f: invite(f, "n2", "node", by="ada")),
+    WrongLog("an admin registers no node", "NOT_AUTHORIZED", lambda f: node(f, "ada")),
+    WrongLog("the node registers no node", "NOT_AUTHORIZED", lambda f: node(f, NODE)),
+    WrongLog("a node has no other role", "INVALID_FIELD", lambda f: node(f, roles=["node", "admin"])),
+    WrongLog("a node has a checkpoint key", "INVALID_FIELD",
+             lambda f: node(f, checkpoint_key=None, checkpoint_proof=None)),
+    WrongLog("an agent has no checkpoint key", "INVALID_FIELD", lambda f: node(f, roles=["agent"])),
+    WrongLog("a checkpoint key is the node's", "SIGNATURE_INVALID", lambda f: node(f, checkpoint_proof="00" * 64)),
+    WrongLog("a checkpoint key comes with a proof", "SIGNATURE_INVALID", lambda f: node(f, checkpoint_proof=None)),
+    WrongLog("a checkpoint key is of one node", "KEY_EXISTS",
+             lambda f: node(f, checkpoint_key=f.keys[CHECKPOINT].public.hex())),
+    WrongLog("a checkpoint key is not the node's own", "KEY_EXISTS",
+             lambda f: node(f, checkpoint_key=key_named("n2").public.hex())),
+    WrongLog("nobody is made a node", "NOT_AUTHORIZED",
+             lambda f: f.emit(ROOT, "agent/bob", RoleGranted(agent="bob", role="node"))),
+    WrongLog("a node is given no role", "NOT_AUTHORIZED",
+             then(let_in, lambda f: f.emit(ROOT, "agent/n2", RoleGranted(agent="n2", role="agent")))),
+    WrongLog("a node stays one", "NOT_AUTHORIZED",
+             then(let_in, lambda f: f.emit(ROOT, "agent/n2", RoleRevoked(agent="n2", role="node")))),
+    WrongLog("a node works on nothing", "NOT_AUTHORIZED",
+             then(let_in, lambda f: f.emit("n2", "session/n2", SessionStarted()))),
+    WrongLog("the key of a node is not revoked", "NOT_AUTHORIZED", lambda f: key_of_node(f, KeyRevoked)),
+    WrongLog("the key of a node is replaced before it is called compromised", "NOT_AUTHORIZED",
+             lambda f: key_of_node(f, KeyCompromised, since=1)),
+    WrongLog("the lost key of a node is replaced by root", "NOT_AUTHORIZED", takes_the_node_over),
+    WrongLog("a term is begun by a node", "NOT_AUTHORIZED", term("ada", 1)),
+    WrongLog("a node begins a term in its own name", "NOT_AUTHORIZED", then(let_in, term("n2", 1, NODE))),
+    WrongLog("the first term is the first", "TRANSITION_NOT_ALLOWED", term(NODE, 2)),
+    WrongLog("no term is begun twice", "TRANSITION_NOT_ALLOWED", then(let_in, term("n2", 1), term(NODE, 1))),
+)  # fmt: skip

@@ -1,0 +1,112 @@
+"""Three nodes, each in a network namespace of its own, cut off one after the other; prints what was counted.
+
+To be run in a namespace of its own (``unshare --net``), which is the only way between them and where the agents are:
+all of it goes with this process. A node is cut off from everybody, by its link; or from the other nodes alone, while
+agents still reach it: then nothing that it would have to acknowledge itself may be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import faults
+from three_nodes import Nodes, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NODES: Final = ("node", "node-2", "node-3")
+HOSTS: Final = {name: f"10.77.{number}.2" for number, name in enumerate(NODES)}
+
+
+def ip(*words: str, of: int = 0) -> None:
+    """Change the network of this process, or of another's namespace."""
+    inside = ["nsenter", "-t", str(of), "-n"] if of else []
+    subprocess.run([*inside, "ip", *words], check=True)
+
+
+def namespace(pid: int | str = "self") -> Path:
+    """Return the network namespace of a process."""
+    return Path(f"/proc/{pid}/ns/net").readlink()
+
+
+class Network:
+    """The namespaces: each is held by a process that sleeps."""
+
+    def __init__(self) -> None:
+        ip("link", "set", "lo", "up")
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1", "ascii")
+        self.holders: dict[str, subprocess.Popen[bytes]] = {}
+        for number, name in enumerate(NODES):
+            child = self.holders[name] = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+            eventually(lambda pid=child.pid: namespace(pid) != namespace(), "a namespace of its own")
+            ip("link", "add", f"to{number}", "type", "veth", "peer", "name", "out", "netns", str(child.pid))
+            ip("addr", "add", f"10.77.{number}.1/24", "dev", f"to{number}")
+            ip("link", "set", f"to{number}", "up")
+            for words in (
+                ["link", "set", "lo", "up"],
+                ["addr", "add", f"{HOSTS[name]}/24", "dev", "out"],
+                ["link", "set", "out", "up"],
+                ["route", "add", "default", "via", f"10.77.{number}.1"],
+            ):
+                ip(*words, of=child.pid)
+
+    def end(self) -> None:
+        """Give the namespaces up."""
+        for child in self.holders.values():
+            child.kill()
+            child.wait()
+
+    @contextlib.contextmanager
+    def cut_off(self, name: str, *, agents_too: bool) -> Iterator[None]:
+        """Cut a node off from the other nodes, and from the agents or not."""
+        number, pid = NODES.index(name), self.holders[name].pid
+        others = [f"10.77.{other}.0/24" for other in range(len(NODES)) if other != number]
+        if agents_too:
+            ip("link", "set", f"to{number}", "down")
+        else:
+            for net in others:
+                ip("route", "add", "blackhole", net, of=pid)
+        try:
+            yield
+        finally:
+            if agents_too:
+                ip("link", "set", f"to{number}", "up")
+            else:
+                for net in others:
+                    ip("route", "del", "blackhole", net, of=pid)
+
+
+def main(folder: str, rounds: str) -> None:
+    """Cut each of leader and followers off in turn."""
+    chance, network = random.Random(folder), Network()
+    os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_CONFIG_HOME": f"{folder}/config"}
+    nodes = Nodes(Path(folder), hosts=HOSTS)
+    try:
+        nodes.prefix = {name: ["nsenter", "-t", str(holder.pid), "-n"] for name, holder in network.holders.items()}
+        nodes.start()
+        for number in range(int(rounds)):
+            with nodes.work():
+                leader, is_leader = nodes.leader(), number % 3 != 2
+                name = leader if is_leader else chance.choice([one for one in NODES if one != leader])
+                with network.cut_off(name, agents_too=number % 2 == 0):
+                    if is_leader:
+                        nodes.other_leader(leader)
+                    nodes.progress(10)
+                    time.sleep(chance.uniform(0, 3))
+            nodes.settle(f"partition of {'the leader' if is_leader else 'a follower'}")
+    finally:
+        nodes.end()
+        network.end()
+    sys.stdout.write(json.dumps(faults.counted()))
+
+
+main(*sys.argv[1:])

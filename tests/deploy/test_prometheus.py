@@ -1,0 +1,128 @@
+"""What the alerts ask for is what a node counts, and each says where the runbook tells what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import promql_parser
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from serving import CAROL, as_carol, begin, make_home, published
+from starlette.testclient import TestClient
+
+from consumers.doors.node.node import Node
+from consumers.doors.web.app import Web
+from consumers.doors.web.tokens import Tokens
+from ledger.author import Draft
+from ledger.errors import BatonError
+from ledger.events.session import SessionStarted
+from ledger.tally import METERS
+
+if TYPE_CHECKING:
+    from ledger.author import Author
+    from ledger.bus.remote import RemoteClient
+
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+OF_PROMETHEUS: Final = {"up"}
+LATER_MS: Final = 2**52
+
+
+def alerts() -> list[dict[str, Any]]:
+    """Return the rules of the alerts."""
+    groups = msgspec.yaml.decode((DEPLOY / "prometheus" / "alerts.yml").read_bytes())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def refused(_: RemoteClient, author: Author) -> None:
+    """Start a session that is there already."""
+    with pytest.raises(BatonError):
+        author.emit(Draft(stream="session/work", data=SessionStarted(task="another")))
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What `/metrics` shows of a node that accepted a submission and refused one."""
+    settings = make_home(tmp_path_factory.mktemp("metrics") / ".baton")
+
+    async def run() -> str:
+        async with Node(settings) as node:
+            for act in (begin, refused):
+                await asyncio.to_thread(as_carol, settings, node.url, act)
+            await published(node)
+            _, token = Tokens(settings.home).create(CAROL, "metrics", LATER_MS)
+            web = Web(node.client, gauges=node.gauges(), tally=node.tally)
+            try:
+                client = TestClient(web, base_url="http://127.0.0.1")
+                return client.get("/metrics", headers={"authorization": f"Bearer {token}"}).text
+            finally:
+                web.close()
+
+    return asyncio.run(run())
+
+
+def samples(text: str) -> dict[tuple[str, str], float]:
+    """Return every value by its name and its first label but a bucket's."""
+    return {
+        (one.name, next(iter(one.labels.values()), "")): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+        if not one.name.endswith("_bucket")
+    }
+
+
+def test_a_node_shows_what_it_accepted_refused_and_published(shown: str) -> None:
+    values = samples(shown)
+    assert values["baton_submissions_total", ""] == 2
+    assert values["baton_events_accepted_total", ""] == 1
+    (code,) = [label for name, label in values if name == "baton_refusals_total"]
+    assert values["baton_refusals_total", code] == 1
+    assert values["baton_submit_seconds_count", ""] == values["baton_commit_events_sum", ""] == 2
+    assert values["baton_bus_behind_entries", ""] == values["baton_submissions_waiting", ""] == 0
+    assert values["baton_stream_incarnation", ""] == 1
+    assert 0 < values["baton_log_map_used_ratio", ""] < 1
+    assert values["baton_disk_free_bytes", ""] > 0
+    assert values["process_open_fds", ""] > 0
+
+
+def test_every_meter_is_shown_under_a_name_of_prometheus_form(shown: str) -> None:
+    for name, meter in METERS.items():
+        kind = re.search(rf"^# TYPE baton_{name}(?:_total)? (\w+)$", shown, re.MULTILINE)
+        assert kind is not None, name
+        assert kind[1] == meter.kind
+    for family in text_string_to_metric_families(shown):
+        assert re.fullmatch("[a-z][a-z0-9_]*", family.name)
+        assert family.documentation, family.name
+
+
+def test_every_alert_parses_and_asks_for_what_a_node_shows(shown: str) -> None:
+    there = {family.name for family in text_string_to_metric_families(shown)} | OF_PROMETHEUS
+    # A series with a label appears with its first value, its name in the text before.
+    there |= {f"{name}{suffix}" for name in there for suffix in ("_total", "_bucket", "_count", "_sum")}
+    there.add("baton_http_request_seconds_count")  # of the first request on
+    for rule in alerts():
+        promql_parser.parse(rule["expr"])
+        asked = set(re.findall(r"\b(?:baton|process)_\w+", rule["expr"]))
+        assert asked <= there, rule["alert"]
+        assert asked or "up{" in rule["expr"]
+
+
+def test_every_alert_names_a_section_of_the_runbook() -> None:
+    page = (DEPLOY / "runbook.md").read_text("utf-8")
+    sections = {
+        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+        for title in re.findall("^## (.*)", page, re.MULTILINE)
+    }
+    for rule in alerts():
+        path, _, section = rule["annotations"]["runbook"].partition("#")
+        assert path == "deploy/runbook.md"
+        assert section in sections, rule["alert"]
+        assert rule["labels"]["severity"] in {"page", "ticket"}
+
+
+def test_an_expression_that_does_not_parse_would_be_noticed() -> None:
+    with pytest.raises(ValueError, match="unexpected"):
+        promql_parser.parse("rate(baton_log_entries[5m)")

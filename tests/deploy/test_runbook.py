@@ -1,0 +1,114 @@
+"""Every block of commands of the runbook runs, section by section, each with a ledger and a node of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from serving import ServeProcess
+
+from consumers.doors.cli.app import App
+from consumers.doors.cli.program import run
+from ledger.config import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+PLACE: Final = "/var/lib/baton"
+MORE: Final = "baton agent add bob"
+AFTER_A_BACKUP: Final = (f"baton backup {PLACE}/backups", "systemctl start baton", MORE)
+BEFORE: Final = {
+    "Restore": AFTER_A_BACKUP,
+    "Lose all nodes": (*AFTER_A_BACKUP, f"mkdir {PLACE}/lost"),
+    "Rebuild a stream": ("systemctl start baton",),
+    "Rotate keys": ("baton agent add alice",),
+}
+"""What has happened before a section is needed."""
+
+AFTER: Final = {"Restore": "baton agent show bob", "Rebuild a stream": f"test -d {PLACE}/ledger/bus/jetstream"}
+"""What is so after it."""
+
+
+def sections() -> dict[str, list[str]]:
+    """Return the commands of each section of the runbook that has some."""
+    parts = re.split(r"^## (.*)$", (DEPLOY / "runbook.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    blocks = {
+        title: [
+            line.removeprefix("$ ")
+            for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+            for line in block.splitlines()
+        ]
+        for title, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+    return {title: lines for title, lines in blocks.items() if lines}
+
+
+class Machine:
+    """A machine with a ledger, on which an operator types commands."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._node: ServeProcess | None = None
+        (folder / "backups").mkdir()
+
+    def do(self, command: str) -> int:
+        """Do what stands on the page, in this machine's folder; return the exit code."""
+        command = command.replace(PLACE, str(self._folder))
+        if command.startswith("systemctl"):
+            return self._control(command.split()[1])
+        if command.startswith("baton") and not re.search("[|>&]", command):
+            app = App()
+            try:
+                return run(shlex.split(command)[1:], app)
+            finally:
+                app.close()
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(command, shell=True, env=os.environ | {"PATH": path}, check=False).returncode
+
+    def _control(self, action: str) -> int:
+        node, self._node = self._node, None
+        code = 0 if node is None else node.stop()
+        if action != "stop":
+            assert node is None or action == "restart", "the page starts a node that runs"
+            self._node = ServeProcess(Settings(home=self._folder / "ledger"))
+        return code
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """A machine with a new ledger, on which nothing runs."""
+    for name in ("BATON_SERVER", "BATON_AGENT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BATON_HOME", str(tmp_path / "ledger"))
+    machine = Machine(tmp_path)
+    assert machine.do("baton init") == 0
+    yield machine
+    machine.do("systemctl stop baton")
+
+
+@pytest.mark.parametrize("section", sections())
+def test_commands_of_a_section_run_one_after_the_other(
+    machine: Machine, section: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (*BEFORE.get(section, ()), *sections()[section], *filter(None, [AFTER.get(section)])):
+        assert machine.do(command) == 0, f"{command}: {capsys.readouterr()}"
+
+
+def test_sections_that_something_is_done_for_are_there() -> None:
+    assert {*BEFORE, *AFTER} <= sections().keys()
+    assert len(sections()) > 10
+
+
+def test_pages_refer_to_sections_that_are_there() -> None:
+    for page in DEPLOY.glob("*.md"):
+        text = page.read_text("utf-8")
+        titles = re.findall("^## (.*)$", text, re.MULTILINE)
+        anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
+        assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors, page

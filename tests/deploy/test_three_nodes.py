@@ -1,0 +1,112 @@
+"""Three nodes with their servers, one of which is killed: the script of `deploy/` at a small size."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.bus.remote import RemoteClient
+from ledger.config import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROGRAM = Path(__file__).parents[2] / "deploy" / "three-nodes.py"
+
+
+def test_what_was_acknowledged_is_in_both_logs_after_the_leader_was_killed(tmp_path: Path) -> None:
+    command = [sys.executable, str(PROGRAM), "--events", "40", "--agents", "2", "--folder", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    told = json.loads(ended.stdout)
+    assert told["acknowledged"] == told["in_both_logs"] == told["wanted"] == 40
+    assert (told["twice"], len(set(told["roots"])), told["exit_codes"]) == (0, 1, [0, 0])
+    assert told["first_leader"] != told["second_leader"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two nodes that serve: without a majority to lose, they need no election of servers."""
+    spec = importlib.util.spec_from_file_location("three_nodes", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("nodes")
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+            patch.setenv(name, str(folder / name))
+        patch.setattr(program, "NODES", ("node", "node-2"))
+        patch.setattr(program, "SETTINGS", "replicas = 1\n")
+        scene = program.Scene(folder, 1)
+        try:
+            scene.make()
+            for name in program.NODES:
+                scene.start(name)
+            for name in program.NODES:
+                scene.listen(name)
+            scene.leader()
+            yield scene
+        finally:
+            scene.end()
+
+
+@pytest.fixture
+def scene(made: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The nodes, and where this user keeps what he trusts and remembers of them."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(made.folder / name))
+    return made
+
+
+def baton(scene: Any, name: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Run a verb in a node's folder; return its exit code and its document."""
+    command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(scene.home[name]), "--json", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    return ended.returncode, json.loads(ended.stdout or ended.stderr)
+
+
+def test_events_submitted_at_a_follower_are_in_every_log_and_may_be_read_there(scene: Any) -> None:
+    scene.write("agent-0", 10)
+    names = list(scene.home)[:2]
+    scene.level(names)
+    follower = next(name for name in names if name != scene.leader())
+    settings = Settings(home=scene.folder / "clients", server=scene.url[follower], agent="agent-0")
+    with RemoteClient(settings) as client:
+        assert {client.entries(index, limit=1).entries[0][0] for index in scene.index_of.values()} == set(
+            scene.index_of.values()
+        )
+
+
+def test_verbs_in_a_nodes_folder_write_nothing_past_the_others(scene: Any) -> None:
+    code, told = baton(scene, "node", "--as", "root", "agent", "add", "past-the-others")
+    assert (code, told["error"]["code"]) == (7, "NOT_LEADER")
+    assert told["error"]["details"]["url"] == scene.url[told["error"]["details"]["leader"]]
+
+
+def test_nodes_are_listed_and_the_leader_hands_over_to_whom_it_is_told_to(scene: Any) -> None:
+    leader = scene.leader()
+    other = next(name for name in list(scene.home)[:2] if name != leader)
+    code, told = baton(scene, leader, "node", "list")
+    assert code == 0
+    assert {one["node"]: one["role"] for one in told["data"]["nodes"]} == {leader: "leader", other: "follower"}
+    assert baton(scene, other, "node", "hand-over")[1]["error"]["code"] == "NOT_AUTHORIZED"
+    assert baton(scene, leader, "node", "hand-over", "nobody")[1]["error"]["code"] == "NOT_FOUND"
+    assert baton(scene, leader, "node", "hand-over", other)[1]["data"] == {"leader": other}
+    assert scene.leader() == other
+    code, told = baton(scene, other, "doctor")
+    checks = (told.get("data") or told["error"]["details"])["checks"]
+    assert next(one["found"] for one in checks if one["name"] == "nodes").startswith(f"{other} is leader in term 2")
+
+
+def test_follow_is_refused_for_a_node_that_stands_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(tmp_path / "alone"), "--json"]
+    subprocess.run([*command, "init"], check=True, capture_output=True)
+    ended = subprocess.run([*command, "serve", "--follow"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, json.loads(ended.stdout or ended.stderr)["error"]["code"]) == (2, "USAGE")

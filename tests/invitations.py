@@ -1,0 +1,57 @@
+"""Invitations for tests: with a token that is the same in every run, taken up with a key that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from blake3 import blake3
+from building import key_named
+
+from ledger.invitation import Invitation
+from ledger.lifecycle.authority import ROOT
+from ledger.trust import fingerprint
+
+if TYPE_CHECKING:
+    from building import Actors
+
+    from ledger.events.authority import AgentRegistered, Role
+    from ledger.identity import Key
+
+SERVER = "nats://127.0.0.1:4222"
+
+
+def invitation_of(actors: Actors, name: str, *roles: Role, seconds: float = 3600) -> Invitation:
+    """Return an invitation, by default of an agent, that nobody signed yet."""
+    token = blake3(f"token of {name} at {actors.clock.now_ms}".encode()).digest()
+    root = fingerprint(actors.keys[ROOT].public)
+    expires_ms = actors.clock.now_ms + int(seconds * 1000)
+    return Invitation(root, name, list(roles or ("agent",)), token, [SERVER], expires_ms)
+
+
+def invite(actors: Actors, name: str, *roles: Role, by: str = ROOT, **options: Any) -> Invitation:
+    """Let an admin invite somebody."""
+    invitation = invitation_of(actors, name, *roles, **options)
+    actors.emit(by, f"agent/{name}", invitation.invited())
+    return invitation
+
+
+def registration(invitation: Invitation, key: Key | None = None, **changes: Any) -> AgentRegistered:
+    """Return what who was invited registers itself with."""
+    name = invitation.name
+    checkpoint = checkpoint_key_of(name) if "node" in invitation.roles else None
+    registered = invitation.registered(key or key_named(name), checkpoint=checkpoint)
+    return msgspec.structs.replace(registered, **changes)
+
+
+def join(actors: Actors, invitation: Invitation, **changes: Any) -> Key:
+    """Let who was invited register itself; ``changes`` are to what it signs."""
+    name = invitation.name
+    key = actors.keys.setdefault(name, key_named(name))
+    actors.emit(name, f"agent/{name}", registration(invitation, **changes), key=key)
+    return key
+
+
+def checkpoint_key_of(node: str) -> Key:
+    """Return the checkpoint key of a further node."""
+    return key_named(f"checkpoints of {node}")

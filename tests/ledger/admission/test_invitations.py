@@ -1,0 +1,191 @@
+"""Who was invited registers itself: once, in time, and as nothing else than it was invited as."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from building import Ledger, key_named
+from invitations import invitation_of, invite, join, registration
+
+from ledger.author import Draft
+from ledger.errors import Refused
+from ledger.events.authority import (
+    AgentInvitationRevoked,
+    AgentRemoved,
+    ClockSet,
+    KeyCompromised,
+    KeyRevoked,
+    RoleGranted,
+)
+from ledger.events.session import SessionStarted
+from ledger.lifecycle.authority import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.events import EventData
+    from ledger.invitation import Invitation
+
+
+def refusal(ledger: Ledger, author: str, data: EventData, stream: str = "agent/dora", **fields: Any) -> Refused:
+    """Return how an event is refused; it left nothing behind."""
+    ledger.clock.advance(1)  # else the same bytes again would get their first answer
+    before = ledger.head()
+    with pytest.raises(Refused) as refused:
+        ledger.emit(author, stream, data, **fields)
+    assert ledger.head() == before
+    return refused.value
+
+
+def not_admitted(ledger: Ledger, invitation: Invitation, **changes: Any) -> tuple[str, Any]:
+    """Return code and reason with which somebody who was invited is not let in."""
+    refused = refusal(ledger, "dora", registration(invitation, **changes), key=key_named("dora"))
+    return refused.code, refused.details.get("how")
+
+
+def test_who_was_invited_registers_itself_and_works(ledger: Ledger) -> None:
+    join(ledger, invite(ledger, "dora", "agent", "reviewer"))
+    ledger.emit("dora", "session/d", SessionStarted())
+    with ledger.log.snapshot() as snapshot:
+        agent = next(one for one in snapshot.agents() if one.name == "dora")
+    assert (agent.key, agent.roles) == (key_named("dora").public.hex(), {"agent", "reviewer"})
+
+
+def test_token_is_good_once(ledger: Ledger) -> None:
+    invitation = invite(ledger, "dora")
+    join(ledger, invitation)
+    refused = refusal(ledger, "dora", registration(invitation, key_named("other")), key=key_named("other"))
+    assert (refused.code, refused.details["how"]) == ("NOT_INVITED", "used")
+
+
+def test_same_registration_again_gets_the_first_answer(ledger: Ledger) -> None:
+    invitation = invite(ledger, "dora")
+    submission = ledger.sign("dora", Draft(stream="agent/dora", data=registration(invitation)), key=key_named("dora"))
+    first = ledger.submit(submission)[0]
+    ledger.clock.advance(7200)  # also after the invitation has expired
+    again = ledger.submit(submission)[0]
+    assert (again.index, again.is_repeat) == (first.index, True)
+
+
+def test_invitation_holds_until_it_expires_by_the_ledgers_clock(ledger: Ledger) -> None:
+    invitation = invite(ledger, "dora", seconds=60)
+    ledger.clock.advance(59)  # refusing moves the clock on by one second
+    assert not_admitted(ledger, invitation) == ("NOT_INVITED", "expired")
+    ledger.clock.advance(-1)
+    join(ledger, invitation)
+
+
+def test_clock_that_was_set_back_ends_what_was_granted_later(ledger: Ledger) -> None:
+    ledger.clock.advance(86_400)
+    invitation = invite(ledger, "dora", seconds=3 * 86_400)
+    ledger.clock.advance(-86_400)
+    ledger.emit(ROOT, "ledger", ClockSet(time=ledger.clock.text(), reason="it was ahead"))
+    assert not_admitted(ledger, invitation) == ("NOT_INVITED", "expired")
+
+
+def test_invitation_is_taken_back_until_it_is_used(ledger: Ledger) -> None:
+    invitation = invite(ledger, "dora")
+    assert refusal(ledger, "alice", AgentInvitationRevoked(name="dora")).code == "NOT_AUTHORIZED"
+    ledger.emit(ROOT, "agent/dora", AgentInvitationRevoked(name="dora", reason="sent to the wrong one"))
+    assert not_admitted(ledger, invitation) == ("NOT_INVITED", "revoked")
+    assert refusal(ledger, ROOT, AgentInvitationRevoked(name="dora")).code == "TRANSITION_NOT_ALLOWED"
+    join(ledger, invite(ledger, "dora"))
+    assert "baton agent remove dora" in refusal(ledger, ROOT, AgentInvitationRevoked(name="dora")).message
+    assert refusal(ledger, ROOT, AgentInvitationRevoked(name="alice"), "agent/alice").details["how"] == "unknown"
+
+
+def test_later_invitation_takes_the_place_of_the_one_before(ledger: Ledger) -> None:
+    first = invite(ledger, "dora")
+    ledger.clock.advance(1)
+    second = invite(ledger, "dora", "reviewer")
+    assert not_admitted(ledger, first)[0] == "NOT_INVITED"  # its roles are not those of the last one
+    assert not_admitted(ledger, first, roles=["reviewer"])[0] == "SIGNATURE_INVALID"
+    join(ledger, second)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"roles": ["agent", "reviewer"]}, "NOT_INVITED"),
+        ({"roles": []}, "NOT_INVITED"),
+        ({"roles": ["agent", "agent"]}, "NOT_INVITED"),
+        ({"name": "eve"}, "AUTHOR_MISMATCH"),
+        ({"token_proof": "00" * 64}, "SIGNATURE_INVALID"),
+        ({"proof": "00" * 64}, "SIGNATURE_INVALID"),
+        ({"token_proof": None}, "KEY_UNKNOWN"),
+        ({"checkpoint_key": "12" * 32, "checkpoint_proof": "00" * 64}, "INVALID_FIELD"),
+    ],
+)
+def test_nothing_else_is_admitted_than_was_invited(ledger: Ledger, changes: Any, code: str) -> None:
+    assert not_admitted(ledger, invite(ledger, "dora"), **changes)[0] == code
+
+
+def test_proof_of_the_token_is_bound_to_name_and_key(ledger: Ledger) -> None:
+    invitation = invite(ledger, "dora")
+    seen = registration(invitation)  # by whoever carries it, as a server does
+    thief = key_named("thief")
+    stolen = msgspec.structs.replace(seen, key=thief.public.hex(), proof=thief.prove_possession(ledger.id, "dora"))
+    assert refusal(ledger, "dora", stolen, key=thief).code == "SIGNATURE_INVALID"
+    assert refusal(ledger, "dora", seen, key=thief).code == "AUTHOR_MISMATCH"
+    assert refusal(ledger, "alice", seen).code == "AUTHOR_MISMATCH"
+    other = invite(ledger, "emil")
+    by_another = registration(other, name="dora")
+    assert refusal(ledger, "dora", by_another, key=key_named("emil")).code == "SIGNATURE_INVALID"
+
+
+def test_code_of_another_ledger_is_of_no_use_here(ledger: Ledger, tmp_path: Path) -> None:
+    with Ledger(tmp_path / "other", root="another root") as other:
+        invitation = invite(other, "dora")
+    invite(ledger, "dora")
+    assert not_admitted(ledger, invitation)[0] == "SIGNATURE_INVALID"
+
+
+def test_token_signs_nothing_but_that_one_key(ledger: Ledger) -> None:
+    invitation = invite(ledger, "dora")
+    refused = refusal(ledger, "dora", SessionStarted(), "session/d", key=invitation.key)
+    assert refused.code == "AUTHOR_MISMATCH"
+    for how in (KeyRevoked, KeyCompromised):
+        data: dict[str, Any] = {"key": invitation.key.public.hex()} | ({"since": 1} if how is KeyCompromised else {})
+        assert refusal(ledger, ROOT, how(**data)).code == "NOT_AUTHORIZED"
+    own = ledger.sign(
+        "dora", Draft(stream="agent/dora", data=registration(invitation, invitation.key)), key=invitation.key
+    )
+    with pytest.raises(Refused, match="KEY_EXISTS"):
+        ledger.submit(own)
+
+
+def test_only_admins_invite_and_only_who_is_not_here(ledger: Ledger) -> None:
+    assert refusal(ledger, "alice", invitation_of(ledger, "dora").invited()).code == "NOT_AUTHORIZED"
+    assert refusal(ledger, ROOT, invitation_of(ledger, "dora", seconds=0).invited()).code == "INVALID_FIELD"
+    assert refusal(ledger, ROOT, invitation_of(ledger, "alice").invited(), "agent/alice").code == "AGENT_EXISTS"
+    assert refusal(ledger, ROOT, invitation_of(ledger, "node").invited(), "agent/node").code == "AGENT_EXISTS"
+    assert refusal(ledger, ROOT, invitation_of(ledger, "dora").invited(), "agent/emil").code == "INVALID_FIELD"
+    ledger.emit(ROOT, "agent/bob", AgentRemoved(agent="bob"))
+    assert refusal(ledger, ROOT, invitation_of(ledger, "bob").invited(), "agent/bob").code == "AGENT_EXISTS"
+    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="admin"))
+    join(ledger, invite(ledger, "dora", by="rita"))
+
+
+def test_token_and_its_bus_key_are_of_one_invitation(ledger: Ledger) -> None:
+    invited = invite(ledger, "dora").invited()
+    assert refusal(ledger, ROOT, invited).code == "KEY_EXISTS"
+    emil = invitation_of(ledger, "emil").invited()
+    taken = msgspec.structs.replace(emil, nkey=invited.nkey)
+    assert refusal(ledger, ROOT, taken, "agent/emil").code == "KEY_EXISTS"
+
+
+def test_batch_that_invites_and_joins_is_refused(ledger: Ledger) -> None:
+    invitation = invitation_of(ledger, "dora")
+    both = [Draft(stream="agent/dora", data=data) for data in (invitation.invited(), registration(invitation))]
+    for author, key in ((ROOT, ledger.keys[ROOT]), ("dora", key_named("dora"))):
+        with pytest.raises(Refused):
+            ledger.submit(ledger.sign(author, *both, key=key))
+    assert not any(agent.name == "dora" for agent in agents(ledger))
+
+
+def agents(ledger: Ledger) -> list[Any]:
+    """Return the agents of the log."""
+    with ledger.log.snapshot() as snapshot:
+        return list(snapshot.agents())

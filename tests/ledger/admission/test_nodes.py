@@ -1,0 +1,146 @@
+"""Further nodes: let in by root alone, each with a checkpoint key of its own, and terms that are counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from building import key_named
+from invitations import checkpoint_key_of, invitation_of, invite, join, registration
+
+from ledger.errors import Refused
+from ledger.events.authority import (
+    AgentRegistered,
+    AgentRemoved,
+    CheckpointKeyRotated,
+    KeyCompromised,
+    KeyRevoked,
+    KeyRotated,
+    RoleGranted,
+    RoleRevoked,
+    TermStarted,
+)
+from ledger.events.session import SessionStarted
+from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+
+if TYPE_CHECKING:
+    from building import Ledger
+
+    from ledger.events import EventData
+
+
+def refused(ledger: Ledger, author: str, stream: str, data: EventData, **fields: Any) -> str:
+    """Return the code with which an event is refused; it left nothing behind."""
+    ledger.clock.advance(1)
+    before = ledger.head()
+    with pytest.raises(Refused) as refusal:
+        ledger.emit(author, stream, data, **fields)
+    assert ledger.head() == before
+    return refusal.value.code
+
+
+def signing(ledger: Ledger) -> set[str]:
+    """Return the keys that may sign a checkpoint now."""
+    with ledger.log.snapshot() as snapshot:
+        return set(snapshot.checkpoint_keys())
+
+
+def of_node(ledger: Ledger, name: str = "n2", **changes: Any) -> AgentRegistered:
+    """Return the registration of a node without an invitation."""
+    return registration(invitation_of(ledger, name, "node"), **{"token_proof": None} | changes)
+
+
+def test_root_alone_lets_nodes_in(ledger: Ledger) -> None:
+    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="admin"))
+    assert refused(ledger, "rita", "agent/n2", invitation_of(ledger, "n2", "node").invited()) == "NOT_AUTHORIZED"
+    assert refused(ledger, "rita", "agent/n2", of_node(ledger)) == "NOT_AUTHORIZED"
+    assert refused(ledger, NODE, "agent/n2", of_node(ledger)) == "NOT_AUTHORIZED"
+    join(ledger, invite(ledger, "n2", "node"))
+    ledger.emit(ROOT, "agent/n3", of_node(ledger, "n3"))
+    ours = {key.public.hex() for key in (ledger.keys[CHECKPOINT], *map(checkpoint_key_of, ("n2", "n3")))}
+    assert signing(ledger) == ours
+
+
+@pytest.mark.parametrize("roles", [["node", "service"], ["node", "admin"], ["node", "node"]])
+def test_node_has_no_other_role(ledger: Ledger, roles: Any) -> None:
+    assert refused(ledger, ROOT, "agent/n2", invitation_of(ledger, "n2", *roles).invited()) == "INVALID_FIELD"
+    assert refused(ledger, ROOT, "agent/n2", of_node(ledger, roles=roles)) == "INVALID_FIELD"
+
+
+def test_role_of_a_node_comes_and_goes_with_the_node(ledger: Ledger) -> None:
+    join(ledger, invite(ledger, "n2", "node"))
+    for role in ("node", "agent"):
+        assert refused(ledger, ROOT, "agent/n2", RoleGranted(agent="n2", role=role)) == "NOT_AUTHORIZED"
+        assert refused(ledger, ROOT, "agent/n2", RoleRevoked(agent="n2", role=role)) == "NOT_AUTHORIZED"
+    assert refused(ledger, ROOT, "agent/bob", RoleGranted(agent="bob", role="node")) == "NOT_AUTHORIZED"
+    assert refused(ledger, "n2", "session/n2", SessionStarted()) == "NOT_AUTHORIZED"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"checkpoint_key": None, "checkpoint_proof": None}, "INVALID_FIELD"),
+        ({"checkpoint_proof": None}, "SIGNATURE_INVALID"),
+        ({"checkpoint_proof": "00" * 64}, "SIGNATURE_INVALID"),
+        ({"checkpoint_key": key_named(CHECKPOINT).public.hex()}, "KEY_EXISTS"),
+        ({"checkpoint_key": key_named("n2").public.hex()}, "KEY_EXISTS"),
+        ({"checkpoint_key": key_named("alice").public.hex()}, "KEY_EXISTS"),
+    ],
+)
+def test_node_proves_that_its_checkpoint_key_is_its_own(ledger: Ledger, changes: Any, code: str) -> None:
+    assert refused(ledger, ROOT, "agent/n2", of_node(ledger, **changes)) == code
+
+
+def test_checkpoint_key_ends_with_its_node(ledger: Ledger) -> None:
+    join(ledger, invite(ledger, "n2", "node"))
+    size, _ = ledger.head()
+    ledger.emit(ROOT, "agent/n2", AgentRemoved(agent="n2"))
+    theirs = checkpoint_key_of("n2").public.hex()
+    assert signing(ledger) == {ledger.keys[CHECKPOINT].public.hex()}
+    with ledger.log.snapshot() as snapshot:
+        keys = snapshot.record(b"c")
+    assert [theirs in keys.at(at) for at in (size - 1, size, size + 1)] == [False, True, False]
+    join(ledger, invitation := invite(ledger, "n3", "node"))
+    reused = registration(invitation, name="n4", checkpoint_key=theirs)
+    assert refused(ledger, "n4", "agent/n4", reused, key=key_named("n3")) == "NOT_INVITED"
+    assert refused(ledger, ROOT, "agent/n4", of_node(ledger, "n4", checkpoint_key=theirs)) == "KEY_EXISTS"
+
+
+def test_key_of_the_first_nodes_checkpoints_rotates_alone(ledger: Ledger) -> None:
+    join(ledger, invite(ledger, "n2", "node"))
+    new = key_named("checkpoint anew")
+    proof = new.prove_possession(ledger.id, CHECKPOINT)
+    ledger.emit(ROOT, "ledger", CheckpointKeyRotated(key=new.public.hex(), proof=proof))
+    assert signing(ledger) == {new.public.hex(), checkpoint_key_of("n2").public.hex()}
+
+
+def test_keys_of_a_node_are_replaced_not_ended(ledger: Ledger) -> None:
+    join(ledger, invite(ledger, "n2", "node"))
+    old = ledger.keys["n2"].public.hex()
+    assert refused(ledger, ROOT, "agent/n2", KeyRevoked(key=old)) == "NOT_AUTHORIZED"
+    assert refused(ledger, ROOT, "agent/n2", KeyCompromised(key=old, since=1)) == "NOT_AUTHORIZED"
+    new = key_named("n2 anew")
+    ledger.emit(
+        "n2", "agent/n2", KeyRotated(agent="n2", key=new.public.hex(), proof=new.prove_possession(ledger.id, "n2"))
+    )
+    ledger.emit(ROOT, "agent/n2", KeyCompromised(key=old, since=1))
+    assert checkpoint_key_of("n2").public.hex() in signing(ledger)
+
+
+def test_node_registers_services(ledger: Ledger) -> None:
+    join(ledger, invite(ledger, "n2", "node"))
+    ledger.submit(ledger.sign("n2", ledger.registered("compressor-n2", ["service"])))
+    with pytest.raises(Refused, match="NOT_AUTHORIZED"):
+        ledger.submit(ledger.sign("n2", ledger.registered("emil", ["agent"])))
+
+
+def test_terms_are_counted_and_begun_by_nodes(ledger: Ledger) -> None:
+    join(ledger, invite(ledger, "n2", "node"))
+    assert refused(ledger, NODE, "ledger", TermStarted(term=2, node=NODE)) == "TRANSITION_NOT_ALLOWED"
+    ledger.emit(NODE, "ledger", TermStarted(term=1, node=NODE))
+    ledger.emit("n2", "ledger", TermStarted(term=2, node="n2"))
+    assert refused(ledger, NODE, "ledger", TermStarted(term=2, node=NODE)) == "TRANSITION_NOT_ALLOWED"
+    for author, node in ((ROOT, ROOT), (ROOT, NODE), ("alice", "alice"), ("alice", NODE), ("n2", NODE)):
+        assert refused(ledger, author, "ledger", TermStarted(term=3, node=node)) == "NOT_AUTHORIZED"
+    ledger.emit(ROOT, "agent/n2", AgentRemoved(agent="n2"))
+    assert refused(ledger, "n2", "ledger", TermStarted(term=3, node="n2")) == "KEY_REVOKED"

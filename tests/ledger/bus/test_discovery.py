@@ -1,0 +1,130 @@
+"""Tools of NATS find the nodes of a ledger; agents may ask who is there, and a flood of such questions ends itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nats.micro.service import Service, ServiceConfig, ServiceInfo, ServicePing, ServiceStats
+from served import until
+
+from ledger import limits
+from ledger.bus import discovery
+from ledger.bus.discovery import Discovery
+from ledger.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from conftest import Bus
+    from nats.aio.client import Client
+
+L = "0123456789abcdef0123456789abcdef"
+
+
+@asynccontextmanager
+async def discovered(bus: Bus, *names: str) -> AsyncIterator[tuple[list[Discovery], Client]]:
+    """Run nodes that answer, and connect as somebody."""
+    nodes = [Discovery(L, lambda name=name: name, Tally()) for name in names]
+    async with bus.connect() as own, bus.connect() as other, bus.connect("alice") as alice:
+        tasks = [asyncio.create_task(one.run(nats)) for one, nats in zip(nodes, (own, other), strict=False)]
+        for nats in (own, other, alice):
+            await bus.settle(nats)
+        yield nodes, alice
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def ask(client: Client, subject: str, count: int) -> list[dict[str, Any]]:
+    """Return so many answers to one question."""
+    answers: list[dict[str, Any]] = []
+
+    async def hear(message: Any) -> None:
+        answers.append(json.loads(message.data))
+
+    inbox = client.new_inbox()
+    await client.subscribe(inbox, cb=hear)
+    await client.publish(subject, b"", reply=inbox)
+    await until(lambda: len(answers) >= count)
+    return answers
+
+
+def test_an_agent_finds_each_node_of_its_ledger_with_version_and_role(bus: Bus) -> None:
+    async def find() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+        async with discovered(bus, "leader", "follower") as (nodes, alice):
+            pings = await ask(alice, "$SRV.PING", 2)
+            return pings, await ask(alice, f"$SRV.INFO.baton.{nodes[1].id}", 1), [one.id for one in nodes]
+
+    pings, [info], ids = asyncio.run(find())
+    assert sorted(one["id"] for one in pings) == sorted(ids)
+    assert {one["metadata"]["role"] for one in pings} == {"leader", "follower"}
+    assert {one["metadata"]["ledger"] for one in pings} == {L}
+    assert (info["id"], info["metadata"]["role"]) == (ids[1], "follower")
+    assert [(one["name"], one["subject"]) for one in info["endpoints"]] == [
+        ("submit", f"baton.{L}.submit.*"), ("read", f"baton.{L}.read.>"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "form"), [("PING", ServicePing), ("INFO", ServiceInfo), ("STATS", ServiceStats)])
+def test_answers_have_the_form_that_the_library_of_nats_gives_its_own(bus: Bus, verb: str, form: Any) -> None:
+    tally = Tally()
+    tally.count("submissions", by=3)
+    tally.count("refusals", "KEY_REVOKED")
+    tally.observe("submit_seconds", 0.25)
+    ours = Discovery(L, lambda: "leader", tally).document(f"$SRV.{verb}")
+    assert ours is not None
+    assert form.from_dict(ours).to_dict() == ours
+
+    async def theirs() -> dict[str, Any]:
+        async with bus.connect() as node, bus.connect("alice") as alice:
+            async with Service(node, ServiceConfig(name="model", version="1.0.0")):
+                await bus.settle(node)
+                [answer] = await ask(alice, f"$SRV.{verb}.model", 1)
+            return answer
+
+    model = asyncio.run(theirs())
+    assert {name: type(value) for name, value in ours.items() if name != "description"} == {
+        name: type(value) for name, value in model.items() if name != "description"
+    }
+    if verb == "STATS":
+        assert ours["endpoints"][0]["num_requests"] == 3
+        assert ours["endpoints"][0]["num_errors"] == 1
+        assert ours["endpoints"][0]["average_processing_time"] == 250_000_000 // 3
+
+
+@pytest.mark.parametrize(
+    "subject", ["$SRV.PING.other", "$SRV.PING.baton.other", "$SRV.INFO.baton.ID.more", "$SRV.STOP", "$SRV.x.baton"]
+)
+def test_what_is_asked_of_others_is_not_answered(subject: str) -> None:
+    node = Discovery(L, lambda: "leader", Tally())
+    assert node.document(subject.replace("ID", node.id)) is None
+
+
+def test_flood_of_questions_is_answered_so_often_and_then_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "discovery_answers_per_s_max", 5)
+    monkeypatch.setattr(discovery, "window_s", 0.2)
+
+    async def flood() -> int:
+        async with discovered(bus, "leader") as (_, alice):
+            heard: list[Any] = []
+
+            async def hear(message: Any) -> None:
+                heard.append(message)
+
+            inbox = alice.new_inbox()
+            await alice.subscribe(inbox, cb=hear)
+            for _ in range(200):
+                await alice.publish("$SRV.PING", b"", reply=inbox)
+            await bus.settle(alice)
+            await until(lambda: len(heard) >= 5)
+            answered = len(heard)
+            while len(heard) == answered:  # closed for a moment, and open again
+                await alice.publish("$SRV.PING", b"", reply=inbox)
+                await asyncio.sleep(0.02)
+            return answered
+
+    assert 5 <= asyncio.run(flood()) <= 10

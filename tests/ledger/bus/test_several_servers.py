@@ -1,0 +1,130 @@
+"""Several nodes of one ledger behind one client: who goes is left for the next, who tells another past is refused."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from baton import Ledger as Program
+from building import Actors, Ledger
+from served import Served, failure_of, settings_of, users
+
+from ledger.bus.remote import RemoteClient
+from ledger.bus.server import EmbeddedServer
+from ledger.config import check_server
+from ledger.errors import Refused
+from ledger.events.session import FindingLogged, SessionStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SESSION = "session/s1"
+
+
+def nobody() -> str:
+    """Return where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"nats://127.0.0.1:{free.getsockname()[1]}"
+
+
+class Node:
+    """A server and a ledger that answers there, until it goes."""
+
+    def __init__(self, ledger: Ledger, folder: Path) -> None:
+        self.server = EmbeddedServer(folder, Actors().id)
+        self.server.start(users())
+        self.url = self.server.url
+        self._answering = ExitStack()
+        self._answering.enter_context(Served(ledger, self.server))
+
+    def go(self) -> None:
+        """End."""
+        self._answering.close()
+        self.server.stop()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Node]]:
+    """Start a node of a ledger."""
+    with ExitStack() as stack:
+
+        def start(ledger: Ledger, name: str) -> Node:
+            node = Node(ledger, tmp_path / name)
+            stack.callback(node.go)
+            return node
+
+        yield start
+
+
+def find(ledger: Ledger, *texts: str) -> None:
+    """Append findings."""
+    for text in texts:
+        ledger.emit("alice", SESSION, FindingLogged(finding=text))
+
+
+def test_client_goes_on_with_the_next_node_when_one_is_away_or_goes(ledger: Ledger, serve: Callable[..., Node]) -> None:
+    first, second = serve(ledger, "first"), serve(ledger, "second")
+    ledger.emit("alice", SESSION, SessionStarted())
+    servers = f"{nobody()},{first.url},{second.url}"
+    with RemoteClient(settings_of(ledger, servers)) as client:
+        size = client.head().size
+        first.go()
+        find(ledger, "more")
+        assert client.head().size == size + 1
+        second.go()
+        first.server.start(users())  # a server that runs, and no ledger answers there
+        assert failure_of(client.head).code == "BUS_UNAVAILABLE"
+
+
+def test_server_where_no_ledger_answers_is_left_for_the_next(
+    ledger: Ledger, serve: Callable[..., Node], tmp_path: Path
+) -> None:
+    empty = EmbeddedServer(tmp_path / "empty", Actors().id)
+    empty.start(users())
+    try:
+        with RemoteClient(settings_of(ledger, f"{empty.url},{serve(ledger, 'full').url}")) as client:
+            assert client.head().size == ledger.head()[0]
+    finally:
+        empty.stop()
+
+
+def test_subscriber_keeps_its_position_across_nodes_and_refuses_a_fork(
+    ledger: Ledger, serve: Callable[..., Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = serve(ledger, "first"), serve(ledger, "second")
+    ledger.emit("alice", SESSION, SessionStarted())
+    find(ledger, "a", "b")
+    seen: list[str] = []
+
+    def run(*servers: Node, until: int) -> None:
+        settings = settings_of(ledger, ",".join(server.url for server in servers))
+        with Program(settings=settings) as program:
+            program.on("finding.logged")(lambda event, _: seen.append(event.data.finding))
+            program.run("mail", after=-1, until=until)
+
+    run(first, second, until=ledger.head()[0])
+    first.go()
+    find(ledger, "c")
+    run(first, second, until=ledger.head()[0])
+    assert seen == ["a", "b", "c"]
+    with Ledger(tmp_path / "fork") as fork:  # the same keys, another past: what a copy becomes that is written to
+        fork.emit("alice", SESSION, SessionStarted())
+        find(fork, "forged", "forged too", "and more", "and even more")
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+            forged = serve(fork, "forged")
+        second.go()
+        error: Any = failure_of(lambda: run(first, forged, until=fork.head()[0]))
+        assert error.code == "HISTORY_CHANGED"
+        assert seen == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("servers", ["", "nats://a,", "nats://a,,nats://b", "nats://a, nats://b", "nats://a,b"])
+def test_list_of_servers_is_checked_one_by_one(servers: str) -> None:
+    check_server("nats://a:4222,tls://b")
+    with pytest.raises(Refused) as refused:
+        check_server(servers)
+    assert refused.value.code == "INVALID_FIELD"

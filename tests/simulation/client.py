@@ -1,0 +1,256 @@
+"""What a program sees of the cluster: the few calls of a ``nats`` client that the ledger makes.
+
+Between a program and the server of its own host nothing is lost while both run; a server that dies takes with it what
+was on its way. Requests to other hosts are delayed, lost, and sometimes made twice; answers are lost, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import nats.errors
+from nats.js.api import PubAck, RawStreamMsg
+
+from tests.simulation.cluster import Message, raw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nats.js.api import KeyValueConfig, StreamConfig, StreamInfo
+
+    from tests.simulation.cluster import Cluster
+    from tests.simulation.world import Process, World
+
+Handler = "Callable[[SimMessage], Awaitable[None]]"
+_CONTROL: Final = ("Nats-Expected-Last-Sequence", "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit")
+
+
+@dataclass
+class SimMessage:
+    """A message as a program receives it."""
+
+    subject: str
+    data: bytes
+    headers: dict[str, str] | None = None
+    reply: Callable[[bytes], None] | None = None
+
+    async def respond(self, data: bytes) -> None:
+        if self.reply is not None:
+            self.reply(data)
+
+
+@dataclass
+class Network:
+    """All links, and who listens to what."""
+
+    world: World
+    cluster: Cluster
+    delay_s: float = 0.002
+    loss: float = 0.0
+    twice: float = 0.0
+    clients: list[SimClient] = field(default_factory=list)
+
+    def wait_s(self) -> float:
+        random = self.world.random
+        return random.expovariate(1 / self.delay_s) if random.random() < 0.97 else random.uniform(0, 100 * self.delay_s)
+
+    def send(self, receiver: Process, deliver: Callable[..., object], *arguments: Any) -> None:
+        if not self.world.chance(self.loss):
+            self.world.add(receiver, self.world.now + self.wait_s(), deliver, arguments)
+
+    def listeners(self, subject: str, host: str) -> list[tuple[SimClient, Any]]:
+        cluster = self.cluster
+        return [
+            (client, callback)
+            for client in self.clients
+            for pattern, callback in client.subscriptions
+            if client.process.is_alive and client.is_connected and cluster.hear(host, client.server)
+            if pattern == subject or (pattern.endswith(("*", ">")) and subject.startswith(pattern[:-1]))
+        ]
+
+
+class SimClient:
+    """One connection of one process, to the server of ``server``."""
+
+    def __init__(self, network: Network, process: Process, server: str) -> None:
+        self.network, self.process, self.server = network, process, server
+        self.subscriptions: list[tuple[str, Any]] = []
+        self.is_closed = False
+        self._batches: dict[str, list[Message]] = {}
+        network.clients.append(self)
+
+    @property
+    def is_connected(self) -> bool:
+        cluster = self.network.cluster
+        return not self.is_closed and self.server not in cluster.down and cluster.hear(self.process.host, self.server)
+
+    async def close(self) -> None:
+        self.is_closed = True
+        self.network.clients.remove(self)
+
+    async def subscribe(self, subject: str, *, queue: str = "", cb: Any, **_limits: Any) -> SimSubscription:
+        self.subscriptions.append((subject, cb))
+        return SimSubscription(self, (subject, cb))
+
+    async def publish(self, subject: str, data: bytes = b"", *, headers: dict[str, str] | None = None) -> None:
+        """Send a message that nobody answers; one of an atomic batch waits here for the last one."""
+        headers = headers or {}
+        if "Nats-Batch-Id" in headers:
+            batch = self._batches.setdefault(headers["Nats-Batch-Id"], [])
+            batch.append(Message(subject, data, headers))
+            return
+        self.send(subject, data)
+
+    def send(self, subject: str, data: bytes) -> None:
+        if self.is_connected and self.process.is_alive:
+            for client, callback in self.network.listeners(subject, self.server):
+                self.network.send(client.process, _call, client, callback, SimMessage(subject, data))
+
+    async def request(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        timeout: float = 1.0,  # noqa: ASYNC109 - as in nats-py
+        headers: dict[str, str] | None = None,
+    ) -> SimMessage:
+        """Send a message and wait for its answer. Raises NoRespondersError, TimeoutError."""
+        headers = headers or {}
+        if ".event." not in subject:
+            return await self._request_of(subject, data, headers, timeout)
+        batch = [*self._batches.pop(headers.get("Nats-Batch-Id", ""), []), Message(subject, data, headers)]
+        expected = int(batch[0].headers["Nats-Expected-Last-Sequence"])
+        stored = [Message(one.subject, one.data, _kept(one.headers)) for one in batch]
+        is_whole = len(batch) == 1 or not self.network.world.chance(self.network.loss)
+        pattern = subject[: subject.index(".event.")] + ".event.>"
+        cluster = self.network.cluster
+        answer = await self.ask(lambda: cluster.publish(pattern, stored, expected, is_whole=is_whole), timeout)
+        return SimMessage("", msgspec.json.encode(answer))
+
+    async def _request_of(self, subject: str, data: bytes, headers: dict[str, str], timeout_s: float) -> SimMessage:
+        network = self.network
+        listeners = network.listeners(subject, self.server) if self.is_connected else []
+        if self.is_connected and not listeners:
+            raise nats.errors.NoRespondersError
+        future = self.process.create_future()
+        for client, callback in [network.world.random.choice(listeners)] if listeners else []:
+
+            def reply(content: bytes, client: SimClient = client) -> None:
+                if client.process.is_alive and client.is_connected and network.cluster.hear(client.server, self.server):
+                    network.send(self.process, _settle, future, content)
+
+            for _ in range(1 + network.world.chance(network.twice)):
+                message = SimMessage(subject, data, headers, reply)
+                network.send(client.process, _call, client, callback, message)
+        return SimMessage("", await self._wait(future, timeout_s))
+
+    def jetstream(self, timeout: float = 5.0) -> SimJetStream:
+        return SimJetStream(self, timeout)
+
+    async def ask(self, work: Callable[[], Any], timeout_s: float, *, direct: bool = False) -> Any:
+        """Have the cluster do something, and return what came of it. Raises what it answers; TimeoutError."""
+        network, process = self.network, self.process
+        if self.is_closed or not process.is_alive:
+            raise nats.errors.ConnectionClosedError
+        future = process.create_future()
+
+        def answer(outcome: Any) -> None:
+            if self.is_connected:
+                network.send(process, _settle, future, outcome)
+
+        for _ in range(1 + network.world.chance(network.twice)):
+            if self.is_connected and not network.world.chance(network.loss):
+                network.world.later(network.wait_s(), network.cluster.ask, self.server, work, answer, direct)
+        outcome = await self._wait(future, timeout_s)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def _wait(self, future: asyncio.Future[Any], timeout_s: float) -> Any:
+        late = self.process.call_later(timeout_s, _settle, future, nats.errors.TimeoutError())
+        try:
+            outcome = await future
+        finally:
+            late.cancel()
+        if isinstance(outcome, nats.errors.TimeoutError):
+            raise outcome
+        return outcome
+
+
+@dataclass
+class SimSubscription:
+    """What a subscription is ended by."""
+
+    client: SimClient
+    entry: tuple[str, Any]
+
+    async def unsubscribe(self) -> None:
+        if self.entry in self.client.subscriptions:
+            self.client.subscriptions.remove(self.entry)
+
+
+@dataclass
+class SimJetStream:
+    """Calls on streams and keys."""
+
+    client: SimClient
+    timeout_s: float
+
+    async def stream_info(self, name: str) -> StreamInfo:
+        return await self._ask(lambda cluster: cluster.stream(name).info())
+
+    async def add_stream(self, config: StreamConfig) -> StreamInfo:
+        return await self._ask(lambda cluster: cluster.add_stream(config))
+
+    async def update_stream(self, config: StreamConfig) -> StreamInfo:
+        return await self._ask(lambda cluster: cluster.update_stream(config))
+
+    async def get_msg(
+        self, name: str, seq: int = 0, *, subject: str | None = None, direct: bool = False
+    ) -> RawStreamMsg:
+        """Return a stored message: from the leader, or with ``direct`` from the next server, which may lag."""
+        if subject is None:
+            return raw(seq, await self._ask(lambda cluster: cluster.message(name, seq)))
+        bucket, key = name.removeprefix("KV_"), subject.rpartition(".")[2]
+        value = await self._ask(lambda cluster: cluster.value(bucket, key, may_lag=direct), direct=direct)
+        return RawStreamMsg(subject, value.revision, value.value)
+
+    async def find_stream_name_by_subject(self, subject: str) -> str:
+        """Return which stream takes a subject. Raises NotFoundError."""
+        name: str = await self._ask(lambda cluster: cluster.stream_of(subject))
+        return name
+
+    async def key_value(self, bucket: str) -> None:
+        """Look whether there is a bucket. Raises BucketNotFoundError."""
+        await self._ask(lambda cluster: cluster.bucket(bucket))
+
+    async def create_key_value(self, config: KeyValueConfig) -> None:
+        await self._ask(lambda cluster: cluster.buckets.setdefault(config.bucket, {}))
+
+    async def publish(self, subject: str, payload: bytes, headers: dict[str, str]) -> PubAck:
+        """Write a key of a bucket whose revision is the one that is expected. Raises APIError."""
+        _, bucket, key = subject.split(".")
+        last = int(headers["Nats-Expected-Last-Subject-Sequence"])
+        revision = await self._ask(lambda cluster: cluster.put_value(bucket, key, payload, last))
+        return PubAck(f"KV_{bucket}", revision, "")
+
+    async def _ask(self, work: Callable[[Cluster], Any], *, direct: bool = False) -> Any:
+        cluster = self.client.network.cluster
+        return await self.client.ask(lambda: work(cluster), self.timeout_s, direct=direct)
+
+
+def _kept(headers: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name not in _CONTROL}
+
+
+def _settle(future: asyncio.Future[Any], outcome: Any) -> None:
+    if not future.done():
+        future.set_result(outcome)
+
+
+def _call(client: SimClient, callback: Any, message: SimMessage) -> None:
+    if not client.is_closed and (work := callback(message)) is not None:
+        client.process.run_task(work)

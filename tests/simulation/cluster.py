@@ -1,0 +1,267 @@
+"""JetStream as far as it was measured: a cluster of one or three servers, its streams, its keys, and what goes wrong.
+
+What is asked of it runs at the leader of the servers, at one moment, whole or not at all; it needs a majority that
+hears the leader. When the leader dies or is cut off, nobody answers for 5 to 8 seconds. What was on its way then may
+have been done or not, and may even be done later: whoever asked knows only that no answer came.
+
+Compare-and-set is checked before anything else (10071); an atomic batch is stored whole or refused (10071, 10208). Keys
+have revisions, and are gone when they are older than their bucket allows. A store that lost its end takes new messages
+at the end that is left; one that lost its middle says so in its count of deleted messages; a flipped byte shows
+nowhere but in the message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import nats.errors
+import nats.js.errors as js
+from nats.js.api import RawStreamMsg, StreamInfo, StreamState
+
+from ledger.bus.history import entry_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nats.js.api import StreamConfig
+
+    from tests.simulation.world import World
+
+election_s: Final = (5.0, 8.0)
+WRONG_LAST: Final = 10071
+INCOMPLETE: Final = 10208
+
+
+@dataclass
+class Message:
+    """A message as it is stored; it never changes."""
+
+    subject: str
+    data: bytes
+    headers: dict[str, str]
+    raw: RawStreamMsg | None = None
+
+
+@dataclass
+class Stream:
+    """One stream; ``first_seq`` is where it began, ``messages`` what it holds of it."""
+
+    config: StreamConfig
+    created: datetime
+    last_seq: int
+    messages: dict[int, Message] = field(default_factory=dict)
+
+    def info(self) -> StreamInfo:
+        count, first = len(self.messages), min(self.messages, default=self.last_seq + 1)
+        deleted = self.last_seq - first + 1 - count
+        return StreamInfo(
+            self.config,
+            StreamState(count, 0, first, self.last_seq, 0, num_deleted=deleted or None),
+            created=self.created,
+        )
+
+
+@dataclass(frozen=True)
+class Value:
+    """What stands under a key."""
+
+    value: bytes
+    revision: int
+    written_s: float
+
+
+def raw(seq: int, message: Message) -> RawStreamMsg:
+    """Return a stored message as a client gets it; the same one each time."""
+    if message.raw is None:
+        message.raw = RawStreamMsg(message.subject, seq, message.data, headers=message.headers)
+    return message.raw
+
+
+def entry_in(seq: int, stored: RawStreamMsg | None) -> bytes | None:
+    """Return what ``entry_at`` does; each message is looked at once in a world, by whomever."""
+    kept = {} if stored is None else stored.__dict__
+    if "entry" not in kept:
+        kept["entry"] = entry_at(seq, stored)
+    data: bytes | None = kept["entry"]
+    return data
+
+
+class Cluster:
+    """The servers on ``hosts``, one each, and what they keep together."""
+
+    def __init__(self, world: World, hosts: Sequence[str]) -> None:
+        self.world = world
+        self.hosts = tuple(hosts)
+        self.down: set[str] = set()
+        self.apart: frozenset[str] = frozenset()
+        self.leader: str | None = hosts[0]
+        self.led_since = 0.0
+        self.streams: dict[str, Stream] = {}
+        self.buckets: dict[str, dict[str, list[Value]]] = {}
+        self.highest_seq = 0
+        """The last sequence that was ever acknowledged, whatever became of it."""
+
+        self._term = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    def hear(self, one: str, other: str) -> bool:
+        return one == other or (one in self.apart) == (other in self.apart)
+
+    def majority_of(self, host: str) -> bool:
+        heard = [one for one in self.hosts if one not in self.down and self.hear(host, one)]
+        return host not in self.down and 2 * len(heard) > len(self.hosts)
+
+    def review(self) -> None:
+        if self.leader is not None and self.majority_of(self.leader):
+            waiting, self._waiting = self._waiting, []
+            for work in waiting:
+                work()
+            return
+        if self.leader is not None:
+            self.world.tell("bus", f"has lost its leader {self.leader}")
+        # A leader that lost its majority leads again if it gets it back before another one was chosen.
+        self._term += 1
+        wait_s = self.world.random.uniform(*election_s) if len(self.hosts) > 1 else 0.1
+        self.world.later(wait_s, self._elect, self._term)
+
+    def _elect(self, term: int) -> None:
+        if term != self._term or (self.leader is not None and self.majority_of(self.leader)):
+            return
+        able = [host for host in self.hosts if self.majority_of(host)]
+        if able:
+            self._waiting.clear()
+            self.leader, self.led_since = self.world.random.choice(able), self.world.now
+            self.world.tell("bus", f"is led by {self.leader}")
+
+    def ask(self, server: str, work: Callable[[], Any], answer: Callable[[Any], None], direct: bool) -> None:
+        """Do ``work`` at the leader, or ``direct`` at a client's ``server``; ``answer`` is told what came of it."""
+
+        def run() -> None:
+            try:
+                outcome = work()
+            except nats.errors.Error as error:
+                outcome = error
+            answer(outcome)
+
+        if direct and server not in self.down:
+            run()
+        elif self.leader is None or server in self.down or not self.hear(server, self.leader):
+            pass
+        elif self.majority_of(self.leader):
+            run()
+        elif self.leader not in self.down and self.world.chance(0.5):
+            self._waiting.append(run)
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream. Raises NotFoundError."""
+        try:
+            return self.streams[name]
+        except KeyError:
+            raise js.NotFoundError(code=404, err_code=10059, description="stream not found") from None
+
+    def add_stream(self, config: StreamConfig) -> StreamInfo:
+        """Make a stream; one that is made again stays as it is."""
+        assert config.name is not None
+        for name, other in self.streams.items():
+            if name != config.name and set(other.config.subjects or ()) & set(config.subjects or ()):
+                raise js.BadRequestError(code=400, err_code=10065, description="subjects overlap")
+        if config.name not in self.streams:
+            created = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.world.now)
+            self.streams[config.name] = Stream(config, created, (config.first_seq or 1) - 1)
+        return self.stream(config.name).info()
+
+    def update_stream(self, config: StreamConfig) -> StreamInfo:
+        assert config.name is not None
+        stream = self.stream(config.name)
+        stream.config = config
+        return stream.info()
+
+    def message(self, name: str, seq: int) -> Message:
+        """Return a stored message. Raises NotFoundError."""
+        stored = self.stream(name).messages.get(seq)
+        if stored is None:
+            raise js.NotFoundError(code=404, err_code=10037, description="no message found")
+        return stored
+
+    def stream_of(self, subject: str) -> str:
+        """Return the name of the stream that takes a subject. Raises NotFoundError."""
+        for name, stream in self.streams.items():
+            if subject in (stream.config.subjects or ()):
+                return name
+        raise js.NotFoundError(code=404, err_code=10059, description="no stream matches subject")
+
+    def publish(self, pattern: str, messages: Sequence[Message], expected: int, *, is_whole: bool) -> dict[str, Any]:
+        """Store messages at the end that is expected, or none of them; return the answer's content."""
+        try:
+            stream = self.streams[self.stream_of(pattern)]
+        except js.NotFoundError:
+            raise nats.errors.NoRespondersError from None
+        if stream.last_seq != expected:
+            return _refused(WRONG_LAST, f"wrong last sequence: {stream.last_seq}")
+        if not is_whole:
+            return _refused(INCOMPLETE, "atomic publish batch is incomplete")
+        for message in messages:
+            stream.last_seq += 1
+            stream.messages[stream.last_seq] = message
+        self.highest_seq = max(self.highest_seq, stream.last_seq)
+        return {"stream": stream.config.name, "seq": stream.last_seq}
+
+    def log_stream(self) -> Stream | None:
+        return next(reversed(self.streams.values()), None)
+
+    def damage(self) -> None:
+        """Let the store of the newest stream come to harm in one of the ways that were measured."""
+        stream, random = self.log_stream(), self.world.random
+        if stream is None or not stream.messages:
+            return
+        seq = random.choice(sorted(stream.messages)[-20:])
+        match random.randrange(4):
+            case 0:  # truncated after a clean stop: the end is gone, and the last sequence is not
+                for lost in range(seq, stream.last_seq + 1):
+                    stream.messages.pop(lost, None)
+            case 1:  # truncated after a kill: shorter, and it takes new messages at the new end
+                for lost in range(seq, stream.last_seq + 1):
+                    stream.messages.pop(lost, None)
+                stream.last_seq = seq - 1
+            case 2:  # one flipped byte: all counts are right
+                before = stream.messages[seq]
+                stream.messages[seq] = Message(before.subject, b"!" + before.data[1:], before.headers)
+            case _:  # an open set of numbers: deleted whole
+                del self.streams[str(stream.config.name)]
+        self.world.tell("bus", f"its store was damaged from sequence {seq} on")
+
+    def holds(self, history: Sequence[bytes]) -> bool:
+        stream = self.log_stream()
+        if stream is None or len(stream.messages) != len(history):
+            return False
+        return all(entry_in(seq, raw(seq, message)) == history[seq - 1] for seq, message in stream.messages.items())
+
+    def bucket(self, name: str) -> dict[str, list[Value]]:
+        """Return a bucket: what stood under each key, the oldest first. Raises BucketNotFoundError."""
+        try:
+            return self.buckets[name]
+        except KeyError:
+            raise js.BucketNotFoundError from None
+
+    def value(self, bucket: str, key: str, *, may_lag: bool) -> Value:
+        """Return what stands under a key; a replica may lag by a moment. Raises NotFoundError."""
+        values = self.bucket(bucket).get(key, [])
+        lag_s = self.world.random.choice([0.0, 0.0, 0.5]) if may_lag else 0.0
+        for value in reversed(values):
+            if value.written_s <= self.world.now - lag_s:
+                return value
+        raise js.NotFoundError(code=404, err_code=10037, description="no message found")
+
+    def put_value(self, bucket: str, key: str, content: bytes, last: int) -> int:
+        values = self.bucket(bucket).setdefault(key, [])
+        revision = values[-1].revision if values else 0
+        if last != revision:
+            raise js.BadRequestError(code=400, err_code=WRONG_LAST, description=f"wrong last sequence: {revision}")
+        values.append(Value(content, revision + 1, self.world.now))
+        return revision + 1
+
+
+def _refused(code: int, description: str) -> dict[str, Any]:
+    return {"error": {"code": 400, "err_code": code, "description": description}}

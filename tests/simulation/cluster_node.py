@@ -1,0 +1,88 @@
+"""One of several nodes: the real ``Membership``, ``Replica``, gate and follower, on this world's clock, log and bus.
+
+What a node does beside that is left out: views, workers, metrics. Requests are not queued by agent, only in one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from consumers.doors.node.membership import Membership
+from consumers.doors.node.replica import Replica
+from ledger.admission.gate import Gate
+from ledger.bus.subjects import submit_pattern
+from ledger.errors import Unavailable
+from ledger.replication.lease import Timing
+from tests.simulation.solo_node import SoloNode
+from tests.simulation.story import actors
+
+if TYPE_CHECKING:
+    from tests.simulation.client import SimSubscription
+    from tests.simulation.memory_log import MemoryLog
+    from tests.simulation.world import Process
+
+NOWHERE: Final = Path("/nonexistent")
+
+
+class ClusterNode(SoloNode):
+    """A node, its disk and its server; ``start`` begins a new life of it."""
+
+    @property
+    def readable(self) -> MemoryLog | None:
+        return self.log if self.process.is_alive and self.reads else None
+
+    def _begin(self, process: Process) -> None:
+        self.reads = self.is_admitting = False
+        self.door: SimSubscription | None = None
+        process.run_task(self._run(process))
+
+    async def _run(self, process: Process) -> None:
+        client: Any = self._client
+        replicas = len(self.network.cluster.hosts)
+        self.replica = Replica(
+            lambda: client, self.log, actors().id, self.host, replicas=replicas, record=self.record,  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.membership = membership = Membership(
+            lambda: client, self.replica, self._news, folder=NOWHERE, url=self.host, key=actors().keys[self.host],
+            replicas=replicas, answer=self._let, lead=self._lead, timing=Timing(),
+        )  # fmt: skip
+        await membership.start()
+        for work in (
+            membership.run, membership.beat, membership.follow, membership.do_duties, membership.scrub, self._write,
+        ):  # fmt: skip
+            process.run_task(self._keep_running(work))
+
+    async def _let(self, admits: bool, reads: bool) -> None:
+        self.reads = reads
+        if admits and self.door is None:
+            self.door = await self._client.subscribe(submit_pattern(actors().id), cb=self._receive)
+        elif self.door is not None and not admits:
+            await self.door.unsubscribe()
+            self.door = None
+
+    async def _lead(self, does: bool) -> None:
+        self.world.tell(self.host, "leads" if does else "leads no more")
+
+    def _committed(self, start: int, entries: list[bytes]) -> None:
+        super()._committed(start, entries)
+        if self.is_admitting:
+            self.invariants.admitted(self.host, start, len(entries))
+
+    async def _admit(self, group: list[Any]) -> list[Any]:
+        answers: list[Any] = await asyncio.to_thread(self._admit_in_thread, group)
+        return answers
+
+    def _admit_in_thread(self, group: list[Any]) -> list[Any]:
+        gate = self._gate
+        self.is_admitting = True
+        try:
+            return gate.admit(group)
+        except Unavailable as error:
+            return [error] * len(group)
+        finally:
+            self.is_admitting = False
+
+    def _new_gate(self) -> Gate:
+        return Gate(self.log, publish=self.replica.publish)  # type: ignore[arg-type]

@@ -1,0 +1,100 @@
+"""What must hold in every world, looked at when it could be broken and once more at the end.
+
+There is one history: whatever any node commits at an index is the same entry, byte for byte, so logs are beginnings of
+one another and their roots are equal at equal sizes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.client import read_event
+from ledger.envelope import decode_entry
+from ledger.events.authority import TermStarted
+from ledger.merkle import EMPTY_ROOT, Frontier, leaf_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ledger.admission.decide import Accepted
+    from tests.simulation.cluster import Cluster
+    from tests.simulation.memory_log import MemoryLog
+    from tests.simulation.world import World
+
+
+class Invariants:
+    """Everything that was ever committed, published, acknowledged or refused in one world."""
+
+    def __init__(self, world: World, cluster: Cluster, first: Sequence[bytes], *, is_published_first: bool) -> None:
+        self.world = world
+        self.cluster = cluster
+        self.is_published_first = is_published_first
+        self.history: list[bytes] = []
+        self.ids: dict[str, int] = {}
+        self.roots: list[bytes] = [EMPTY_ROOT]
+        self.leaders: list[str] = []
+        self.acknowledged: dict[str, int] = {}
+        self.refused: set[str] = set()
+        self.terms = 0
+        self._leader = ""
+        self._frontier = Frontier.empty()
+        self._learn(first)
+
+    def committed(self, host: str, start: int, entries: Sequence[bytes]) -> None:
+        for index, data in enumerate(entries, start):
+            if index < len(self.history) and self.history[index] != data:
+                self.world.violate(f"{host} committed another entry {index} than others did")
+                return
+        last = decode_entry(entries[-1])
+        if last.batch_index != last.batch_size - 1:
+            self.world.violate(f"{host} committed a part of the signed batch at entry {start + len(entries) - 1}")
+        self._learn(entries[max(0, len(self.history) - start) :])
+
+    def _learn(self, entries: Iterable[bytes]) -> None:
+        for data in entries:
+            index = len(self.history)
+            event = read_event(index, data)
+            if (earlier := self.ids.setdefault(event.id, index)) != index:
+                self.world.violate(f"{event.id[:16]} is entry {earlier} and {index}")
+            if event.id in self.refused:
+                self.world.violate(f"entry {index} was refused before, and stands in the log")
+            if isinstance(event.data, TermStarted):
+                self.terms += 1
+                self._leader = event.data.node
+            self.leaders.append(self._leader)
+            self._frontier = self._frontier.extend([leaf_hash(data)])
+            self.roots.append(self._frontier.root())
+            self.history.append(data)
+
+    def admitted(self, host: str, start: int, count: int) -> None:
+        """Look at what a leader appends to what it published: it must be of its own term."""
+        for index in range(start, start + count):
+            if self.leaders[index] != host:
+                self.world.violate(f"{host} admitted entry {index} in the term of {self.leaders[index]}")
+
+    def answered(self, host: str, log: MemoryLog, accepted: Iterable[Accepted]) -> None:
+        for one in accepted:
+            if self.ids.get(one.id) != one.index or one.index >= len(log.data):
+                self.world.violate(f"{host} acknowledged entry {one.index}, which is not that event in its log")
+            if self.is_published_first and one.index >= self.cluster.highest_seq:
+                self.world.violate(f"{host} acknowledged entry {one.index}, which was not published")
+            if self.acknowledged.setdefault(one.id, one.index) != one.index:
+                self.world.violate(f"{one.id[:16]} was acknowledged at two indexes")
+
+    def refuse(self, host: str, ids: Iterable[str]) -> None:
+        """Look at what a node refuses for good: it must never have been accepted, nor be so later."""
+        for event_id in ids:
+            self.refused.add(event_id)
+            if event_id in self.ids:
+                self.world.violate(f"{host} refused entry {self.ids[event_id]}, which stands in the log")
+
+    def check_end(self, logs: dict[str, MemoryLog]) -> None:
+        for host, log in logs.items():
+            if log.data != self.history:
+                self.world.violate(f"{host} ended with {len(log.data)} entries of {len(self.history)}")
+            with log.snapshot() as snapshot:
+                if snapshot.root() != self.roots[snapshot.size]:
+                    self.world.violate(f"{host} has another root at {snapshot.size}")
+        for event_id, index in self.acknowledged.items():
+            if self.ids.get(event_id) != index:
+                self.world.violate(f"the acknowledged {event_id[:16]} is lost from entry {index}")

@@ -1,0 +1,191 @@
+"""A log in memory, in the place of LMDB: a transaction commits whole or not at all, and outlives a crash.
+
+It has what the gate, the follower, the outbox and readers ask of ``ledger.log.log.Log``; heads, frontiers and records
+are made and read by the real functions. ``observe`` is told of every commit, before anybody else can see it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from ledger.errors import Refused
+from ledger.history import Growth
+from ledger.lifecycle.authority import AgentRecord, KeyRecord, Term
+from ledger.log import tables as layout
+from ledger.merkle import EMPTY_ROOT, Frontier, consistency_proof, leaf_hash, subtrees_of
+from tests.simulation.thread import Killed, Thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ledger.log.log import Pending
+    from ledger.log.tables import Head, Shared
+    from ledger.merkle import SubtreeReader
+    from tests.simulation.world import Process
+
+lock_wait_s = 0.005
+
+
+class MemoryLog:
+    """One node's log: what is on its disk."""
+
+    def __init__(self) -> None:
+        self.head: Head | None = None
+        self.data: list[bytes] = []
+        self.leaves: list[bytes] = []
+        self.state: dict[bytes, bytes] = {}
+        self.ids: dict[bytes, int] = {}
+        self.streams: dict[bytes, list[tuple[int, bytes]]] = {}
+        self.commits = 0
+        self.observe: Callable[[int, list[bytes]], None] = _unobserved
+        self.process: Process | None = None
+        self._staged: list[tuple[Head, Pending]] = []
+        self._subtrees: tuple[int, SubtreeReader] | None = None
+        self._is_writing = False
+
+    def copy(self) -> Self:
+        other = type(self)()
+        other.head, other.data, other.leaves = self.head, self.data[:], self.leaves[:]
+        other.state, other.ids = self.state.copy(), self.ids.copy()
+        other.streams = {name: indexes[:] for name, indexes in self.streams.items()}
+        return other
+
+    def begin(self, process: Process, observe: Callable[[int, list[bytes]], None]) -> None:
+        """Let another life of its node use it; nothing that committed is gone."""
+        self.process, self.observe = process, observe
+        self._is_writing = False
+
+    def set_shared(self, shared: Shared) -> None:
+        self.state[layout.SHARED_KEY] = msgspec.msgpack.encode(shared)
+
+    # What ``Log`` offers: its blobs, its tables and its appender are this very object.
+
+    @property
+    def blobs(self) -> Self:
+        return self
+
+    @property
+    def tables(self) -> Self:
+        return self
+
+    @property
+    def appender(self) -> Self:
+        return self
+
+    def last_transaction(self) -> int:
+        return self.commits
+
+    def find(self, _ref: str) -> None:
+        """Return that there is no such blob."""
+
+    def snapshot(self) -> contextlib.nullcontext[MemorySnapshot]:
+        return contextlib.nullcontext(MemorySnapshot(self))
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[tuple[None, MemorySnapshot]]:
+        while self._is_writing:
+            Thread.current().wait_for(asyncio.sleep(lock_wait_s))
+        self._is_writing = True
+        try:
+            yield None, MemorySnapshot(self)
+            if self.process is not None and not self.process.is_alive:
+                raise Killed
+            for head, pending in self._staged:
+                self._commit(head, pending)
+        finally:
+            self._staged.clear()
+            self._is_writing = False
+
+    def append(self, _txn: None, head: Head, pending: Pending) -> tuple[Head, list[bytes]]:
+        leaves = [leaf_hash(entry) for entry in pending.entries]
+        frontier = Frontier.from_bytes(head.size, head.frontier).extend(leaves)
+        new_head = msgspec.structs.replace(
+            head, size=frontier.size, frontier=frontier.to_bytes(), accepted_ms=pending.accepted_ms,
+            authority_version=pending.authority_version,
+        )  # fmt: skip
+        self._staged.append((new_head, pending))
+        return new_head, leaves
+
+    def _commit(self, head: Head, pending: Pending) -> None:
+        start = len(self.data)
+        assert head.size == start + len(pending.entries), "appended at another place than the log's end"
+        self.observe(start, pending.entries)
+        self.data += pending.entries
+        self.leaves += map(leaf_hash, pending.entries)
+        for index, key in enumerate(pending.id_keys, start):
+            self.ids[key] = index
+            self.streams.setdefault(key[:16], []).append((index, key[16:]))
+        self.state |= pending.state
+        self.head = head
+        self.commits += 1
+
+    def subtrees(self) -> SubtreeReader:
+        if self._subtrees is None or self._subtrees[0] != len(self.leaves):
+            self._subtrees = len(self.leaves), subtrees_of(self.leaves)
+        return self._subtrees[1]
+
+
+def _unobserved(_start: int, _entries: Sequence[bytes]) -> None:
+    pass
+
+
+class MemorySnapshot:
+    """The log as it is now; nobody writes while somebody looks, and a writer sees what he began with."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+        self.head = log.head
+        self.size = 0 if log.head is None else log.head.size
+
+    def entry(self, index: int) -> bytes:
+        if not 0 <= index < self.size:
+            raise Refused("NOT_FOUND", f"there is no entry {index}: the log has {self.size}", index=index)
+        return self._log.data[index]
+
+    def entries(self, start: int, *, limit: int, size_max_bytes: int) -> list[bytes]:
+        return self._log.data[start : start + limit]
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        return self.index_under(layout.id_key(stream, event_id))
+
+    def index_under(self, id_key: bytes) -> int | None:
+        return self._log.ids.get(id_key)
+
+    def stream_indexes(self, stream: str) -> list[tuple[int, bytes]]:
+        return self._log.streams.get(layout.stream_digest(stream), [])
+
+    def is_quarantined(self, index: int) -> bool:
+        return False
+
+    def record(self, key: bytes) -> Any:
+        stored = self._log.state.get(key)
+        return None if stored is None else layout.decode_record(key, stored)
+
+    def agent(self, name: str) -> AgentRecord | None:
+        record: AgentRecord | None = self.record(layout.agent_key(name))
+        return record
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        record: KeyRecord | None = self.record(layout.key_key(public_key))
+        return record
+
+    def root(self) -> bytes:
+        return EMPTY_ROOT if self.head is None else Frontier.from_bytes(self.size, self.head.frontier).root()
+
+    def term(self) -> Term | None:
+        term: Term | None = self.record(layout.TERM_KEY)
+        return term
+
+    def epochs(self) -> list[tuple[str, int]]:
+        return []
+
+    def frontier(self, size: int) -> Frontier:
+        return Frontier.empty().extend(self._log.leaves[:size])
+
+    def growth(self, old_size: int) -> Growth:
+        path = consistency_proof(old_size, self.size, self._log.subtrees()) if 0 <= old_size <= self.size else []
+        return Growth(self.size, self.root().hex(), path)

@@ -1,0 +1,80 @@
+"""What agents say in every world: the same words, signed once, so that ten thousand worlds need one signature of each.
+
+An agent opens a session and logs findings in it, alone and in signed batches; one in nine is refused by every ledger,
+because it belongs to a session that nobody opened.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from ledger.admission.check import Checked, check
+from ledger.admission.gate import Gate
+from ledger.author import Draft
+from ledger.events.session import FindingLogged, SessionStarted
+from ledger.lifecycle.authority import CHECKPOINT, ROOT
+from tests.building import GIVEN_MS, Actors, Clock, key_named
+from tests.simulation.memory_log import MemoryLog
+
+if TYPE_CHECKING:
+    from ledger.envelope import Submission
+
+NODES: Final = ("node", "node-b", "node-c")
+AGENTS: Final = ("ada", "ben", "cleo", "dan")
+
+
+@cache
+def actors() -> Actors:
+    """Return everybody, with their keys."""
+    clock = Clock(GIVEN_MS)
+    return Actors(clock=clock)
+
+
+def _node(people: Actors, name: str) -> Draft:
+    draft, checkpoint = people.registered(name, ["node"]), key_named(f"{CHECKPOINT}/{name}")
+    proof = checkpoint.prove_possession(people.id, f"{CHECKPOINT}/{name}")
+    data = structs.replace(draft.data, checkpoint_key=checkpoint.public.hex(), checkpoint_proof=proof)
+    return structs.replace(draft, data=data)
+
+
+@cache
+def _first_log() -> MemoryLog:
+    log, people = MemoryLog(), actors()
+    gate = Gate(log, clock_ms=lambda: GIVEN_MS)  # type: ignore[arg-type]
+    drafts = [people.created(), *(people.registered(name, ["agent"]) for name in AGENTS)]
+    drafts += [_node(people, name) for name in NODES[1:]]
+    gate.submit(people.sign(ROOT, *drafts))
+    return log
+
+
+def first_log() -> MemoryLog:
+    """Return a log in which everybody is registered and nothing was said."""
+    return _first_log().copy()
+
+
+@cache
+def submission(author: str, number: int) -> Submission:
+    """Return what an agent submits as its ``number``-th."""
+    session = f"session/{author}"
+    if number == 0:
+        drafts = [Draft(stream=session, data=SessionStarted())]
+    elif is_refused(number):
+        drafts = [Draft(stream=f"session/{author}-unopened", data=FindingLogged(finding=str(number)))]
+    else:
+        count = 3 if number % 4 == 0 else 1
+        drafts = [Draft(stream=session, data=FindingLogged(finding=f"{number}.{one}")) for one in range(count)]
+    return actors().sign(author, *drafts)
+
+
+def is_refused(number: int) -> bool:
+    """Return whether every ledger refuses this submission."""
+    return number % 9 == 7
+
+
+@cache
+def checked(author: str, number: int) -> Checked:
+    """Return the same submission, its bytes looked at."""
+    return check(submission(author, number))

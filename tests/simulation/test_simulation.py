@@ -1,0 +1,70 @@
+"""Whole worlds of nodes, servers, agents and subscribers keep every promise, whatever befalls them."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from faults import is_long_run, note, tally, times
+
+from tests.simulation.fate import Outcome, run_seed
+from tests.simulation.planted import PLANTED, SEEDS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Programs that are killed leave coroutines that were never begun, as a killed process does.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+
+SHARES: Final = 8
+RARE: Final = frozenset({
+    "an unknown outcome counts as failed", "the lease is trusted, and publishing does not compare",
+    "what a retired stream was given last is left",
+})  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    gc.freeze()  # worlds are full of cycles: they cost less to find where nothing else is looked at
+    yield
+    gc.collect()  # else what a world left behind ends in another test, which expects no warnings
+    gc.unfreeze()
+
+
+def broken(outcome: Outcome) -> str:
+    """Return what was violated and how to see it again."""
+    return f"{outcome.violation}: python -m tests.simulation --seed {outcome.seed} --trace"
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.timeout(1800)
+def test_no_world_breaks_a_promise(share: int) -> None:
+    count = times(200, 400) // SHARES
+    outcomes = [run_seed(seed) for seed in range(share * count, (share + 1) * count)]
+    assert [broken(outcome) for outcome in outcomes if outcome.violation] == []
+    for name in ("entries", "acknowledged", "effects", "terms", "faults"):
+        tally(f"{name} in simulated worlds", sum(getattr(outcome, name) for outcome in outcomes))
+
+
+@pytest.mark.parametrize("name", [name for name in PLANTED if is_long_run or name not in RARE])
+@pytest.mark.timeout(600)
+def test_a_planted_fault_is_seen(name: str) -> None:
+    for seed in range(SEEDS_MAX):
+        with PLANTED[name]():
+            outcome = run_seed(seed)
+        if outcome.violation is not None:
+            note(f"planted: {name}: seed {seed}: {outcome.violation}")
+            return
+    pytest.fail(f"{SEEDS_MAX} worlds did not show it")
+
+
+def test_a_seed_is_the_same_world_every_time() -> None:
+    first, second = (run_seed(seed, is_traced=True) for seed in (4, 4))
+    assert first == second
+    assert first.trace
+    assert first.terms
+
+
+def test_worlds_differ() -> None:
+    assert len({run_seed(seed).entries for seed in range(6)}) > 1

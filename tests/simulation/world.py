@@ -1,0 +1,212 @@
+"""A world of one thread and one heap: its clocks, delays, losses, pauses and crashes come from a seed.
+
+Programs run as they are, coroutines and all: a ``Process`` is an event loop whose callbacks lie in the world's heap. A
+process that is stopped (SIGSTOP) finds its callbacks late and in order when it goes on; one that is killed never runs
+another line. Time passes only from one callback to the next, so a minute of it takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import inspect
+from asyncio import events
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+from tests.building import GIVEN_MS
+from tests.simulation.thread import Thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+steps_max: Final = 400_000
+
+
+class Violation(AssertionError):
+    """What must never happen, happened."""
+
+
+class _Step:
+    """One callback in the heap; what asyncio calls a handle."""
+
+    __slots__ = ("arguments", "call", "process", "when")
+
+    def __init__(self, process: Process, when: float, call: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        self.process, self.when, self.call, self.arguments = process, when, call, arguments
+
+    def cancel(self) -> None:
+        self.call = _nothing
+        self.arguments = ()
+
+    def cancelled(self) -> bool:
+        return self.call is _nothing
+
+
+def _nothing(*_arguments: object) -> None:
+    pass
+
+
+class Process(asyncio.AbstractEventLoop):
+    """One life of a program on a host: its event loop and its clocks."""
+
+    def __init__(self, world: World, host: str) -> None:
+        self.world, self.host = world, host
+        self.is_alive = True
+        self.boot_ms = world.random.randrange(10**6)
+        self.stopped_until = 0.0
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.threads: list[Thread] = []
+        self.made: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+    def wall_ms(self) -> int:
+        return GIVEN_MS + int((self.world.now + self.world.skew_s.get(self.host, 0.0)) * 1000)
+
+    def monotonic_ms(self) -> int:
+        """Return what this life counts its time by: no two count from the same moment."""
+        return self.boot_ms + int(self.world.now * 1000)
+
+    def kill(self) -> None:
+        self.is_alive = False
+        while self.threads:
+            self.threads.pop().kill()
+        for task in self.tasks:
+            with contextlib.suppress(ValueError, RuntimeError):  # it is running just now, or would wait on its way out
+                task.get_coro().close()  # type: ignore[union-attr]
+        for task in self.made:
+            coroutine: Any = task.get_coro()
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()  # else Python warns of it, in whichever test is running when it is collected
+
+    def stop_for(self, seconds: float) -> None:
+        self.stopped_until = max(self.stopped_until, self.world.now + seconds)
+
+    def run_task(self, work: Coroutine[Any, Any, object]) -> None:
+        task = self.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if self.is_alive:
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            if error is not None:
+                self.world.violate(f"a task of {self.host} died of {error!r}", error)
+
+    def time(self) -> float:
+        return self.world.now
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        return self.world.add(self, self.world.now, callback, args)
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        return self.world.add(self, self.world.now + delay, callback, args)
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        return self.world.add(self, when, callback, args)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> Any:
+        task = asyncio.Task(coro, loop=self)
+        self.made.add(task)
+        task.add_done_callback(self._look_for_mistakes)
+        return task
+
+    def _look_for_mistakes(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and isinstance(error := task.exception(), AttributeError | TypeError | LookupError):
+            self.world.violate(f"a task of {self.host} died of {error!r}", error)
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        return Thread(self, partial(func, *args)).result
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Tasks of the dead end unfinished: nothing is to be said of that."""
+
+
+class World:
+    """Everything there is, under one seed."""
+
+    def __init__(self, seed: int, *, is_traced: bool = False) -> None:
+        self.seed = seed
+        self.random = Random(f"world/{seed}")
+        self.now = 0.0
+        self.skew_s: dict[str, float] = {}
+        self.trace: list[str] | None = [] if is_traced else None
+        self.violation: Violation | None = None
+        self.current = self.nature = Process(self, "nature")
+        self.steps = 0
+        self._heap: list[tuple[float, int, _Step]] = []
+        self._count = 0
+
+    def add(self, process: Process, when: float, call: Callable[..., object], arguments: tuple[Any, ...]) -> _Step:
+        """Put a callback of a process into the heap; those of one moment run in the order in which they were put."""
+        step = _Step(process, when, call, arguments)
+        self._count += 1
+        heapq.heappush(self._heap, (max(self.now, when), self._count, step))
+        return step
+
+    def later(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
+        self.add(self.nature, self.now + seconds, call, arguments)
+
+    def run(self, until: float) -> None:
+        """Let time pass. Raises Violation."""
+        heap, before = self._heap, events._get_running_loop()
+        events._set_running_loop(self.current)
+        try:
+            while heap and heap[0][0] <= until:
+                when, _, step = heapq.heappop(heap)
+                process = step.process
+                if not process.is_alive:
+                    continue
+                if process.stopped_until > when:
+                    self._count += 1
+                    heapq.heappush(heap, (process.stopped_until, self._count, step))
+                    continue
+                self.now = when
+                if process is not self.current:
+                    events._set_running_loop(process)
+                    self.current = process
+                step.call(*step.arguments)
+                self.steps += 1
+                if self.violation is not None:
+                    raise self.violation
+                if self.steps > steps_max:
+                    raise Violation(f"nothing came to rest within {steps_max:,} steps")
+            self.now = until
+        finally:
+            events._set_running_loop(before)
+
+    def end(self) -> None:
+        for process in {step.process for _, _, step in self._heap}:
+            process.kill()
+        self._heap.clear()
+
+    def tell(self, who: str, what: str) -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self.now:9.3f} s  {who:<8} {what}")
+
+    def violate(self, what: str, cause: BaseException | None = None) -> None:
+        """Note that something happened that must not; the world ends after this step."""
+        self.tell("!", what)
+        if self.violation is None:
+            self.violation = Violation(what)
+            self.violation.__cause__ = cause
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
