@@ -5,6 +5,9 @@ interpreter. The client is a socket and msgspec's decoder: what a library takes 
 of a millisecond, others half of one) is its own, and the decoding of the answer is in the figures. The questions are
 what people ask every day, with a page of the size that there is by default, but of ``handoffs.next``: each of its
 rows is checked against signed entries, by either way.
+
+The server keeps answers. What it has not kept takes as long as in this process, and what HTTP takes for as many bytes:
+where each time another page is asked for, the baseline is both, the latter from a server that does nothing else.
 """
 
 from __future__ import annotations
@@ -15,18 +18,20 @@ import socket
 import subprocess
 import sys
 from functools import partial
-from itertools import cycle, islice
+from itertools import cycle, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from starlette.responses import Response
 
 from consumers.doors.web.api import answers_kept_max
 from consumers.doors.web.app import publishing
 from consumers.doors.web.questions import address, path_of
-from consumers.doors.web.server import bind
+from consumers.doors.web.server import bind, serving
 from consumers.doors.web.tokens import Tokens
 from consumers.sdk.ledger import Ledger
+from consumers.sdk.text import json_text
 from ledger.config import Settings
 from ledger.local import LocalClient
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
@@ -34,6 +39,8 @@ from tests.bench.workload import hand_over_steps, open_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from starlette.types import Receive, Scope, Send
 
 HANDOFFS: Final = 200
 CALLS: Final = scaled(50, 2)
@@ -63,28 +70,36 @@ def rows(bench: Bench) -> Iterator[Row]:
     assert child.stdin is not None
     assert child.stdout is not None
     try:
-        host = child.stdout.readline().strip()
+        host, bare = child.stdout.readline().split()
         with Ledger(settings=Settings(home=home)) as python:
             for query, questions in QUESTIONS:
-                how = "" if len(questions) == 1 else ", each time another page"
-                bench.say(query + how)
+                is_anew = len(questions) > 1
+                what = query + (", each time another page" if is_anew else "")
+                bench.say(what)
                 paths = cycle([address(path_of(query), one) for one in questions])
                 asks = cycle([partial(python.ask, query, **one) for one in questions])
-                found = bench.paired(partial(_by_http, host, token, paths), partial(_timed, asks))
+                answer = f"/{len(json_text(python.ask(query)))}" if is_anew else None
+                found = bench.paired(partial(_by_http, host, token, paths), partial(_by_python, asks, bare, answer))
                 note = f"{HANDOFFS} handoffs, {1000 * min(ours for ours, _ in found) / CALLS:.2f} ms an answer"
-                yield Row(f"web: {query} over HTTP{how}", ratios(found), "the same by Python", BUDGET, note)
+                baseline = "the same by Python, and a bare answer" if is_anew else "the same by Python"
+                yield Row(f"web: {what.replace(query, f'{query} over HTTP')}", ratios(found), baseline, BUDGET, note)
     finally:
         child.stdin.close()
         child.wait()
         child.stdout.close()
 
 
-def _timed(asks: Iterator[Callable[[], Any]], _number: int = 0) -> float:
+def _timed(asks: Iterator[Callable[[], Any]]) -> float:
     def work() -> None:
         for ask in islice(asks, CALLS):
             ask()
 
     return seconds(work)
+
+
+def _by_python(asks: Iterator[Callable[[], Any]], bare: str, answer: str | None, _number: int) -> float:
+    """Return the seconds of some calls, and those of as many bare answers over HTTP where there is a path for them."""
+    return _timed(asks) + (0 if answer is None else _by_http(bare, "none", repeat(answer), 0))
 
 
 def _by_http(host: str, token: str, paths: Iterator[str], _number: int) -> float:
@@ -116,11 +131,17 @@ class Client:
 
 
 async def serve(home: Path) -> None:
-    """Serve a ledger over HTTP until the standard input ends; the first line is where."""
+    """Serve a ledger over HTTP until the standard input ends, and bare answers; the first line is where."""
     with LocalClient(Settings(home=home)) as client:
-        async with publishing(client, bind("0")) as url:
-            print(url.removeprefix("http://"), flush=True)
+        async with publishing(client, bind("0")) as url, serving(_bare, bind("0")) as bare:
+            print(url.removeprefix("http://"), bare.removeprefix("http://"), flush=True)
             await asyncio.to_thread(sys.stdin.read)
+
+
+async def _bare(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with as many characters of JSON as the path says, from a thread, as whatever may wait is answered."""
+    body = await asyncio.to_thread(lambda: b'"' + b"x" * (int(scope["path"][1:]) - 2) + b'"')
+    await Response(body)(scope, receive, send)
 
 
 if __name__ == "__main__":
