@@ -29,7 +29,7 @@ from bisect import bisect_left
 from copy import copy
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ from ledger import trust
 from ledger.admission.check import Candidate
 from ledger.admission.replay import decide_again, read_entry
 from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.admission.state import Layer
+from ledger.admission.state import Base, Layer
 from ledger.checkpoint import NOTE_KEY, CheckpointVerifier, open_ends, parse_vkey, verifiers_of
 from ledger.client import Client
 from ledger.codec import UNREADABLE, encode_packed
@@ -136,38 +136,27 @@ class Authority:
                 self.kept.records.setdefault(key, []).append((index, encode_packed(record)))
 
 
-class Before(NamedTuple):
-    """The state before one entry (a ``Base``): authority as it was then, and what was folded of its own stream."""
+class Before(Base):
+    """The state before one entry: authority as it was then, and what was folded of its own stream."""
 
-    authority: Authority
-    size: int
-    ledger: str | None
-    stream: str
-    version: int
-    life: Any
-    ids: dict[str, int]
-    now_ms: int | None = None
-
-    @property
-    def authority_version(self) -> int:
-        """The number of events of authority before it."""
-        return self.authority.count(self.size)
+    def __init__(
+        self, authority: Authority, size: int, ledger: str | None, own: tuple[str, int, Any, dict[str, int]]
+    ) -> None:
+        super().__init__()
+        self.size, self.ledger, self.authority_version = size, ledger, authority.count(size)
+        self._authority, (self._stream, self._version, self._life, self._ids) = authority, own
 
     def record(self, key: bytes) -> Any:
         """Return the record under a state key, or None."""
         if key[:1] != b"s":
-            return self.authority.record(key, self.size)
-        if key[1:].decode() != self.stream:
+            return self._authority.record(key, self.size)
+        if key[1:].decode() != self._stream:
             return _DONE
-        return StreamRecord(self.version, 0, self.life) if self.version else None
+        return StreamRecord(self._version, 0, self._life) if self._version else None
 
     def index_of(self, _stream: str, event_id: str) -> int | None:
         """Return the index of an event of the stream, or None."""
-        return self.ids.get(event_id)
-
-    def key_at(self, index: int) -> bytes:
-        """Never asked: no rule asks who signed an entry."""
-        raise KeyError(index)
+        return self._ids.get(event_id)
 
 
 class StreamReader:
@@ -313,8 +302,8 @@ class _Run:
             raise unproven(f"the signature of entry {index} does not fit", index=index)
         self._last = index
         version, life, ids = (self._version, self.state, self._ids) if is_own else (entry.stream_version - 1, None, {})
-        ledger = self.ledger if index else None
-        state = Layer(Before(self._authority, index, ledger, body.stream, version, life, ids))
+        own = body.stream, version, life, ids
+        state = Layer(Before(self._authority, index, self.ledger if index else None, own))
         judged = decide_again(index, candidate, entry, Layer(state), entry.accepted_ms)
         if judged.misplaced is not None:
             raise unproven(f"entry {index}: {judged.misplaced.message}: one before it was left out", index=index)

@@ -35,9 +35,9 @@ from ledger.merkle import hash_size_bytes, tree_size_max
 note_size_max_bytes: Final = 256 * 1024
 note_signatures_max: Final = 64
 
+# Types of vkeys (C2SP signed-note, Signature types): Ed25519 over a note's text, and over a timestamped one.
 NOTE_KEY: Final = 1
 COSIGNATURE_KEY: Final = 4
-"""Types of vkeys (C2SP signed-note, Signature types): Ed25519 over a note's text, and over a timestamped one."""
 
 _KEY_ID_SIZE_BYTES: Final = 4
 _KEY_SIZE_BYTES: Final = 32

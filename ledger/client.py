@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from ledger.memory import Memory
     from ledger.receipt import Receipt
 
+# What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``.
 Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
-"""What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``."""
+# A moment of the past: the index of an entry, the last one then, or a time in ISO 8601 (``projections.instants``).
 When: TypeAlias = int | str
-"""A moment of the past: the index of an entry, the last one then, or a time in ISO 8601 (``projections.instants``)."""
+# The same of one moment, or, with None, of now.
 AnswerView: TypeAlias = "Callable[[str, dict[str, Any], When | None], dict[str, Any]]"
-"""The same of one moment, or, with None, of now."""
 Progress: TypeAlias = "Callable[[int, int], None]"
 rows_per_page: Final = 500
 # How long one read waits for news, and so how long whoever follows may take to see that it should stop.

@@ -23,9 +23,8 @@ from ledger.limits import json_depth_max, json_integer_max
 
 T = TypeVar("T")
 
+# What msgspec raises of bytes that are not what they should be; its own error is not of text that is not UTF-8.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises of bytes that are not what they should be; its own error is not of text that is not UTF-8."""
-
 _sorted_json = msgspec.json.Encoder(order="sorted")
 _msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order of their own in every process
 decimal_max: Final = 2**63 - 1

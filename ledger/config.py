@@ -33,9 +33,7 @@ VIEWS_FILE: Final = "views.db"
 CONFIG_FILE: Final = "config.toml"
 CHAINS_FILE: Final = "chains.toml"
 WITNESSED_FILE: Final = "witnessed"
-usual_port: Final = 4222
-"""Where clients of NATS look, and `baton serve` listens when nobody else does."""
-
+usual_port: Final = 4222  # Where clients of NATS look, and `baton serve` listens when nobody else does.
 _SERVER: Final = re.compile(r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?")
 
 

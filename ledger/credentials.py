@@ -28,9 +28,7 @@ _MASKS: Final = frozenset(b"xX*0.-_#")
 context_max_bytes: Final = 60
 pattern_memory_max_bytes: Final = 32 * 1024**2
 encoded_header_max_bytes: Final = 160
-parameters_max_bytes: Final = 300
-"""So far before and after ``password=`` its connection string is looked for."""
-
+parameters_max_bytes: Final = 300  # So far before and after ``password=`` its connection string is looked for.
 _START: Final = r"(?:\b|\\[nrt])"
 _URLSAFE: Final = "[A-Za-z0-9_-]"
 _WORD: Final = "[A-Za-z0-9]"

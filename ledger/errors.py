@@ -140,8 +140,8 @@ CODES: dict[str, Code] = {
 }  # fmt: skip
 
 
+# What to do with content that is too large for an event.
 AS_A_BLOB: Final = "store it by `baton blob put FILE` (Python: ledger.put_blob(content)) and refer to it by its ref"
-"""What to do with content that is too large for an event."""
 
 
 class BatonError(Exception):

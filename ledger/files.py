@@ -20,8 +20,7 @@ from typing import IO, Final
 from ledger.errors import Refused, Unavailable
 
 TEMPORARY: Final = ".baton-"
-_random_chars: Final = 8
-"""Of a temporary file's name (``tempfile``)."""
+_random_chars: Final = 8  # Of a temporary file's name (``tempfile``).
 # What opening says of a name that is a socket (ENXIO), a device without a driver (ENODEV) or a link where none may be.
 _OF_NO_FILE: Final = frozenset({errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EISDIR})
 

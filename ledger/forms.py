@@ -52,5 +52,4 @@ _WORDS: Final = {
     FILE_ID_PATTERN: f"a handoff's id names its file: one line {_SEEN}, no slash, and no dot at its beginning",
 }
 # By the form in which msgspec names a pattern.
-WORDS: Final = {repr(pattern): words for pattern, words in _WORDS.items()}
-"""What a refusal says instead of a pattern."""
+WORDS: Final = {repr(pattern): words for pattern, words in _WORDS.items()}  # What a refusal says instead of a pattern.

@@ -110,10 +110,9 @@ class Epoch(msgspec.Struct, frozen=True):
         )
 
 
-GrowthSince = Callable[[int], Growth]
-"""Returns where the log ends, with the path from the log of so many entries."""
+GrowthSince = Callable[[int], Growth]  # Returns where the log ends, with the path from the log of so many entries.
+# Returns an epoch of the log by the id of its event, once its signature was checked as far as the reader must.
 ReadEpoch = Callable[[str], Epoch]
-"""Returns an epoch of the log by the id of its event, once its signature was checked as far as the reader must."""
 
 
 def shown(size: int, root: str) -> str:
@@ -155,8 +154,8 @@ or a copy was put back, run `baton recover --from-stream`, or `baton recover --a
     return Corrupted("HISTORY_CHANGED", message, **was, size=growth.size, tree_head=growth.root)
 
 
+# What is asked of a log while a past is compared: the growth from so many entries, or the epoch of this id.
 Question = int | str
-"""What is asked of a log while a past is compared: the growth from so many entries, or the epoch of this id."""
 
 
 class Past:

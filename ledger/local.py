@@ -71,12 +71,10 @@ class LocalClient(Resource):
         config = settings.config
         self.log = log or Log(settings.home, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes)
         self.needs_witnesses = False
-        self.node = NODE
-        """The agent that the node is, in whose process this is."""
+        self.node = NODE  # The agent that the node is, in whose process this is.
 
+        # What publishes before this client appends, where several nodes have the ledger.
         self.publish: Publish | None = None
-        """What publishes before this client appends, where several nodes have the ledger."""
-
         self._gate: Gate | None = None
         self._is_closed = False
         self._open_views = views

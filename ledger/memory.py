@@ -35,9 +35,8 @@ from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.files import read_regular, replacing
 from ledger.history import GrowthSince, ReadEpoch, Trusted, is_continued, shown, tell, trust
 
+# The place of whoever reads over the bus: every node of a ledger tells one history, whatever its address.
 SERVER: Final = "server"
-"""The place of whoever reads over the bus: every node of a ledger tells one history, whatever its address."""
-
 memory_size_max_bytes: Final = 64 * 1024
 
 

@@ -25,9 +25,8 @@ from ledger.credentials import BEARER, KEY_FILE, PATTERNS, is_harmless, patterns
 from ledger.errors import Refused
 from ledger.limits import blob_scan_max_bytes
 
+# So many placeholders in one text are looked into; a text with more is refused, which bounds the work.
 harmless_max: Final = 1000
-"""So many placeholders in one text are looked into; a text with more is refused, which bounds the work."""
-
 _name_max_chars: Final = 64
 _seed_digits: Final = 64
 

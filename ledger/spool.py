@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
 
 FOLDER: Final = "spool"
+# The kinds that may wait. One that is new waits only when it is named here.
 REPORTS: Final = frozenset({
     "assessment.recorded", "dead_end.logged", "dead_end.retracted", "finding.logged", "finding.retracted",
     "handoff.blocked", "handoff.completed", "handoff.criterion_checked", "handoff.logged", "handoff.task_checked",
     "reasoning.concluded", "reasoning.extended", "reasoning.started", "session.ended", "session.started", "tool.used",
     "unknown.logged", "unknown.resolved",
 })  # fmt: skip
-"""The kinds that may wait. One that is new waits only when it is named here."""
 
 # About whoever asks, not about what is sent: it waits until that is mended.
 _NOT_OF_EVENTS: Final = frozenset({"BUS_DENIED", "KEY_FILE_MISSING", "KEY_FILE_MODE", "NOT_TRUSTED"})

@@ -52,12 +52,11 @@ from ledger.files import open_regular, read_regular, write_whole
 from ledger.membership import CLIENT_FILE, Membership, read_membership
 
 TRUST_FILE: Final = "trust.toml"
+# What an agent is told of such a folder: no path and no text of it, for both may be a stranger's.
 UNTRUSTED: Final = (
     "The folder of this project's Baton ledger is not trusted by this user, so nothing of it is read, run or signed. "
     "Only a person should decide that: in a terminal, `baton trust` shows what the folder would do, and asks."
 )
-"""What an agent is told of such a folder: no path and no text of it, for both may be a stranger's."""
-
 _HEADING: Final = "[[home]]"
 _LINE: Final = re.compile(r'([a-z]+) = ("[^\n]*")')
 _NOTE: Final = "# Ledgers' folders that this user trusts: `baton trust` adds one, `baton trust --remove` takes one out."

@@ -22,7 +22,7 @@ from consumers.auditor.signatures import Batches, Signatures
 from ledger.admission.check import Candidate
 from ledger.admission.replay import decide_again
 from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.admission.state import Layer, NoLog
+from ledger.admission.state import Base, Layer
 from ledger.codec import encode_packed
 from ledger.envelope import Entry, decode_entry, event_id, pae
 from ledger.errors import Refused
@@ -207,7 +207,7 @@ class Replay:
         (self._findings.problem if self.lost_from is None else self._findings.note)(index, code, message)
 
 
-class PackedState(NoLog):
+class PackedState(Base):
     """The state after a replay, packed."""
 
     def __init__(self) -> None:

@@ -207,9 +207,8 @@ def check_signer(body: Body, data: EventData, public_key: str, layer: Layer, now
     )
 
 
-def idempotency_digest(candidate: Candidate) -> bytes:
+def idempotency_digest(body: Body) -> bytes:
     """Return what must be equal for a retry under the same idempotency key: kind, stream and data bytes."""
-    body = candidate.body
     return blake3(f"{body.kind}\0{body.stream}\0".encode() + bytes(body.data)).digest(length=16)
 
 
@@ -221,7 +220,7 @@ def _remember(candidate: Candidate, idem: str, layer: Layer) -> None:
     body = candidate.body
     if layer.idempotency(body.author, idem) is not None:
         raise Refused("IDEMPOTENCY_CONFLICT", f"the idempotency key {idem!r} was used for other content", idem=idem)
-    layer.put_idempotency(body.author, idem, IdempotencyRecord(idempotency_digest(candidate), layer.size))
+    layer.put_idempotency(body.author, idem, IdempotencyRecord(idempotency_digest(body), layer.size))
 
 
 def _repeats(checked: Checked, layer: Layer, accepted_ms: int) -> list[Accepted] | None:
@@ -260,7 +259,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     if body.idem is None or body.ledger != layer.ledger:
         return None
     record = layer.idempotency(body.author, body.idem)
-    if record is None or record.digest != idempotency_digest(candidate):
+    if record is None or record.digest != idempotency_digest(body):
         return None
     try:
         check_signer(body, candidate.data, key.hex(), layer, accepted_ms)

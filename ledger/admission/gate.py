@@ -25,12 +25,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from blake3 import blake3
 
 from ledger.admission.authority import OF_KIND
 from ledger.admission.check import Checked, check, refusal_of
-from ledger.admission.decide import Accepted, decide
-from ledger.admission.state import Layer, NoLog
+from ledger.admission.decide import Accepted, decide, idempotency_digest
+from ledger.admission.state import Base, Layer
 from ledger.codec import encode_packed
 from ledger.envelope import Entry, Submission, decode_entry, event_id, pae
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
@@ -107,9 +106,8 @@ class Refold:
     def _check_agent(self, snapshot: Snapshot, key: bytes, record: AgentRecord | KeyRecord | InvitationRecord) -> None:
         name = record.agent if isinstance(record, KeyRecord) else record.name
         if name in {CHECKPOINT_KEYS, INVITATION_KEYS} and isinstance(record, KeyRecord):
-            name = _read(snapshot, min(record.since_index, snapshot.size - 1))[
-                0
-            ].name  # of the event that names the key
+            naming, _, _ = _read(snapshot, min(record.since_index, snapshot.size - 1))
+            name = naming.name
         if _unused(folded_agent(snapshot, name).get(key)) != _unused(record):
             raise _unlike(f"a key of {name}" if isinstance(record, KeyRecord) else f"agent {name}")
 
@@ -129,7 +127,7 @@ def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
     return layer.records
 
 
-class _Others(NoLog):
+class _Others(Base):
     """A ``Base`` in which whoever the fold is not about was allowed to do what he did."""
 
     def __init__(self, name: str) -> None:
@@ -169,9 +167,9 @@ def _read(snapshot: Snapshot, index: int) -> tuple[Event, Body, Entry]:
 
 def _check_idempotency(snapshot: Snapshot, key: bytes, index: int, digest: bytes) -> None:
     if index < snapshot.size:
-        event, body, _ = _read(snapshot, index)
-        same = blake3(f"{event.kind}\0{event.stream}\0".encode() + bytes(body.data)).digest(length=16) == digest
-        if body.idem is not None and same and idempotency_key(body.author, body.idem) == key:
+        _, body, _ = _read(snapshot, index)
+        is_key = body.idem is not None and idempotency_key(body.author, body.idem) == key
+        if is_key and idempotency_digest(body) == digest:
             return
     raise _unlike("an idempotency key")
 
@@ -316,19 +314,19 @@ class Gate:
         return self._cache
 
 
-class Transaction:
+class Transaction(Base):
     """The base of all layers: the log within one write transaction, behind the cache."""
 
     def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any], refold: Refold | None = None) -> None:
         """Read from ``snapshot`` what ``cache`` does not hold yet, and let ``refold`` hold it against its entries."""
+        super().__init__()
         self._refold = refold or Refold()
         self._snapshot = snapshot
         self._cache = cache
         self._id_keys: dict[str, bytes] = {}
-        self.size = snapshot.size
-        self.ledger = None if snapshot.head is None else snapshot.head.ledger
-        self.now_ms = None if snapshot.head is None else snapshot.head.accepted_ms
-        self.authority_version = 0 if snapshot.head is None else snapshot.head.authority_version
+        if (head := snapshot.head) is not None:
+            self.size, self.ledger, self.now_ms = head.size, head.ledger, head.accepted_ms
+            self.authority_version = head.authority_version
 
     def record(self, key: bytes) -> Any:
         """Return the record under a state key, or None."""

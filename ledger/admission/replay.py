@@ -19,7 +19,7 @@ import msgspec
 from ledger.admission.check import Candidate
 from ledger.admission.decide import apply, check_versions, count_refused, go_on_from
 from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.admission.state import Layer, NoLog
+from ledger.admission.state import Base, Layer
 from ledger.envelope import Entry, decode_entry, event_id, pae
 from ledger.errors import Refused
 from ledger.events import EventData
@@ -216,7 +216,7 @@ class Part:
         return (0, -1) if record is None else (record.version, record.last_index)
 
 
-class _Nothing(NoLog):
+class _Nothing(Base):
     """What lies under a part: nothing; which streams were looked at, is noted."""
 
     def __init__(self) -> None:

@@ -7,43 +7,17 @@ forgotten by dropping its layer, and nothing is ever undone.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
 from ledger.log import tables
 
 
-class Base(Protocol):
-    """What lies under all layers."""
+class Base:
+    """What lies under all layers. This one knows nothing of a log: who inherits says what is there.
 
-    @property
-    def size(self) -> int:
-        """The number of entries."""
-
-    @property
-    def ledger(self) -> str | None:
-        """The id of the ledger, or None before entry 0."""
-
-    @property
-    def now_ms(self) -> int | None:
-        """The last entry's time, or None before entry 0."""
-
-    @property
-    def authority_version(self) -> int:
-        """The number of authority events."""
-
-    def record(self, key: bytes) -> Any:
-        """Return the record under a state key (see ``log.tables``), or None."""
-
-    def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream, or None."""
-
-    def key_at(self, index: int) -> bytes:
-        """Return the key that signed the entry at ``index``."""
-
-
-class NoLog:
-    """A ``Base`` without a log: nothing is there but what a subclass says."""
+    ``ledger`` and ``now_ms``, the last entry's time, are None before entry 0.
+    """
 
     def __init__(self) -> None:
         self.size = 0
@@ -52,15 +26,15 @@ class NoLog:
         self.authority_version = 0
 
     def record(self, _key: bytes) -> Any:
-        """Return None."""
+        """Return the record under a state key (see ``log.tables``), or None."""
         return None
 
     def index_of(self, _stream: str, _event_id: str) -> int | None:
-        """Return None: what was decided anew, the layer above knows."""
+        """Return the index of an event of a stream, or None: what was decided anew, the layer above knows."""
         return None
 
     def key_at(self, index: int) -> bytes:
-        """Never asked: a replay refuses every duplicate before it would matter."""
+        """Return the key that signed the entry at ``index``; of a replay, which refuses duplicates, nobody asks it."""
         raise KeyError(index)
 
 

@@ -23,13 +23,12 @@ from ledger.trust import fingerprint
 FORMAT: Final = "baton-bundle-1"
 _TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCII)
 
+# The authority events of a ledger, in order: (index, author, data).
 AuthorityEvents: TypeAlias = Iterable[tuple[int, str, EventData]]
-"""The authority events of a ledger, in order: (index, author, data)."""
-
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 
+# What of a ledger's folder a backup holds beside log and blobs: settings, and its keys under a passphrase.
 HomeFile: TypeAlias = Literal["chains.toml", "config.toml", "keys.sealed"]
-"""What of a ledger's folder a backup holds beside log and blobs: settings, and its keys under a passphrase."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

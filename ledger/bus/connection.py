@@ -32,22 +32,21 @@ connect_timeout_s: Final = 3.0
 reconnect_wait_max_s: Final = limits.reconnect_wait_max_s
 close_wait_max_s: Final = 1.0
 attempt_timeout_s: Final = limits.request_timeout_s / 2
+# All attempts of a request together, besides what a read asked to wait.
 request_time_max_s: Final = 2 * limits.request_timeout_s
-"""All attempts of a request together, besides what a read asked to wait."""
-
 retry_wait_first_s: Final = 0.05
 retry_wait_max_s: Final = 0.5
 
+# What may become of a connection to a server that is there; every other ``OSError`` says that none is.
 _PASSING: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, TimeoutError)
-"""What may become of a connection to a server that is there; every other ``OSError`` says that none is."""
 
 
 class _Away(Unavailable):
     """Nobody is there, which is known and not guessed from silence."""
 
 
+# Sends one request and returns the answer's bytes; asks once.
 Exchange: TypeAlias = Callable[[str, bytes], Coroutine[Any, Any, bytes]]
-"""Sends one request and returns the answer's bytes; asks once."""
 Greet: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
 

@@ -18,8 +18,7 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-request_cost_bytes: Final = 4096
-"""What a request costs besides its bytes."""
+request_cost_bytes: Final = 4096  # What a request costs besides its bytes.
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class _Account(Generic[T]):
     returning: deque[tuple[T, int]] = field(default_factory=deque)
     running: int = 0
     running_bytes: int = 0
-    turn: int = 0
-    """The virtual time at which its next request may start."""
+    turn: int = 0  # The virtual time at which its next request may start.
 
     def next(self) -> tuple[T, int] | None:
         """Return what would run next: first what was let in before."""

@@ -30,9 +30,8 @@ from ledger.log.read import Snapshot
 from ledger.log.tables import key_key
 from ledger.merkle import leaf_hash
 
+# How far before and after the end of the shorter one evidence is looked for.
 window_events: Final = limits.batch_events_max
-"""How far before and after the end of the shorter one evidence is looked for."""
-
 _asked_at_once: Final = 32
 
 

@@ -66,19 +66,15 @@ class _Door:
 
     def __init__(self) -> None:
         self.subscription: Subscription | None = None
-        self.left: int | None = None
-        """How many messages more it lets in; None while they are not counted."""
-
+        self.left: int | None = None  # How many messages more it lets in; None while they are not counted.
         self.size_mean = 0.0
         self.received, self.answers = _Meter(), _Meter()
         self.pause_s = limits.door_pause_min_s
         self.opened_s = 0.0
         self.flooded_s = -math.inf
         self.answered = 0
-        self.read = 0
-        self.allowed = 0
-        """How many messages were read since the subscription began, and how many the server may pass on."""
-
+        # How many messages were read since the subscription began, and how many the server may pass on.
+        self.read = self.allowed = 0
         self.is_extending = False
 
 

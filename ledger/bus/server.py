@@ -38,9 +38,7 @@ from ledger.files import held, replacing
 
 __all__ = ["BusUsers", "EmbeddedServer", "find_server", "render_config"]
 
-version_min: Final = (2, 12)
-"""The first server with atomic batches (``allow_atomic``)."""
-
+version_min: Final = (2, 12)  # The first server with atomic batches (``allow_atomic``).
 _POLL_S: Final = 0.01
 _LOG_TAIL_BYTES: Final = 4096
 _PID_WAIT_MAX_S: Final = 2.0
@@ -65,8 +63,7 @@ class EmbeddedServer:
         self.port = 0
         self._child: subprocess.Popen[bytes] | None = None
         self._locks: list[int] = []
-        self._names: set[str] = set()
-        """Who has an account on the server that runs."""
+        self._names: set[str] = set()  # Who has an account on the server that runs.
 
     @property
     def url(self) -> str:

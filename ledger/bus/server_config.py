@@ -55,8 +55,8 @@ _STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
 ACCOUNTS_FILE: Final = "accounts.conf"
 ROUTE_USER: Final = "baton"
 
+# Where answers to other accounts go. ``allow_responses`` would do, but a reload forgets whom it allowed to answer.
 _ANSWERS = "_R_.>"
-"""Where answers to other accounts go. ``allow_responses`` would do, but a reload forgets whom it allowed to answer."""
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,7 @@ log = structlog.get_logger("baton.service")
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 arguments_size_max_bytes: Final = 64 * 1024
-answer_size_max_bytes: Final = 1000 * 1024
-"""The server's ``max_payload`` less what a message has around it."""
-
+answer_size_max_bytes: Final = 1000 * 1024  # The server's ``max_payload`` less what a message has around it.
 upload_threads_max: Final = 2
 drain_wait_max_s: Final = 2.0
 finish_wait_max_s: Final = 30.0

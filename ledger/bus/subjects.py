@@ -14,12 +14,9 @@ from blake3 import blake3
 
 from ledger.errors import Refused
 
+# The inbox prefix of nodes; an agent of the same name is in another account, so they never meet.
 INBOX_OF_NODES: Final = "_INBOX_node"
-"""The inbox prefix of nodes; an agent of the same name is in another account, so they never meet."""
-
-DISCOVERY: Final = "$SRV.>"
-"""Where NATS tools ask which services there are (NATS ADR-32)."""
-
+DISCOVERY: Final = "$SRV.>"  # Where NATS tools ask which services there are (NATS ADR-32).
 _LEDGER: Final = re.compile(r"[0-9a-f]{32}")
 _AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")

@@ -28,12 +28,11 @@ ROOT: Final = "root"
 NODE: Final = "node"
 CHECKPOINT: Final = "checkpoint"
 RESERVED_NAMES: Final = frozenset({ROOT, NODE, CHECKPOINT})
+# Whose checkpoint keys, and those of invitations, are among all keys: no name of an agent: they sign no event.
 CHECKPOINT_KEYS: Final = "the checkpoints"
 INVITATION_KEYS: Final = "the invitations"
-"""Whose checkpoint keys, and those of invitations, are among all keys: no name of an agent: they sign no event."""
-
+# The role of further nodes. It stands alone, comes with a checkpoint key, and ends with the agent.
 NODE_ROLE: Final = "node"
-"""The role of further nodes. It stands alone, comes with a checkpoint key, and ends with the agent."""
 
 KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
 InvitationEnd: TypeAlias = Literal["used", "revoked", "replaced"]

@@ -90,8 +90,7 @@ def is_jump(before_ms: int, after_ms: int) -> bool:
     return after_ms - before_ms > clock_forward_max_ms
 
 
-Say: TypeAlias = "Callable[[int, str, str], None]"
-"""Takes what is found of an entry: its index, a code, and words."""
+Say: TypeAlias = "Callable[[int, str, str], None]"  # Takes what is found of an entry: its index, a code, and words.
 
 
 class Clock:

@@ -40,9 +40,7 @@ FOLDER: Final = "blobs"
 TABLES: Final = ("records", "aliases", "chunks", "intents", "references", "usage")
 DIGEST_BYTES: Final = 32
 page_blobs_max: Final = 500
-rows_read_max: Final = 20_000
-"""What one page of a list looks at; a page may be empty and still say where to go on."""
-
+rows_read_max: Final = 20_000  # What one page of a list looks at; a page may be empty and still say where to go on.
 _REF: Final = re.compile(REF_PATTERN)
 
 
@@ -76,9 +74,9 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     key: bytes
     sig: bytes
     accepted_ms: int
+    # Where this upload's chunks lie: its own, so that nobody puts a wrong one among another's, and nothing changes what
+    # was checked.
     place: bytes = b""
-    """Where this upload's chunks lie: its own, so that nobody puts a wrong one among another's, and nothing changes
-    what was checked."""
 
     @property
     def ref(self) -> str:

@@ -35,9 +35,8 @@ from ledger.quota import Spent
 if TYPE_CHECKING:
     import lmdb
 
+# Where one stream stands, by what it is of; streams of agents and kept-aside records have no state.
 StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState
-"""Where one stream stands, by what it is of; streams of agents and kept-aside records have no state."""
-
 FORMAT: Final = 1
 DATABASE: Final = "log"
 
@@ -106,8 +105,8 @@ CHECKPOINT_KEYS_KEY: Final = b"c"
 QUOTA_PREFIX: Final = b"q"
 TERM_KEY: Final = b"t"
 SHARED_KEY: Final = b"m"
+# What follows from no entry: what gates count, and whether this log is one of several nodes'.
 OF_NO_ENTRY: Final = frozenset({QUOTA_PREFIX, SHARED_KEY})
-"""What follows from no entry: what gates count, and whether this log is one of several nodes'."""
 
 
 def stream_key(stream: str) -> bytes:
