@@ -67,8 +67,8 @@ class Network:
             (client, callback)
             for client in self.clients
             for pattern, callback in client.subscriptions
-            if client.process.is_alive and client.is_connected and cluster.hear(host, client.server)
             if pattern == subject or (pattern.endswith(("*", ">")) and subject.startswith(pattern[:-1]))
+            if client.process.is_alive and client.is_connected and cluster.hear(host, client.server)
         ]
 
 
@@ -80,6 +80,7 @@ class SimClient:
         self.subscriptions: list[tuple[str, Any]] = []
         self.is_closed = False
         self._batches: dict[str, list[Message]] = {}
+        network.clients = [one for one in network.clients if one.process.is_alive]
         network.clients.append(self)
 
     @property
@@ -252,5 +253,16 @@ def _settle(future: asyncio.Future[Any], outcome: Any) -> None:
 
 
 def _call(client: SimClient, callback: Any, message: SimMessage) -> None:
-    if not client.is_closed and (work := callback(message)) is not None:
-        client.process.run_task(work)
+    """Let a program receive a message: it puts it aside or answers, and waits for nothing, so it needs no task."""
+    if client.is_closed or (work := callback(message)) is None:
+        return
+    violate = client.network.world.violate
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    except Exception as error:  # noqa: BLE001 - whatever it is, the program made a mistake
+        violate(f"{client.process.host} died of a message: {error!r}", error)
+    else:
+        work.close()
+        violate(f"{callback.__qualname__} waits, and so holds up the messages after its own")

@@ -6,7 +6,6 @@ What a node does beside that is left out: views, workers, metrics. Requests are 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from consumers.doors.node.membership import Membership
@@ -23,7 +22,18 @@ if TYPE_CHECKING:
     from tests.simulation.memory_log import MemoryLog
     from tests.simulation.world import Process
 
-NOWHERE: Final = Path("/nonexistent")
+
+class _Nowhere:
+    """A folder in which there is nothing, whatever is written there."""
+
+    def __truediv__(self, _name: str) -> _Nowhere:
+        return self
+
+    def exists(self) -> bool:
+        return False
+
+
+NOWHERE: Final = _Nowhere()
 
 
 class ClusterNode(SoloNode):
@@ -45,7 +55,8 @@ class ClusterNode(SoloNode):
             lambda: client, self.log, actors().id, self.host, replicas=replicas, record=self.record,  # type: ignore[arg-type]
         )  # fmt: skip
         self.membership = membership = Membership(
-            lambda: client, self.replica, self._news, folder=NOWHERE, url=self.host, key=actors().keys[self.host],
+            lambda: client, self.replica, self._news, folder=NOWHERE,  # type: ignore[arg-type]
+            url=self.host, key=actors().keys[self.host],
             replicas=replicas, answer=self._let, lead=self._lead, timing=Timing(),
         )  # fmt: skip
         await membership.start()

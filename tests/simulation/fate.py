@@ -39,6 +39,7 @@ rest_max_s: Final = 90.0
 rest_step_s: Final = 2.0
 calm_s: Final = 25.0
 cluster_share: Final = 0.8
+tick_s: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def parts(world: World) -> Iterator[None]:
             (replica, "write_record", write), (membership, "replacing", nowhere),
             (publication, "log", notes), (replica, "log", notes), (membership, "log", notes), (reactor, "log", notes),
             (publication, "scrub_every_s", 10.0), (membership, "scrub_every_s", 10.0),
+            (membership, "tick_s", tick_s),
             (membership, "_now_ms", now_ms), (gate, "time", clock),
             (membership, "now", lambda: clock_text(world.current.wall_ms())),
             (asyncio, "run_coroutine_threadsafe", ThreadOutcome),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -45,6 +46,7 @@ class MemoryLog:
         self.process: Process | None = None
         self._staged: list[tuple[Head, Pending]] = []
         self._subtrees: tuple[int, SubtreeReader] | None = None
+        self._seen: MemorySnapshot | None = None
         self._is_writing = False
 
     def copy(self) -> Self:
@@ -82,8 +84,10 @@ class MemoryLog:
     def find(self, _ref: str) -> None:
         """Return that there is no such blob."""
 
-    def snapshot(self) -> contextlib.nullcontext[MemorySnapshot]:
-        return contextlib.nullcontext(MemorySnapshot(self))
+    def snapshot(self) -> MemorySnapshot:
+        if self._seen is None or self._seen.head is not self.head:
+            self._seen = MemorySnapshot(self)
+        return self._seen
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[tuple[None, MemorySnapshot]]:
@@ -129,6 +133,9 @@ class MemoryLog:
         return self._subtrees[1]
 
 
+_decoded: Final = lru_cache(maxsize=10_000)(layout.decode_record)
+
+
 def _unobserved(_start: int, _entries: Sequence[bytes]) -> None:
     pass
 
@@ -140,6 +147,12 @@ class MemorySnapshot:
         self._log = log
         self.head = log.head
         self.size = 0 if log.head is None else log.head.size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Nothing is held."""
 
     def entry(self, index: int) -> bytes:
         if not 0 <= index < self.size:
@@ -163,7 +176,7 @@ class MemorySnapshot:
 
     def record(self, key: bytes) -> Any:
         stored = self._log.state.get(key)
-        return None if stored is None else layout.decode_record(key, stored)
+        return None if stored is None else _decoded(key, stored)
 
     def agent(self, name: str) -> AgentRecord | None:
         record: AgentRecord | None = self.record(layout.agent_key(name))

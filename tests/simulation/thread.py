@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from _thread import allocate_lock, start_new_thread
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,11 +18,46 @@ if TYPE_CHECKING:
     from tests.simulation.world import Process
 
 
-_pool: Final = concurrent.futures.ThreadPoolExecutor(64, thread_name_prefix="simulated")
-
-
 class Killed(BaseException):
     """The process ended here."""
+
+
+class _Worker:
+    """A thread of the operating system that makes one call after the other; turns are handed over by bare locks."""
+
+    _idle: ClassVar[list[_Worker]] = []
+
+    def __init__(self) -> None:
+        self.go, self.back = allocate_lock(), allocate_lock()
+        self.go.acquire()
+        self.back.acquire()
+        self.work: Callable[[], None] = _nothing
+        start_new_thread(self._run, ())
+
+    @classmethod
+    def take(cls) -> _Worker:
+        return cls._idle.pop() if cls._idle else cls()
+
+    def turn(self) -> None:
+        """Let it run until it waits, or its call is over."""
+        self.go.release()
+        self.back.acquire()
+
+    def wait(self) -> None:
+        """Called in it: let the world go on until its next turn."""
+        self.back.release()
+        self.go.acquire()
+
+    def _run(self) -> None:
+        self.go.acquire()
+        while True:
+            self.work()
+            self._idle.append(self)
+            self.wait()
+
+
+def _nothing() -> None:
+    pass
 
 
 class Thread:
@@ -31,7 +67,8 @@ class Thread:
 
     def __init__(self, process: Process, call: Callable[[], Any]) -> None:
         self._process, self._call = process, call
-        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._worker = _Worker.take()
+        self._worker.work = self._run
         self._asked: Coroutine[Any, Any, Any] | None = None
         self._answer: asyncio.Task[Any] | None = None
         self._is_over = False
@@ -39,7 +76,6 @@ class Thread:
         self._error: BaseException | None = None
         self.result: asyncio.Future[Any] = process.create_future()
         process.threads.append(self)
-        _pool.submit(self._run)
         self._turn()
 
     @classmethod
@@ -50,8 +86,7 @@ class Thread:
     def wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Called in the thread: have the loop do something, and return what comes of it."""
         self._asked = work
-        self._back.release()
-        self._go.acquire()
+        self._worker.wait()
         if self._answer is None:
             work.close()
             raise Killed
@@ -62,22 +97,18 @@ class Thread:
     def kill(self) -> None:
         self._answer = None
         while not self._is_over:
-            self._go.release()
-            self._back.acquire()
+            self._worker.turn()
 
     def _run(self) -> None:
         self._own.thread = self
-        self._go.acquire()
         try:
             self._outcome = self._call()
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits the result
             self._error = error
         self._is_over = True
-        self._back.release()
 
     def _turn(self) -> None:
-        self._go.release()
-        self._back.acquire()
+        self._worker.turn()
         if not self._is_over:
             assert self._asked is not None
             task = self._process.create_task(self._asked)

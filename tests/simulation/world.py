@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import inspect
 from asyncio import events
 from functools import partial
+from heapq import heappop, heappush
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tests.building import GIVEN_MS
 from tests.simulation.thread import Thread
@@ -25,28 +24,32 @@ if TYPE_CHECKING:
 
 steps_max: Final = 400_000
 
+_Step: TypeAlias = "tuple[float, int, Process, Callable[..., object], tuple[Any, ...]]"
+
 
 class Violation(AssertionError):
     """What must never happen, happened."""
 
 
-class _Step:
-    """One callback in the heap; what asyncio calls a handle."""
+class _Timer:
+    """A callback that may be cancelled before its time; what asyncio calls a handle."""
 
-    __slots__ = ("arguments", "call", "process", "when")
+    __slots__ = ("arguments", "call")
 
-    def __init__(self, process: Process, when: float, call: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        self.process, self.when, self.call, self.arguments = process, when, call, arguments
+    def __init__(self, call: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        self.call, self.arguments = call, arguments
+
+    def run(self) -> None:
+        self.call(*self.arguments)
 
     def cancel(self) -> None:
-        self.call = _nothing
-        self.arguments = ()
+        self.call, self.arguments = _nothing, ()
 
     def cancelled(self) -> bool:
         return self.call is _nothing
 
 
-def _nothing(*_arguments: object) -> None:
+def _nothing() -> None:
     pass
 
 
@@ -60,7 +63,6 @@ class Process(asyncio.AbstractEventLoop):
         self.stopped_until = 0.0
         self.tasks: set[asyncio.Task[Any]] = set()
         self.threads: list[Thread] = []
-        self.made: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     def wall_ms(self) -> int:
         return GIVEN_MS + int((self.world.now + self.world.skew_s.get(self.host, 0.0)) * 1000)
@@ -76,7 +78,7 @@ class Process(asyncio.AbstractEventLoop):
         for task in self.tasks:
             with contextlib.suppress(ValueError, RuntimeError):  # it is running just now, or would wait on its way out
                 task.get_coro().close()  # type: ignore[union-attr]
-        for task in self.made:
+        for task in self.world.tasks_to_wake(self):
             coroutine: Any = task.get_coro()
             if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()  # else Python warns of it, in whichever test is running when it is collected
@@ -85,7 +87,7 @@ class Process(asyncio.AbstractEventLoop):
         self.stopped_until = max(self.stopped_until, self.world.now + seconds)
 
     def run_task(self, work: Coroutine[Any, Any, object]) -> None:
-        task = self.create_task(work)
+        task = asyncio.Task(work, loop=self)
         self.tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -100,22 +102,29 @@ class Process(asyncio.AbstractEventLoop):
         return self.world.now
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
-        return self.world.add(self, self.world.now, callback, args)
+        """Put it behind all that runs at this moment; futures, which name a context, need no handle of it."""
+        world = self.world
+        if context is None:
+            return self.call_at(world.now, callback, *args)
+        world.count += 1
+        heappush(world.heap, (world.now, world.count, self, callback, args))
+        return None
 
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
-        return self.world.add(self, self.world.now + delay, callback, args)
+        return self.call_at(self.world.now + delay, callback, *args)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
-        return self.world.add(self, when, callback, args)
+        timer = _Timer(callback, args)
+        self.world.add(self, when, timer.run, ())
+        return timer
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> Any:
         task = asyncio.Task(coro, loop=self)
-        self.made.add(task)
         task.add_done_callback(self._look_for_mistakes)
         return task
 
@@ -151,38 +160,39 @@ class World:
         self.violation: Violation | None = None
         self.current = self.nature = Process(self, "nature")
         self.steps = 0
-        self._heap: list[tuple[float, int, _Step]] = []
-        self._count = 0
+        self.heap: list[_Step] = []
+        self.count = 0
 
-    def add(self, process: Process, when: float, call: Callable[..., object], arguments: tuple[Any, ...]) -> _Step:
+    def add(self, process: Process, when: float, call: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         """Put a callback of a process into the heap; those of one moment run in the order in which they were put."""
-        step = _Step(process, when, call, arguments)
-        self._count += 1
-        heapq.heappush(self._heap, (max(self.now, when), self._count, step))
-        return step
+        self.count += 1
+        heappush(self.heap, (max(self.now, when), self.count, process, call, arguments))
+
+    def tasks_to_wake(self, process: Process) -> list[asyncio.Task[Any]]:
+        """Return the tasks of a process that would run a step now, among them all that have not begun."""
+        steps = (getattr(step[3], "__self__", None) for step in self.heap if step[2] is process)
+        return [task for task in steps if isinstance(task, asyncio.Task)]
 
     def later(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
         self.add(self.nature, self.now + seconds, call, arguments)
 
     def run(self, until: float) -> None:
         """Let time pass. Raises Violation."""
-        heap, before = self._heap, events._get_running_loop()
+        heap, before = self.heap, events._get_running_loop()
         events._set_running_loop(self.current)
         try:
             while heap and heap[0][0] <= until:
-                when, _, step = heapq.heappop(heap)
-                process = step.process
+                when, _, process, call, arguments = heappop(heap)
                 if not process.is_alive:
                     continue
                 if process.stopped_until > when:
-                    self._count += 1
-                    heapq.heappush(heap, (process.stopped_until, self._count, step))
+                    self.add(process, process.stopped_until, call, arguments)
                     continue
                 self.now = when
                 if process is not self.current:
                     events._set_running_loop(process)
                     self.current = process
-                step.call(*step.arguments)
+                call(*arguments)
                 self.steps += 1
                 if self.violation is not None:
                     raise self.violation
@@ -193,9 +203,9 @@ class World:
             events._set_running_loop(before)
 
     def end(self) -> None:
-        for process in {step.process for _, _, step in self._heap}:
+        for process in {step[2] for step in self.heap}:
             process.kill()
-        self._heap.clear()
+        self.heap.clear()
 
     def tell(self, who: str, what: str) -> None:
         if self.trace is not None:

@@ -112,12 +112,9 @@ class Membership:
     async def run(self) -> None:
         """Step from role to role until cancelled."""
         while True:
-            seen: Observation = Tick()
-            try:
-                async with asyncio.timeout(tick_s):
-                    seen = await self._seen.get()
-            except TimeoutError:
-                pass
+            late = asyncio.get_running_loop().call_later(tick_s, self._seen.put_nowait, Tick())
+            seen = await self._seen.get()
+            late.cancel()
             for one in (seen,) if isinstance(seen, Tick) else (seen, Tick()):
                 if self.leads or not self._is_leaving:  # who leaves does not stand again
                     self._step(one)
