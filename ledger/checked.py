@@ -1,25 +1,13 @@
 """Reading to act: one stream from its signed entries, checked by the reader, whoever handed them over.
 
-A view's row is the word of the machine that folded it. Whoever approves, claims or acts on a brief reads the entries
-behind it instead, and those of authority, and believes of a node no more than they prove:
-
-- each entry stands under one head, which goes on from the one this reader trusts (``Client.stream``);
-- each signature fits, and its key was its author's there, as the events of authority say from entry 0 on, whose root
-  key the ledger's id is the hash of;
-- nothing is left out of the stream, nor of authority, up to that head: entries carry both counts, and over the bus the
-  ledger's key signs how many the stream has there, so that whoever withholds its end has signed what convicts him;
-- each event follows by the rules that the gate decided by. One that does not counts for nothing, here as in every fold.
-
-What a reader cannot see: entries after that head, which may be older than the node's own. So every answer says as of
-which head it is, and whoever knows the log's witnesses is told when they cosigned it. What a rule asks of other streams
-(was a dependency done when it was claimed?) and how often a session key was used are not asked again here; that is what
-an audit replays.
+What is demanded of whoever hands them over, what this cannot see, and what was refused, ``ledger/README.md`` says. What
+a rule asks of other streams (was a dependency done when it was claimed?) and how often a session key was used are not
+asked again here: that an audit replays.
 
 Authority is checked once and kept: within a process by this object, and between them in a file beside the reader's
 memory, bound to a head that the log must go on from. Each record is kept with the indexes since which it holds, so that
 an old entry is judged by what was true then. The streams that were read last are kept in this object, too, as of that
-head: who looks again checks what came since. Refused: reading the streams of those agents alone that appear, of which
-nobody could tell whether their last event was left out.
+head: who looks again checks what came since.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Checkpoints: the log's signed word on how large it is and what its Merkle root is.
 
-The text forms are C2SP's signed-note and tlog-checkpoint, so that any tool of that family can check a ledger. A
-*note* is a text and the signature lines under it; a *checkpoint* is a note whose text is origin, size and root;
-a *vkey* is the one-line text of a public key; a *cosignature* is another party's line on the same note.
+A C2SP signed-note is a text and the signature lines under it; a *checkpoint* (tlog-checkpoint) a note whose text is
+origin, size and root; a *vkey* the one-line text of a public key; a *cosignature* another party's line on the note.
 
 Rules: nothing in a note is believed before its signature is verified, over the bytes that arrived. Lines of unknown
 keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
@@ -10,8 +9,7 @@ claims our key and does not verify spoils the note. A log signs under its origin
 
 *Ends* are a note on how many entries some streams, and authority, have in a log of a size: ``ENDS_TYPE``, and in a
 second line the fields of ``Ends`` in their RFC 8785 form. A tree proves what stands in a log, never that nothing more
-does: whoever holds some streams cannot see by their entries what follows the last ones. A ledger that signs ends
-wrongly is convicted by the entries that it hides.
+does; a ledger that signs ends wrongly is convicted by the entries that it hides.
 
 Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the text, are ``ledger.policy``'s.
 """

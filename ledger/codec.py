@@ -1,8 +1,5 @@
 """The only encoders and decoders of Baton: strict JSON for what agents sign, minimal msgpack for what is stored.
 
-What an agent signed is never encoded again, so decoding refuses every text that two readers could understand
-differently; and what is stored has one form only, so that equal content has equal hashes.
-
 ``msgspec`` accepts duplicate keys and large integers in float fields. So a decoded value is encoded again in sorted
 form: only when that differs from the bytes does the slower standard parser, with hooks, look at every key and number.
 """

@@ -1,9 +1,8 @@
 r"""The forms of short texts in events: one line, without what nobody sees; and ids that look like no other.
 
-Each is a fixed set of characters, and none asks Unicode's tables, which grow with every Python: an entry that was
-accepted once is accepted by every replay. So letters that look alike (a Latin and a Cyrillic `a`) are not told apart.
-Patterns end in \Z, because Python's $ would let a trailing newline through, and spell digits out, because \d would
-take those of every script. The published schemas say $, which in their dialect means the end.
+Each is a fixed set of characters, and none asks Unicode's tables, which grow with every Python. Patterns end in \Z,
+because Python's $ would let a trailing newline through, and spell digits out, because \d would take those of every
+script. The published schemas say $, which in their dialect means the end.
 """
 
 from __future__ import annotations

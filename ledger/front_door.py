@@ -1,14 +1,9 @@
 """Front doors that open nothing: a package's names stand once, and are loaded when first asked for.
 
-    if TYPE_CHECKING:
-        from ledger.author import Author as Author
-    else:
-        __getattr__, __dir__ = front_door(__name__)
-
 The names are those of the imports under ``if TYPE_CHECKING:``, which a type checker reads as they stand (``as`` says
-that the name is offered) and nobody runs. Here they are read from the package's source, by its own loader, at the
-first question: so it works from a zip too, and importing a package costs nothing. Under ``else:`` because a type
-checker that sees a ``__getattr__`` takes every misspelt name for one that is there.
+that the name is offered) and nobody runs; ``__getattr__, __dir__ = front_door(__name__)`` follows under ``else:``,
+because a type checker that sees a ``__getattr__`` takes every misspelt name for one that is there. They are read from
+the package's source, by its own loader, at the first question: so it works from a zip, too.
 """
 
 from __future__ import annotations

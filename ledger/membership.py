@@ -4,9 +4,8 @@ client.toml    which ledger, its root's fingerprint, where its servers are, and 
 keys/          the agent's keys, made there
 join.begun     there while it is made: keys beside it may be registered by now, or not
 
-It has no log. What is given to a command, and the environment, win over what stands in ``client.toml``; and its servers
-are asked only with keys of a trusted folder, for the ledger whose id those keys name. The file is TOML of one form, one
-value a line, read back without the standard library's parser, whose import costs a fifth of a bare start.
+What is given to a command, and the environment, win over ``client.toml``, which is TOML of one form, one value a line,
+read back without the standard library's parser, whose import costs a fifth of a bare start.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
 """Whoever reads, remembers: the last head that a reader trusted, kept where no restored folder takes it back.
 
-A ledger's signatures say that its history is honest, not that it is the history that was there yesterday: a copy put
-back, a fork or an exchanged file verifies as well. So every reader that acts keeps the size and root of the log it
-trusted, and demands proof (RFC 6962 §2.1.2) that the log it meets begins with it, before it reads on. What does not is
-``HISTORY_CHANGED``. There is one way on: an entry ``ledger.epoch_started``, signed by root, that was not in the history
-which the reader knew and names a head at or beyond the one it remembers; that is told once, and then followed.
-
 ``Memory`` is the file of one reader of one ledger at one *place* (a folder's real path, or the server), under
-``ledger.config.state_folder()/LEDGER/``. Two folders may hold one ledger, a copy that lags among them, so each place is
-held to its own past. At a place that is new, what other places remember is compared: a fork of it is refused, a
-shorter copy is told. Subscribers keep the same ``Trusted`` beside their position, in their own stores.
+``ledger.config.state_folder()/LEDGER/``; why by place, and who is refused, ``ledger/README.md`` says. Subscribers keep
+the same ``Trusted`` beside their position, in their own stores.
 
 It is not synced: a power failure may leave an older head, a weaker promise and never a wrong one, or an empty file,
 which counts as not there. Each process replaces it only under a lock, after comparing what stands there with its log.

@@ -1,7 +1,4 @@
-"""The Merkle tree over the log: hashes, the append frontier, and proofs.
-
-RFC 6962 §2.1 with SHA-256, and nothing but arithmetic: leaves come in as hashes, and stored hashes through a
-function that the caller passes. What is stored where (tiles, frontier) is the log's affair.
+"""The Merkle tree over the log (RFC 6962 §2.1 with SHA-256): hashes, the append frontier, and proofs; pure arithmetic.
 
 Words: a *leaf hash* is the hash of one entry; a *perfect subtree* of level L covers 2**L leaves, starting at a
 multiple of 2**L; a *path* is the list of hashes that a proof consists of, 32 bytes each, from the leaf upwards.

@@ -1,9 +1,7 @@
 """What one agent may append and store: the table ``[quota]`` of ``config.toml``, and the counting of events.
 
-Asked by gates only, never by a replay: another operator may allow more. Root and the node are exempt. Events are
-counted as a bucket that leaks: each adds to the level, time takes away as much as is allowed in it, and a level above
-the limit refuses. So one small record an agent is all that is kept, there is no edge between two windows at which
-twice as much passes, and a refusal knows when the same submission will be taken.
+Root and the node are exempt. Events are counted as a bucket that leaks: each adds to the level, time takes away as much
+as is allowed in it, and a level above the limit refuses. So a refusal knows when the same submission will be taken.
 """
 
 from __future__ import annotations

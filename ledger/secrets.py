@@ -2,16 +2,12 @@
 
 Three places look: the author before signing, so that a secret never leaves its process; the gate, for authors in
 other languages; and whoever stores a blob that is text. What is found is named by its place and its kind, never by
-itself, not even in part. What *looks like* a secret may be judged better tomorrow, so this is no rule of the format:
-replay and audits do not ask.
+itself, not even in part.
 
 Not looked at: blobs that are binary (compressed and sealed ones are) or longer than ``blob_scan_max_bytes``, text in
 another encoding (but base64 of private keys, and of a user and password where such stand), and passwords in prose,
 which no form tells from words. There is no switch. What only shows the form of a secret passes: masked with ``x``,
 ``*`` or ``0``, cut short, called an example, or words in a token's place. Characters that no reader sees hide nothing.
-
-``ledger.credentials`` says what credentials look like. Only where a *trace* of one lies in an event's JSON are strings
-looked at one by one, so that the usual event costs one short search.
 """
 
 from __future__ import annotations

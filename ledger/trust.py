@@ -1,9 +1,6 @@
 """Which ledgers' folders this user trusts: in any other one nothing runs, nothing is sent and nothing is signed.
 
-A folder found by walking up is data, often a stranger's: a clone, an unpacked archive, a shared parent. What can be
-read in it is read, as text. Its settings that act (``config.Actions``, the chains of the router), its key files and
-what it would have us do to a repository take effect when the user has said so, once, by ``baton trust``. Kept is, in
-``trust.toml`` of the user's own configuration folder, for each folder (without links):
+Kept is, in ``trust.toml`` of the user's own configuration folder, for each folder (without links):
 
 - ``root``, the fingerprint of the key that signed entry 0: another ledger in the same place is another ledger. Where
   there was no log (a remote agent's folder) it is the first that is met, of which an agent's key tells the id alone;
@@ -11,9 +8,8 @@ what it would have us do to a repository take effect when the user has said so, 
   used, so nobody can exchange a file in between;
 - ``settings``, a digest for each setting that acts, so that a refusal can name what changed.
 
-Whoever makes a ledger has trusted it (``create_ledger``), but not the files that lay there before. The file is TOML of
-one form, which is read back strictly and without the standard library's parser, whose import costs a fifth of a bare
-start. It is believed if it is a file of this user's own that nobody else can read; else nobody is trusted.
+The file is TOML of one form, read back strictly and without the standard library's parser, whose import costs a fifth
+of a bare start. It is believed if it is this user's own and nobody else can read it; else nobody is trusted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The follower: entries that another copy of this log holds are appended here byte for byte, after a replay of each.
 
-What a gate decided once is decided again by the same rules, from the bytes, the signature and the state before it; only
-what needs no replay is left out (secrets). So whoever hands the entries over, the log stream or a backup, need not be
-trusted: an entry that this log could not have taken at this index is refused, and nothing after it is looked at.
+Only what needs no replay is left out (secrets). So whoever hands the entries over, the log stream or a backup, need not
+be trusted: an entry that this log could not have taken at this index is refused, and nothing after it is looked at.
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
 """The gate over a log: groups of submissions in one write transaction, decided first, written after.
 
-Each submission is decided on its own layer over the group's, and only what stands is written. Cached records are used
-only if the log's size, and for keys and agents its last authority entry, are what this process left.
-
-Derived tables are not believed: whoever may write to the folder may edit a record behind the gate's back, as a handoff
-approved without an event, a key that was never revoked, a role that nobody granted. Each record is therefore held
-against its entries when a gate reads it from disk for the first time, and again when it is another one than it knows:
-
-- a handoff or review, by its machine over the events of its stream;
-- an agent, its keys and its invitation, by the rules of authority over the streams ``agent/NAME`` and ``ledger``. What
-  other authors were allowed to do then was decided when they did it, and is what ``baton verify`` replays;
-- a term, by the last of the ledger's that says so;
-- an idempotency key, by the entry that it names.
+Derived tables are not believed: whoever may write to the folder may edit a record behind the gate's back. Each record
+is held against its entries when a gate reads it from disk for the first time, and again when it is another one than it
+knows: a handoff or review by its machine over its stream; an agent, its keys and its invitation by the rules of
+authority over the streams ``agent/NAME`` and ``ledger`` (what other authors were allowed then, ``baton verify``
+replays); a term by the last that says so; an idempotency key by the entry that it names.
 
 Left out for their length: the events of sessions, reasonings and searches, in which nobody approves anything, and how
 often a session key was used. An edit that fits in several tables passes here; ``baton fsck`` finds it.

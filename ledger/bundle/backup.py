@@ -1,11 +1,10 @@
 """Backup: a ledger's folder as a bundle of its whole log, so that anybody can verify it, with and without Baton.
 
-Beside what every bundle has, it holds the folder's settings and, if asked for, its keys under a passphrase of the
-backup's own. It is made while agents write: everything is of the size of the checkpoint that is signed first, and read
-page by page. `ledger.bundle.restore` makes a ledger of it. If we crash here, there is no backup, or the one before.
+It is made while agents write: everything is of the size of the checkpoint that is signed first, and read page by page.
+If we crash here, there is no backup, or the one before.
 
 Left out: views (made again from the log), the bus folder (a copy of the log), session keys (delegated anew), what
-readers remember, and blobs that no event refers to. A copy of LMDB's file would carry derived state that nobody signed.
+readers remember, and blobs that no event refers to.
 """
 
 from __future__ import annotations

@@ -2,15 +2,11 @@
 
 Each agent has a subscription of its own, a *door*. A request that finds its agent's queue full is shed, unparsed:
 answered ``BUSY`` from bytes made beforehand. And the door is closed, as it is when bytes come too fast: the node
-unsubscribes, and from then on the server itself answers the agent "no responders", at no cost to the node, however fast
-the agent sends. After a pause the door opens again, for so many messages as make up a mebibyte or less: the server
-counts them and closes it by itself. While that happens at once, pauses grow; after some time without, the door is open
-again for as long as it is read. So a flood costs a node one burst and then a trickle, and neither its connection nor
-what others send over it waits behind the flood.
+unsubscribes, and the server answers the agent "no responders". After a pause the door opens again for a mebibyte or
+less, which the server counts. While that happens at once, pauses grow; after some time without, it stays open.
 
 A node that gets no processor closes no door. So every door has a *window*: the server passes on so many messages beyond
-those that were read, and then answers "no responders", also while the node does not run at all. What one agent can
-make wait for a node is less than what the server holds before it cuts a connection off.
+those that were read, also while the node does not run at all.
 
 What was on its way when a door closed is dropped without an answer, and of those shed only the first few are answered:
 a flood must not be turned into a flood of answers. Whoever sent it in earnest asks again (``ledger.bus.connection``).

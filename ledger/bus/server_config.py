@@ -1,16 +1,10 @@
 """The configuration text of a nats-server for one ledger: who may publish and subscribe where, and how much. Pure.
 
-Accounts, because permissions alone are not safe: with all users in one account, an agent could get a message into the
-log stream by naming a log subject as the *reply* of a permitted request (three ways, measured). Across accounts a
-reply lands in the asker's own account.
-
-- LEDGER holds the streams and the nodes. Nodes may create and alter the log stream, never delete it, purge it or delete
-  a message. With an administrator's key, only that one may create or alter.
-- Every agent has an account of its own: a reply that it misdirects reaches nobody but itself, and the server counts
-  and limits its connections, subscriptions and payloads apart from everybody else's (users of one account share the
-  limits; NATS has none for a user). It may publish its own ``submit`` and ``read`` requests, and subscribe to its own
-  inboxes, to ``live`` and to ``checkpoint``, and ask which nodes there are. No JetStream API is exported. Who was
-  invited has one, too, to submit by.
+LEDGER, the account of the nodes, holds the streams: nodes may create and alter the log stream, never delete it, purge
+it or delete a message; with an administrator's key, only that one may create or alter. Every agent has an account of
+its own (why, ``ledger/README.md`` says): it may publish its own ``submit`` and ``read`` requests, subscribe to its own
+inboxes, to ``live`` and to ``checkpoint``, and ask which nodes there are. No JetStream API is exported. Who was invited
+has one, too, to submit by.
 """
 
 from __future__ import annotations

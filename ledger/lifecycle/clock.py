@@ -1,15 +1,11 @@
 """The ledger's clock: which time the next entry is given, and what a replay accepts. Pure.
 
 An entry is accepted at the system's time, but never before the entry before it. A system whose time lies too far from
-the last entry's is not believed, because a single entry of the year 2099 would end every lease and session key, and
-stand above all that came after: until the root signs ``ledger.clock_set``, nothing else is accepted. That entry's time
-is the one that the root signed, and may lie before the last one.
+the last entry's is not believed, because a single entry of the year 2099 would end every lease and session key: until
+the root signs ``ledger.clock_set``, whose time may lie before the last one, nothing else is accepted.
 
-What was granted under a wrong clock needs no list of wrong entries: a lease or a session key holds ``from`` the time
-when it was granted ``until`` it ends, by the ledger's clock. After the clock was set back, what was granted later
-than now does not hold, and what seemed to have ended holds on. So every stream can be judged by its own entries.
-(What was granted by a wrong clock and neither used nor given up comes into force when that time is really reached: a
-lease for its own length, a session key until the end that its agent signed.)
+What was granted by a wrong clock and neither used nor given up comes into force when that time is really reached: a
+lease for its own length, a session key until the end that its agent signed.
 """
 
 from __future__ import annotations
