@@ -31,7 +31,7 @@ from ledger.checkpoint import NOTE_KEY, CheckpointVerifier, open_ends, parse_vke
 from ledger.client import Client
 from ledger.codec import UNREADABLE, encode_packed
 from ledger.config import resolved
-from ledger.envelope import Entry, decode_entry
+from ledger.envelope import Entry, decode_entry, is_signed
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.files import read_regular, replacing
 from ledger.history import Growth, Proven, StreamAsked, Trusted, is_continued, root_digits_shown
@@ -39,7 +39,6 @@ from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
 from ledger.log.tables import CHECKPOINT_KEYS_KEY, StreamRecord, StreamState, agent_key, decode_record, key_key
 from ledger.merkle import leaf_hash, verify_inclusion
-from ledger.signature import is_signed
 
 authority_file_max_bytes: Final = 64 * 1024**2
 streams_kept_max_bytes: Final = 32 * 1024**2

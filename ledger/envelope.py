@@ -9,6 +9,7 @@ Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``prot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -23,7 +24,7 @@ from ledger.limits import (
     entry_size_max_bytes,
     request_size_max_bytes,
 )
-from ledger.merkle import leaf_hash, root_of, tree_size_max
+from ledger.merkle import hash_size_bytes, leaf_hash, root_of, root_of_path, tree_size_max
 
 EVENT_TYPE: Final = "application/vnd.baton.event.v1+json"
 BATCH_TYPE: Final = "application/vnd.baton.batch.v1"
@@ -102,6 +103,22 @@ def decode_entry(data: bytes) -> Entry:
     if not (1 <= entry.stream_version <= tree_size_max and 1 <= entry.authority_version <= tree_size_max):
         raise Refused("INVALID_FORMAT", "the entry's place in its stream or among authority is impossible")
     return entry
+
+
+def is_signed(entry: Entry, batch_path: Sequence[bytes] = ()) -> bool:
+    """Return whether the signature of a stored entry fits; that of a batch by the path to the batch's root."""
+    from ledger.identity import verify  # noqa: PLC0415 - loads keys, which reading does not need
+
+    signed = pae(entry.body)
+    if entry.batch_size == 1:
+        return not batch_path and verify(entry.key, signed, entry.sig)
+    root = root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, list(batch_path))
+    return root is not None and verify(entry.key, batch_root_pae(entry.batch_size, root), entry.sig)
+
+
+def split_hashes(path: bytes) -> list[bytes]:
+    """Return the hashes of a path that travels as one piece."""
+    return [path[start : start + hash_size_bytes] for start in range(0, len(path), hash_size_bytes)]
 
 
 class Submission(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

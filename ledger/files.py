@@ -12,14 +12,16 @@ import fcntl
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
 from ledger.errors import Refused, Unavailable
 
 TEMPORARY: Final = ".baton-"
+_lock_poll_s: Final = 0.02
 _random_chars: Final = 8  # Of a temporary file's name (``tempfile``).
 # What opening says of a name that is a socket (ENXIO), a device without a driver (ENODEV) or a link where none may be.
 _OF_NO_FILE: Final = frozenset({errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EISDIR})
@@ -171,23 +173,26 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def held(path: Path, taken: Unavailable) -> Iterator[None]:
-    """Hold the lock that is a file, made where it is missing, or raise ``taken`` where another process holds it.
+def held(path: Path, taken: Unavailable, *, wait_max_s: float = 0.0) -> Iterator[None]:
+    """Hold the lock that is a file, made where it is missing, or raise ``taken`` where others hold it so long.
 
     The lock is the kernel's, so it ends with its process, however that ends. Raises Unavailable: ``STORE_UNAVAILABLE``
-    where files cannot be locked.
+    where files cannot be locked. Refused: ``INVALID_FORMAT``: something else has this name.
     """
-    with as_unavailable(path):
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
+    until = time.monotonic() + wait_max_s
+    with ExitStack() as stack:
+        with as_unavailable(path):
+            lock = stack.enter_context(open_regular(path, flags=os.O_RDWR | os.O_CREAT))
         with as_unavailable(path, "cannot be locked"):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise taken from error
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if time.monotonic() >= until:
+                        raise taken from error
+                time.sleep(_lock_poll_s)
         yield
-    finally:
-        os.close(lock)
 
 
 def _temporary(folder: Path, label: str) -> IO[bytes]:

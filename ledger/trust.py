@@ -14,10 +14,8 @@ of a bare start. It is believed if it is this user's own and nobody else can rea
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,7 +42,7 @@ from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import decode_body
-from ledger.files import open_regular, read_regular, write_whole
+from ledger.files import as_unavailable, held, read_regular, write_whole
 from ledger.membership import CLIENT_FILE, Membership, read_membership
 
 TRUST_FILE: Final = "trust.toml"
@@ -56,7 +54,6 @@ UNTRUSTED: Final = (
 _HEADING: Final = "[[home]]"
 _LINE: Final = re.compile(r'([a-z]+) = ("[^\n]*")')
 _NOTE: Final = "# Ledgers' folders that this user trusts: `baton trust` adds one, `baton trust --remove` takes one out."
-_lock_poll_s: Final = 0.02
 _digest_digits: Final = 16
 
 
@@ -364,26 +361,8 @@ def _locked(environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield the file of trust while no other process changes it; a killed one's lock is free at once."""
     folder = config_folder(environment)
     lock = folder / f"{TRUST_FILE}.lock"
-    try:
+    taken = Unavailable("STORE_IN_USE", f"another process holds {shown(lock)}: try again")
+    with as_unavailable(folder, "cannot be written (XDG_CONFIG_HOME or HOME leads there)"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open_regular(lock, flags=os.O_RDWR | os.O_CREAT) as descriptor:
-            _acquire(descriptor, lock)
-            yield folder / TRUST_FILE
-    except OSError as error:
-        message = f"{shown(lock)} cannot be written: {error.strerror}; XDG_CONFIG_HOME or HOME leads there"
-        raise Unavailable("STORE_UNAVAILABLE", message) from error
-
-
-def _acquire(descriptor: int, lock: Path) -> None:
-    until = time.monotonic() + limits.trust_lock_wait_max_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > until:
-                raise Unavailable("STORE_IN_USE", f"another process holds {shown(lock)}: try again") from error
-            time.sleep(_lock_poll_s)
-        except OSError as error:
-            raise Unavailable("STORE_UNAVAILABLE", f"{shown(lock)} cannot be locked: {error}") from error
-        else:
-            return
+    with held(lock, taken, wait_max_s=limits.trust_lock_wait_max_s):
+        yield folder / TRUST_FILE

@@ -26,6 +26,7 @@ from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle import Bundle, layout, open_bundle
 from ledger.bundle.program import program_digest, verify_program
 from ledger.checkpoint import Checkpoint, Ends, open_ends, verifiers_of, verify_checkpoint
+from ledger.envelope import split_hashes
 from ledger.errors import BatonError, Corrupted, Refused, message_of
 from ledger.limits import range_events_max
 from ledger.local import LocalClient
@@ -33,7 +34,6 @@ from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from ledger.merkle import leaf_hash, root_of, verify_inclusion
 from ledger.receipt import Receipt
-from ledger.signature import split_hashes
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

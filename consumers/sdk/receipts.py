@@ -25,7 +25,7 @@ from ledger.bus.remote_history import Chain, signing
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, open_note
 from ledger.client import Client, Page, read_batch_path, read_event
 from ledger.codec import check_strict, decode_base64, decode_strict
-from ledger.envelope import decode_entry
+from ledger.envelope import decode_entry, is_signed, split_hashes
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import Event
@@ -35,7 +35,6 @@ from ledger.lifecycle.authority import CHECKPOINT
 from ledger.merkle import leaf_hash
 from ledger.policy import Policy, Witnessed
 from ledger.receipt import Receipt
-from ledger.signature import is_signed, split_hashes
 from ledger.trust import fingerprint
 
 poll_s: Final = 0.5

@@ -20,7 +20,7 @@ from ledger.admission.check import Candidate
 from ledger.admission.decide import apply, check_versions, count_refused, go_on_from
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Base, Layer
-from ledger.envelope import Entry, decode_entry, event_id, pae
+from ledger.envelope import Entry, decode_entry, event_id, is_signed, pae
 from ledger.errors import Refused
 from ledger.events import EventData
 from ledger.events.authority import LedgerCreated
@@ -29,7 +29,6 @@ from ledger.lifecycle.authority import suspect_at
 from ledger.lifecycle.clock import Clock
 from ledger.limits import body_size_max_bytes
 from ledger.log.tables import StreamRecord
-from ledger.signature import is_signed
 
 
 class Judged(NamedTuple):

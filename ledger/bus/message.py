@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ledger.codec import decode_base64, decode_decimal, encode_base64
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
+from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, is_signed, pae
 from ledger.errors import Corrupted, Refused, message_of
-from ledger.signature import is_signed
 
 INDEX: Final = "Baton-Index"
 ID: Final = "Baton-Id"

@@ -14,7 +14,7 @@ from typing import Final
 from ledger.checkpoint import CheckpointVerifier, verifiers_of, verify_checkpoint
 from ledger.client import EntryReads, Reads, read_batch_path, read_event
 from ledger.config import Settings
-from ledger.envelope import decode_entry
+from ledger.envelope import decode_entry, is_signed
 from ledger.errors import Corrupted
 from ledger.events.authority import (
     AgentInvited,
@@ -30,7 +30,6 @@ from ledger.history import Epoch, Growth, Trusted, tell, trust
 from ledger.identity import joining, ledger_id, verify
 from ledger.lifecycle.authority import ROOT, CheckpointKeys
 from ledger.memory import Memory
-from ledger.signature import is_signed
 
 _NAMING: Final = ("agent.invited", "agent.registered", "agent.removed", "checkpoint_key.rotated")
 

@@ -126,7 +126,7 @@ def test_second_writer_waits_for_the_first_and_loses_nobodys_decision(monkeypatc
 
     monkeypatch.setattr(trust, "_write", write_slowly)
     # The second is seen to wait; one that does not would write and end, and the first goes on then.
-    monkeypatch.setattr(trust, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: goes_on.set()))
+    monkeypatch.setattr("ledger.files.time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: goes_on.set()))
     first, second = (threading.Thread(target=trust.remember, args=(Record(path),)) for path in ("/first", "/second"))
     first.start()
     assert is_writing.wait(60)

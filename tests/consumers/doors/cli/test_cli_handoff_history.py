@@ -13,11 +13,10 @@ from tampering import append_behind_the_gate, forged
 
 from ledger.author import Draft
 from ledger.client import read_batch_path
-from ledger.envelope import decode_entry
+from ledger.envelope import decode_entry, is_signed
 from ledger.events.handoff import HandoffTaskChecked, HandoffVerified
 from ledger.identity import open_key
 from ledger.log.tables import index_key
-from ledger.signature import is_signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
