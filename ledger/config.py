@@ -181,10 +181,9 @@ def read_settings(
 ) -> Settings:
     """Return the settings; what is given wins over the environment, which wins over ``config.toml``.
 
-    Raises:
-        Unavailable: ``NO_LEDGER`` when no folder is given or found; as ``present_folder``.
-        Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when ``config.toml`` or a name is wrong; ``NOT_TRUSTED`` when
-            the folder is another user's, or could be, and is not both named and trusted.
+    Raises Unavailable: ``NO_LEDGER`` when no folder is given or found; as ``present_folder``. Refused:
+    ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when ``config.toml`` or a name is wrong; ``NOT_TRUSTED`` when the folder is
+    another user's, or could be, and is not both named and trusted.
     """
     is_named = home is not None or named_home(environment) is not None
     start = start or (Path() if is_named else present_folder())
@@ -262,8 +261,7 @@ def read_file(home: Path, name: str) -> bytes:
 def read_config(home: Path) -> Config:
     """Return what ``config.toml`` in ``home`` says that needs no trust; all defaults when there is none.
 
-    Raises:
-        Refused, Unavailable: as ``read_file`` and ``declared``.
+    Raises Refused, Unavailable: as ``read_file`` and ``declared``.
     """
     return declared(read_file(home, CONFIG_FILE), home / CONFIG_FILE)[0]
 

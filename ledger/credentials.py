@@ -197,25 +197,10 @@ _AFTER: Final = (rb"""[\\"'}]{0,2};\s*(?:[\w .]+=[^;\n]*;\s*)*%b\s*=|[\\"']{0,2}
 )
 
 
-class _Placeholders(NamedTuple):
-    """What stands for a password or a token, and where a password is a parameter among others."""
-
-    password: re.Pattern[bytes]
-    words: re.Pattern[bytes]
-    names: re.Pattern[bytes]
-    numbered: re.Pattern[bytes]
-    example: re.Pattern[bytes]
-    expression: re.Pattern[bytes]
-    before: re.Pattern[bytes]
-    after: re.Pattern[bytes]
-
-
 @functools.cache
-def _placeholders() -> _Placeholders:
-    """Return the compiled patterns of what only shows the form of a secret."""
-    cased = (re.compile(pattern) for pattern in (_WORDS, _NAMES, _NUMBERED_NAMES))
-    others = (re.compile(pattern, re.IGNORECASE) for pattern in (_EXAMPLE, _EXPRESSION, _BEFORE, _AFTER))
-    return _Placeholders(re.compile(_PASSWORD, re.IGNORECASE), *cased, *others)
+def _form(pattern: bytes, flags: int = re.IGNORECASE) -> re.Pattern[bytes]:
+    """Return a pattern of what stands for a secret, or beside one, compiled when it is first asked for."""
+    return re.compile(pattern, flags)
 
 
 def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
@@ -223,11 +208,11 @@ def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
     match = text[start:end]
     if kind == IN_URL:
         user, _, password = match[: match.rindex(b"@")].rpartition(b"/")[2].partition(b":")
-        return password == user or _placeholders().password.fullmatch(password) is not None
+        return password == user or _form(_PASSWORD).fullmatch(password) is not None
     if kind == PARAMETER:
         return not _is_parameter(text, start, end)
     if kind == BEARER:
-        return _is_example(token := value_of(match)) or _placeholders().numbered.fullmatch(token) is not None
+        return _is_example(token := value_of(match)) or _form(_NUMBERED_NAMES, 0).fullmatch(token) is not None
     if kind == BASIC:
         return not _is_user_and_password(match)
     if kind == ENCODED_KEY:
@@ -236,7 +221,7 @@ def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
         return True
     tail = set(match[-_masked_tail_bytes - 1 : -1])  # the last character may be what ended the match
     is_masked = len(tail) == 1 and tail <= _MASKS
-    return is_masked or b"EXAMPLE" in match or _placeholders().words.fullmatch(match) is not None
+    return is_masked or b"EXAMPLE" in match or _form(_WORDS, 0).fullmatch(match) is not None
 
 
 def value_of(match: bytes) -> bytes:
@@ -245,23 +230,21 @@ def value_of(match: bytes) -> bytes:
 
 
 def _is_example(value: bytes) -> bool:
-    placeholders = _placeholders()
-    return placeholders.password.fullmatch(value) is not None or placeholders.example.search(value) is not None
+    return _form(_PASSWORD).fullmatch(value) is not None or _form(_EXAMPLE).search(value) is not None
 
 
 def _is_parameter(text: bytes, start: int, end: int) -> bool:
     """Tell whether a password stands here in a query or beside other parameters, and no placeholder of one."""
     if text.startswith(b"jdbc:oracle:", start):
         password = text[start:end].rpartition(b"/")[2].rstrip(b"@")
-        return not _is_example(password) and _placeholders().names.fullmatch(password) is None
+        return not _is_example(password) and _form(_NAMES, 0).fullmatch(password) is None
     name = re.compile(rb"(?i:password|passwd|pwd) *= *").search(text, start, end)
     if name is None:
         return False
     value = text[name.end() : end]
     is_braced = b"{" in value[:3]
     value = value.lstrip(b"\"'{\\").rstrip(b",.)]:")
-    placeholders = _placeholders()
-    if placeholders.names.fullmatch(value) or placeholders.expression.fullmatch(value) or _is_example(value):
+    if _form(_NAMES, 0).fullmatch(value) or _form(_EXPRESSION).fullmatch(value) or _is_example(value):
         return False
     if (is_braced and value.replace(b".", b"_").decode("latin-1").isidentifier()) or len(value) < _password_min_chars:
         return False
@@ -273,7 +256,7 @@ def _is_parameter(text: bytes, start: int, end: int) -> bool:
     if (user := re.search(rb"(?i:user(?: ?id|_?name)?|uid)\s*=\s*([^;\s]+)", before)) and user[1] == value:
         return False
     after = text[end : end + parameters_max_bytes]
-    return placeholders.before.search(before) is not None or placeholders.after.match(after) is not None
+    return _form(_BEFORE).search(before) is not None or _form(_AFTER).match(after) is not None
 
 
 def _is_user_and_password(match: bytes) -> bool:

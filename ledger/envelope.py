@@ -56,6 +56,22 @@ def batch_root_pae(size: int, root: bytes) -> bytes:
     return b"%b%d %b" % (_BATCH_PREFIX, len(body), body)
 
 
+class BodyHead(msgspec.Struct, frozen=True):
+    """What of a body tells where it belongs, and its data as it was sent."""
+
+    kind: str
+    stream: str
+    data: msgspec.Raw
+
+
+_head_decoder = msgspec.json.Decoder(BodyHead)
+
+
+def head_of(body: bytes) -> BodyHead:
+    """Return the head of a body that was admitted. Raises what ``codec.UNREADABLE`` names: it is damaged."""
+    return _head_decoder.decode(body)
+
+
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One stored event: the author's bytes, key and signature, its place in its batch, the ledger's time and counts.
 

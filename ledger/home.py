@@ -178,13 +178,9 @@ def public_bus_key(seed: str) -> str:
 def check_is_new(home: Home) -> None:
     """Refuse to make a ledger of a root key that has made one already: both would have one id and two histories.
 
-    That an unfinished `init` left the key is told by a file beside the keys, not by a mark in the key: who copies a
-    key does not copy it, and the key is never written again.
-
-    Raises:
-        Refused: ``LEDGER_EXISTS``.
-        Corrupted: the ledger that is there is damaged.
-        Unavailable: ``STORE_UNAVAILABLE``: it cannot be read.
+    That an unfinished `init` left the key is told by a file beside the keys, not by a mark in the key: who copies a key
+    does not copy it, and the key is never written again. Raises Refused: ``LEDGER_EXISTS``. Corrupted: the ledger that
+    is there is damaged. Unavailable: ``STORE_UNAVAILABLE``: it cannot be read.
     """
     path = home.key_file(ROOT)
     if path.exists() and not home.begun.exists():

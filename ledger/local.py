@@ -10,13 +10,12 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from ledger import limits
 from ledger.client import HeadView, Page, Progress, When, read_epoch, read_event
 from ledger.config import WITNESSED_FILE, Settings
-from ledger.envelope import Submission, decode_entry
+from ledger.envelope import Submission, decode_entry, head_of
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 from ledger.files import read_regular
@@ -366,5 +365,5 @@ def _signed(snapshot: Snapshot, key: CheckpointKey) -> str:
 
 
 def _matches(data: bytes, kinds: Collection[str], stream: str | None) -> bool:
-    head: dict[str, Any] = msgspec.json.decode(decode_entry(data).body)
-    return (not kinds or head["kind"] in kinds) and (stream is None or head["stream"] == stream)
+    head = head_of(decode_entry(data).body)
+    return (not kinds or head.kind in kinds) and (stream is None or head.stream == stream)

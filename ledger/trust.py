@@ -96,8 +96,7 @@ class Folder(msgspec.Struct, frozen=True):
 def read_folder(home: Path) -> Folder:
     """Return what lies in a ledger's folder, for showing it: nothing of it has taken effect.
 
-    Raises:
-        Refused, Unavailable: as ``config.declared`` and ``config.read_file``.
+    Raises Refused, Unavailable: as ``config.declared`` and ``config.read_file``.
     """
     path = resolved(home)
     config = read_file(path, CONFIG_FILE)
@@ -228,8 +227,7 @@ def adopt(home: Path, root: str, at: str, client: Membership | None = None) -> N
 def forget(path: Path, environment: Mapping[str, str] = os.environ) -> bool:
     """Trust a folder no longer, whether it is still there or not; return whether it was trusted.
 
-    Raises:
-        Refused, Unavailable: as ``remember``.
+    Raises Refused, Unavailable: as ``remember``.
     """
     with _locked(environment) as file:
         records = read_records(environment)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,8 @@ from consumers.auditor.report import Anchor, AuditReport, Findings, Replayed
 from consumers.auditor.signatures import PROCESSES, apart, cores, pooled_events_min
 from ledger.admission.replay import Part
 from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.bundle import Bundle, layout, open_bundle
-from ledger.bundle.program import program_digest, verify_program
+from ledger.bundle import Bundle, layout
+from ledger.bundle.program import verify_program
 from ledger.checkpoint import Checkpoint, Ends, open_ends, verifiers_of, verify_checkpoint
 from ledger.envelope import split_hashes
 from ledger.errors import BatonError, Corrupted, Refused, message_of
@@ -103,7 +104,7 @@ def verify_bundle(
     findings = Findings()
     anchor = Anchor(findings, root, trusted_checkpoint)
     try:
-        with open_bundle(path) as bundle:
+        with Bundle(path) as bundle:
             if bundle.manifest.content == "stream":
                 return _check_stream(bundle, findings, anchor)
             return _check_log(bundle, findings, anchor, progress or (lambda _done, _total: None))
@@ -301,11 +302,11 @@ def _check_members(bundle: Bundle, replay: Replay | Replayed, findings: Findings
     if (manifest.content == "log") != (manifest.stream is None):
         findings.problem(None, "CORRUPTED", "manifest.json names a stream for a whole log, or none for a stream")
     program = bundle.read("verify.py")
-    if program_digest(program) != manifest.verify_py:
+    if sha256(program).hexdigest() != manifest.verify_py:
         findings.problem(None, "CORRUPTED", "verify.py is not the program that the manifest names")
     elif program != verify_program():
         findings.note(None, "UNSUPPORTED_VERSION", "verify.py is of another version of Baton: do not run it unread")
-    if program_digest(bundle.read("schemas.json")).encode() not in program:
+    if sha256(bundle.read("schemas.json")).hexdigest().encode() not in program:
         findings.problem(None, "CORRUPTED", "schemas.json is not the table of kinds that verify.py knows")
     if created is None:
         message = "entry 0 does not name the ledger's keys: nothing can be checked by them"

@@ -129,7 +129,8 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if (body.stream, candidate.id) in layer.indexes:
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
-        if not _registers_itself(candidate.data):  # then its rule looks at the key, which nobody knows yet
+        is_joining = isinstance(candidate.data, AgentRegistered) and candidate.data.token_proof is not None
+        if not is_joining:  # else its rule looks at the key, which nobody knows yet
             record = check_signer(body, candidate.data, event.key, layer, accepted_ms)
             if record.max_events is not None:
                 layer.put_key(event.key, record)
@@ -152,10 +153,6 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     layer.signers[event.index] = key
     layer.size += 1
     return event
-
-
-def _registers_itself(data: EventData) -> bool:
-    return isinstance(data, AgentRegistered) and data.token_proof is not None
 
 
 def count_refused(body: Body, layer: Layer, index: int) -> None:

@@ -216,10 +216,8 @@ class Gate:
     def submit(self, submission: Submission) -> list[Accepted]:
         """Admit one submission; when this returns, it is on disk.
 
-        Raises:
-            Refused: it was not admitted, and nothing of it is in the log.
-            Unavailable: the store could not be written; nothing of it is in the log.
-            Corrupted: a record that it depends on is not what its entries give.
+        Raises Refused: it was not admitted, and nothing of it is in the log. Unavailable: the store could not be
+        written; nothing of it is in the log. Corrupted: a record that it depends on is not what its entries give.
         """
         answer = self.admit([check(submission)])[0]
         if isinstance(answer, BatonError):

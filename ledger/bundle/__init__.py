@@ -38,8 +38,8 @@ Sources: C2SP tlog-tiles.md, tlog-checkpoint.md, tlog-proof.md, signed-note.md.
 
 from __future__ import annotations
 
-from ledger.bundle.archive import Bundle, open_bundle
+from ledger.bundle.archive import Bundle
 from ledger.bundle.export import export_bundle
 from ledger.bundle.layout import Manifest
 
-__all__ = ["Bundle", "Manifest", "export_bundle", "open_bundle"]
+__all__ = ["Bundle", "Manifest", "export_bundle"]

@@ -145,11 +145,6 @@ class Bundle(Resource):
             raise Corrupted("CORRUPTED", f"the bundle has {name} after its last member", member=name)
 
 
-def open_bundle(path: Path) -> Bundle:
-    """Return the bundle in a file, for use in a ``with`` block; see ``Bundle`` for what is checked already."""
-    return Bundle(path)
-
-
 def _read_header(block: bytes, position: int, last: str, path: Path) -> tuple[str, int]:
     if position == 0 and block[257:262] != b"ustar" and not block.startswith((b"blobs/", b"checkpoint\0")):
         raise Refused("INVALID_FORMAT", f"{path} is not a bundle: it is no tar", path=str(path))

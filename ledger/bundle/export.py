@@ -10,6 +10,7 @@ import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,11 +21,11 @@ from ledger.admission.replay import Part
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.bundle import layout
 from ledger.bundle.archive import ending, header, padding
-from ledger.bundle.program import program_digest, schemas, verify_program
+from ledger.bundle.program import schemas, verify_program
 from ledger.checkpoint import parse_checkpoint
 from ledger.client import Client, read_batch_path, read_event
 from ledger.codec import UNREADABLE
-from ledger.envelope import decode_entry
+from ledger.envelope import BodyHead, decode_entry, head_of
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events import EventData
 from ledger.files import TEMPORARY, as_unavailable, replacing
@@ -32,15 +33,6 @@ from ledger.log.expiry import REFS
 from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from ledger.merkle import inclusion_proof, leaf_hash, node_hash
 from ledger.receipt import Receipt
-
-
-class _Head(msgspec.Struct, frozen=True):
-    kind: str
-    stream: str
-    data: msgspec.Raw
-
-
-_head_decoder = msgspec.json.Decoder(_Head)
 
 
 class TreeHashes:
@@ -117,7 +109,7 @@ def export_bundle(
     manifest = layout.Manifest(
         format=layout.FORMAT, ledger=client.ledger, origin=checkpoint.origin, size=checkpoint.size,
         root=checkpoint.root.hex(), content="log" if stream is None else "stream", stream=stream, indexes=indexes,
-        blobs=blobs, verify_py=program_digest(program),
+        blobs=blobs, verify_py=sha256(program).hexdigest(),
         files={name: blake3(content).hexdigest() for name, content in files.items()},
     )  # fmt: skip
     given |= {layout.home_name(name): content for name, content in files.items()}
@@ -222,9 +214,9 @@ def _looked_at(client: Client, survey: _Survey, stream: str) -> tuple[list[str],
         streams |= more
 
 
-def _decode_head(index: int, data: bytes) -> _Head:
+def _decode_head(index: int, data: bytes) -> BodyHead:
     try:
-        return _head_decoder.decode(decode_entry(data).body)
+        return head_of(decode_entry(data).body)
     except (*UNREADABLE, Refused) as error:
         raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {message_of(error)}", index=index) from error
 

@@ -86,8 +86,3 @@ def verify_program() -> bytes:
     head = "\n".join([docstring, "from __future__ import annotations\n", *sorted(imports), *froms])
     program = "\n\n\n".join([head, *bodies]) + "\n"
     return program.replace('KINDS_SHA256 = ""', f'KINDS_SHA256 = "{sha256(schemas()).hexdigest()}"').encode()
-
-
-def program_digest(program: bytes) -> str:
-    """Return what a manifest says of verify.py: its SHA-256 in hex."""
-    return sha256(program).hexdigest()

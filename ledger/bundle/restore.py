@@ -24,7 +24,7 @@ from blake3 import blake3
 from ledger import trust
 from ledger.admission.follower import Follower
 from ledger.author import now
-from ledger.bundle.archive import Bundle, open_bundle
+from ledger.bundle.archive import Bundle
 from ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
 from ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tile_name, tiles_of
 from ledger.checkpoint import verifiers_of, verify_checkpoint
@@ -201,15 +201,12 @@ def restore(
 ) -> Restored:
     """Make the ledger in ``home`` of a backup, or of any bundle of a whole log, after all of it was verified.
 
-    ``replace`` lets it take the place of a log of the same ledger, which is kept under ``replaced/``.
-
-    Raises:
-        Refused: ``NOT_FOUND``, ``INVALID_FORMAT``, ``TOO_LARGE``: no backup; ``LEDGER_EXISTS`` without ``replace``;
-            ``WRONG_LEDGER``; ``KEY_LOCKED``.
-        Corrupted: the backup is cut short, altered, or not what its checkpoint signs.
-        Unavailable: ``STORE_IN_USE`` while another process has the log open; ``STORE_UNAVAILABLE``, ``STORE_FULL``.
+    ``replace`` lets it take the place of a log of the same ledger, which is kept under ``replaced/``. Raises Refused:
+    ``NOT_FOUND``, ``INVALID_FORMAT``, ``TOO_LARGE``: no backup; ``LEDGER_EXISTS`` without ``replace``;
+    ``WRONG_LEDGER``; ``KEY_LOCKED``. Corrupted: the backup is cut short, altered, or not what its checkpoint signs.
+    Unavailable: ``STORE_IN_USE`` while another process has the log open; ``STORE_UNAVAILABLE``, ``STORE_FULL``.
     """
-    with open_bundle(path) as bundle:
+    with Bundle(path) as bundle:
         work = Restore(bundle, home)
         present = _present(home, bundle.manifest.size)
         if present is not None:

@@ -27,12 +27,9 @@ _REF: Final = re.compile(REF_PATTERN)
 def take(client: LocalClient, agent: str, ref: str, number: str, payload: bytes) -> dict[str, Any]:
     """Take the intent of an upload, or one of its chunks, by its number; ``agent`` is who the bus says is sending.
 
-    Answers ``{"received": bytes held}``, and ``"ref"`` once the blob is stored.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a malformed ref or number; ``AUTHOR_MISMATCH`` for another agent's intent; as
-            ``check_intent``, ``Uploads.begin`` and ``Uploads.add``.
-        Corrupted: ``VERIFICATION_FAILED`` when the whole is not what ``ref`` says.
+    Answers ``{"received": bytes held}``, and ``"ref"`` once the blob is stored. Raises Refused: ``INVALID_FIELD`` for a
+    malformed ref or number; ``AUTHOR_MISMATCH`` for another agent's intent; as ``check_intent``, ``Uploads.begin`` and
+    ``Uploads.add``. Corrupted: ``VERIFICATION_FAILED`` when the whole is not what ``ref`` says.
     """
     if _REF.match(ref) is None or not ref.startswith("blake3:"):
         raise Refused("INVALID_FIELD", "a blob's id is blake3: and 64 hex digits", path=BLOB_HEADER)

@@ -6,7 +6,7 @@ A body is ``{"ledger","kind","stream","author","at","causes","corr"?,"expect"?,"
 from __future__ import annotations
 
 from datetime import date
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -70,15 +70,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.stream.partition("/")[2]
 
 
-class _Decoders(dict[str, msgspec.json.Decoder[EventData] | None]):
-    """The decoder of each kind's data, made when the kind is first seen: few commands see many. None: no such kind."""
-
-    def __missing__(self, kind: str) -> msgspec.json.Decoder[EventData] | None:
-        known = KINDS.get(kind)
-        if known is None:
-            return None  # not kept: what strangers send must not grow our memory
-        decoder = self[kind] = msgspec.json.Decoder(known.data)
-        return decoder
+@cache
+def _decoder_of(data: type[EventData]) -> msgspec.json.Decoder[EventData]:
+    """Return the decoder of a kind's data, made when the kind is first seen: few commands see many."""
+    return msgspec.json.Decoder(data)
 
 
 # Data with fields of any shape; all other is no deeper than its type, so only of this its depth is counted.
@@ -89,7 +84,6 @@ _body = msgspec.json.Decoder(Body)
 _HEAD: Final = ("ledger", "kind", "stream", "author")
 _Repeated: Any = msgspec.defstruct("_Repeated", [(name, str) for name in _HEAD], bases=(Body,), frozen=True)
 _repeated: msgspec.json.Decoder[Body] = msgspec.json.Decoder(_Repeated)
-_data = _Decoders()
 
 
 def decode_body(text: bytes) -> tuple[Body, EventData]:
@@ -100,9 +94,9 @@ def decode_body(text: bytes) -> tuple[Body, EventData]:
     root = "$"
     try:
         body = _decode_head(text)
-        decoder = _data[body.kind]
+        kind = KINDS.get(body.kind)
         root = "$.data"
-        data = None if decoder is None else decoder.decode(body.data)
+        data = None if kind is None else _decoder_of(kind.data).decode(body.data)
     except UNREADABLE as error:
         check_strict(text)  # the more basic fault is the one to report
         raise schema_error(error, root) from error

@@ -80,8 +80,7 @@ def parties_of(message_type: str) -> tuple[kinds.Role, kinds.Role]:
 def transition(state: TotState | None, event: Event) -> TotState:
     """Return the state after ``event``.
 
-    Raises:
-        Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED`` or ``INVALID_FIELD``.
+    Raises Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED`` or ``INVALID_FIELD``.
     """
     data = event.data
     if isinstance(data, kinds.TotStarted):

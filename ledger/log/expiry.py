@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ledger.codec import UNREADABLE, encode_packed
-from ledger.envelope import decode_entry
+from ledger.envelope import decode_entry, head_of
 from ledger.errors import Refused
 from ledger.limits import blob_chunk_bytes, blob_unreferenced_max_s, range_events_max, range_size_max_bytes
 from ledger.log import blobs as stored
@@ -36,10 +36,6 @@ _dropped_per_transaction_max_bytes: Final = 64 * 1024**2
 _intents_per_transaction: Final = 256
 
 
-class _Data(msgspec.Struct, frozen=True):
-    data: msgspec.Raw
-
-
 class _Position(msgspec.Struct, frozen=True, array_like=True):
     """How many entries were read, and the leaf hash of the last of them."""
 
@@ -54,7 +50,6 @@ class Dropped(msgspec.Struct, frozen=True):
     size: int
 
 
-_data_decoder: Final = msgspec.json.Decoder(_Data)
 _position_decoder: Final = msgspec.msgpack.Decoder(_Position)
 
 
@@ -63,7 +58,7 @@ def refs_in(entry: bytes) -> list[str]:
     if REFS.search(entry) is None:
         return []
     try:
-        data = _data_decoder.decode(decode_entry(entry).body).data
+        data = head_of(decode_entry(entry).body).data
     except (*UNREADABLE, Refused):
         return []  # a damaged entry: `baton fsck` names it, and its neighbours are to be read all the same
     return [ref.decode() for ref in dict.fromkeys(REFS.findall(bytes(data)))]

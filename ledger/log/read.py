@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import merge
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import lmdb
-import msgspec
 
 from ledger import limits, merkle
 from ledger.codec import UNREADABLE
-from ledger.envelope import decode_entry, pae
+from ledger.envelope import decode_entry, head_of, pae
 from ledger.errors import Corrupted, Refused
 from ledger.history import Growth, Proven, StreamAsked, StreamPage
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
@@ -99,7 +98,7 @@ class Snapshot:
 
     def agents(self) -> list[AgentRecord]:
         """Return all agents, by name."""
-        return [layout.agent_decoder.decode(data) for _, data in self._records(b"a")]
+        return [layout.decode_record(key, data) for key, data in self._records(b"a")]
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
@@ -120,11 +119,11 @@ class Snapshot:
 
     def invitations(self) -> list[InvitationRecord]:
         """Return the last invitation of each name that was ever invited."""
-        return [layout.decode_record(b"v", data) for _, data in self._records(b"v")]
+        return [layout.decode_record(key, data) for key, data in self._records(b"v")]
 
     def keys(self) -> list[tuple[str, KeyRecord]]:
         """Return all signing keys (hex) with their records."""
-        return [(key[1:].hex(), layout.key_decoder.decode(data)) for key, data in self._records(b"k")]
+        return [(key[1:].hex(), layout.decode_record(key, data)) for key, data in self._records(b"k")]
 
     def root(self) -> bytes:
         """Return the root of the tree over all entries."""
@@ -229,10 +228,8 @@ class Snapshot:
 
         The duplicate check keeps the events of a stream together, and that of the ledger holds few.
         """
-        prefix = layout.stream_digest("ledger")
-        listed = self._tables.items(self._txn, self._tables.ids, prefix)
-        found = [("blake3:" + key[len(prefix) :].hex(), int.from_bytes(index, "big")) for key, index in listed]
-        return sorted((pair for pair in found if _is_epoch(self.entry(pair[1]))), key=lambda pair: pair[1])
+        listed = self.stream_indexes("ledger")
+        return [(f"blake3:{digest.hex()}", index) for index, digest in listed if _is_epoch(self.entry(index))]
 
     def _check_size(self, size: int) -> None:
         if not 0 <= size <= self.size:
@@ -245,15 +242,8 @@ class Snapshot:
         return self._tables.items(self._txn, self._tables.state, prefix)
 
 
-class _KindOf(msgspec.Struct):
-    kind: str
-
-
-_kind_decoder: Final = msgspec.json.Decoder(_KindOf)
-
-
 def _is_epoch(data: bytes) -> bool:
     try:
-        return _kind_decoder.decode(decode_entry(data).body).kind == "ledger.epoch_started"
+        return head_of(decode_entry(data).body).kind == "ledger.epoch_started"
     except (Refused, *UNREADABLE):
         return False  # a damaged entry, which is not for whoever only starts to tell of

@@ -150,22 +150,13 @@ def quota_key(author: str) -> bytes:
 
 
 head_decoder: Final = msgspec.msgpack.Decoder(Head)
-stream_decoder: Final = msgspec.msgpack.Decoder(StreamRecord)
-agent_decoder: Final = msgspec.msgpack.Decoder(AgentRecord)
-key_decoder: Final = msgspec.msgpack.Decoder(KeyRecord)
-idempotency_decoder: Final = msgspec.msgpack.Decoder(IdempotencyRecord)
+_TYPES: Final[dict[bytes, type]] = {
+    b"s": StreamRecord, b"a": AgentRecord, b"k": KeyRecord, b"i": IdempotencyRecord, b"v": InvitationRecord,
+    TERM_KEY: Term, CHECKPOINT_KEYS_KEY: CheckpointKeys, b"n": str, SHARED_KEY: Shared, QUOTA_PREFIX: Spent,
+    QUARANTINE_PREFIX: str,
+}  # fmt: skip
 _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
-    b"s": stream_decoder.decode,
-    b"a": agent_decoder.decode,
-    b"k": key_decoder.decode,
-    b"i": idempotency_decoder.decode,
-    b"v": msgspec.msgpack.Decoder(InvitationRecord).decode,
-    TERM_KEY: msgspec.msgpack.Decoder(Term).decode,
-    b"c": msgspec.msgpack.Decoder(CheckpointKeys).decode,
-    b"n": msgspec.msgpack.Decoder(str).decode,
-    SHARED_KEY: msgspec.msgpack.Decoder(Shared).decode,
-    QUOTA_PREFIX: msgspec.msgpack.Decoder(Spent).decode,
-    QUARANTINE_PREFIX: msgspec.msgpack.Decoder(str).decode,
+    letter: msgspec.msgpack.Decoder(type_).decode for letter, type_ in _TYPES.items()
 }
 
 

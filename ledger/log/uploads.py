@@ -48,10 +48,8 @@ class Uploads:
     def put(self, content: bytes, intent: stored.Intent) -> stored.BlobRecord:
         """Store the whole ``content`` that ``intent`` announces, in transactions of bounded size; return its record.
 
-        Raises:
-            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; ``INVALID_FIELD`` for another size.
-            Unavailable: ``QUOTA_EXCEEDED``, ``STORE_FULL``.
-            Corrupted: ``VERIFICATION_FAILED`` for other content.
+        Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; ``INVALID_FIELD`` for another size. Unavailable:
+        ``QUOTA_EXCEEDED``, ``STORE_FULL``. Corrupted: ``VERIFICATION_FAILED`` for other content.
         """
         if len(content) != intent.size:
             raise _wrong_size(intent, len(content))
@@ -96,10 +94,9 @@ class Uploads:
     def add(self, author: str, digest: bytes, number: int, chunk: bytes) -> Held:
         """Take one chunk of an upload that ``author`` began; one that is held already is answered, and not kept again.
 
-        Raises:
-            Refused: ``CHUNK_MISPLACED`` with ``received``, ``TOO_LARGE`` or ``INVALID_FIELD`` for its size;
-                ``SECRET_DETECTED`` for the whole, which is then forgotten.
-            Corrupted: ``VERIFICATION_FAILED`` for the whole, which is then forgotten.
+        Raises Refused: ``CHUNK_MISPLACED`` with ``received``, ``TOO_LARGE`` or ``INVALID_FIELD`` for its size;
+        ``SECRET_DETECTED`` for the whole, which is then forgotten. Corrupted: ``VERIFICATION_FAILED`` for the whole,
+        which is then forgotten.
         """
         store = self._blobs.made()
         with store.writing() as txn:

@@ -8,7 +8,7 @@ from tot_story import STORY, TASK
 
 from consumers.auditor.report import Findings
 from consumers.auditor.verify import split_entries
-from ledger.bundle.archive import open_bundle
+from ledger.bundle.archive import Bundle
 from ledger.bundle.export import export_bundle
 from ledger.bundle.layout import tile_name, tiles_of
 from ledger.client import read_event
@@ -19,7 +19,7 @@ from projections.thoughts.fold import VIEW as THOUGHT_VIEW
 def replayed(path):
     """Return the events of a bundle of a whole log, read from its bytes alone."""
     events = []
-    with open_bundle(path) as bundle:
+    with Bundle(path) as bundle:
         for number, width in tiles_of(bundle.manifest.size, 0):
             hashes = bundle.read(tile_name(0, number, width))
             tile = [hashes[at : at + 32] for at in range(0, len(hashes), 32)]

@@ -14,7 +14,7 @@ from json_mutations import mutated, mutated_text
 from tampering import finding
 
 from ledger.author import Draft
-from ledger.bundle import open_bundle
+from ledger.bundle import Bundle
 from ledger.bundle.archive import ending, header, padding
 from ledger.bundle.layout import member_names
 from ledger.codec import encode_canonical
@@ -45,7 +45,7 @@ def filled(events: int) -> Forge:
 
 def members_of(path: Path) -> Members:
     """Return the members of a bundle, in order."""
-    with open_bundle(path) as bundle:
+    with Bundle(path) as bundle:
         return [(name, bundle.read(name)) for name in member_names(bundle.manifest)]
 
 

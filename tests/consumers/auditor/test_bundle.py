@@ -11,7 +11,7 @@ from bundles import members
 from tampering import SESSION, entries_of, flipped, named, samples
 
 from consumers.auditor import verify_bundle
-from ledger.bundle import export_bundle, open_bundle
+from ledger.bundle import Bundle, export_bundle
 from ledger.bundle.layout import entry_range, levels_of, tile_name, tiles_of
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.trust import fingerprint
@@ -152,7 +152,7 @@ def test_export_tells_its_progress(source: Ledger, tmp_path: Path) -> None:
 
 
 def test_bundle_is_read_member_by_member(whole: Path) -> None:
-    with open_bundle(whole) as bundle:
+    with Bundle(whole) as bundle:
         assert bundle.read("checkpoint").decode().startswith(bundle.manifest.origin + "\n")
         with pytest.raises(Corrupted):
             bundle.read("none")

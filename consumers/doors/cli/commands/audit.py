@@ -77,13 +77,13 @@ def _judge(app: App, bundle: Path | None, policy_file: Path | None, *, fail_open
             raise Refused("USAGE", "--fail-open goes with --policy: without one, no witness is asked for")
         return None
     from consumers.doors.cli.commands.receipts import read_policy  # noqa: PLC0415 - few audits have a policy
-    from ledger.bundle import open_bundle  # noqa: PLC0415 - as above
+    from ledger.bundle import Bundle  # noqa: PLC0415 - as above
 
     policy = read_policy(policy_file)
     if bundle is None:
         note = app.client().prove(0).checkpoint_text
     else:
-        with open_bundle(bundle) as opened:
+        with Bundle(bundle) as opened:
             note = opened.read("checkpoint").decode("utf-8", "replace")
     if policy.logs:
         policy.verify_log(note)

@@ -21,7 +21,7 @@ from calling import Baton, Place, Running, Serving, call, emit_finding, environm
 from faults import times
 
 from ledger.author import Author
-from ledger.bundle import open_bundle
+from ledger.bundle import Bundle
 from ledger.bundle.archive import ending, header, padding
 from ledger.bundle.layout import member_names
 from ledger.config import Settings
@@ -287,7 +287,7 @@ def test_entries_under_another_checkpoint_of_the_same_ledger_are_refused(
     full("backup", tmp_path / "old.tar")
     emit_finding(full, "session/s")
     full("backup", tmp_path / "new.tar")
-    with open_bundle(tmp_path / "old.tar") as old, open_bundle(tmp_path / "new.tar") as new:
+    with Bundle(tmp_path / "old.tar") as old, Bundle(tmp_path / "new.tar") as new:
         forged = b""
         for name in member_names(old.manifest):
             content = (new if name == "checkpoint" else old).read(name)
