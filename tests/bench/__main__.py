@@ -40,6 +40,7 @@ GROUPS: Final = {
     "past": "pasts",
     "postgres": "shared_views",
     "delivery": "delivery",
+    "nodes": "nodes",
     "floods": "floods",
     "scaling": "scaling",
     "cli": "starting",

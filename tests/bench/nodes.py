@@ -1,0 +1,300 @@
+"""Rows of several nodes: what the ledger's bus does, divided by plain JetStream on the same server in the same round.
+
+Publishing is the ledger's own (atomic batches, compare-and-set) of a log that was just appended to; beside it nats-py's
+``publish_async`` publishes the same payloads and headers, under subjects of equal length, to a plain stream there. A
+follower, which verifies every signature and decides everything again, catches up from that stream into a log of its
+own; beside it a plain ordered consumer counts the same messages, and the leader appended them. Delivery ends when the
+function of a subscription has run, with its transaction open. Failover is the script of ``deploy/``: the gap is the
+longest time without an acknowledgement around the SIGKILL of the leader and its server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from nats.js.api import ConsumerConfig, DeliverPolicy, StreamConfig
+
+from consumers.doors.node.replica import Replica
+from consumers.sdk.reactor import Reactor
+from consumers.sdk.subscriptions import Subscriptions
+from ledger import limits
+from ledger.admission.check import Checked, check
+from ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher
+from ledger.bus.remote import RemoteClient
+from ledger.bus.stream import Incarnation, open_stream
+from ledger.bus.subjects import event_pattern
+from ledger.config import Settings
+from ledger.log.log import Log
+from tests.bench.delivery import (
+    AUTHOR,
+    BATON,
+    MESSAGES,
+    SUBSCRIBER,
+    child,
+    served,
+    time_deliveries,
+    wait_max_s,
+)  # fmt: skip
+from tests.bench.pairs import Bench, Budget, Row, percentile, rate, ratios, scaled
+from tests.bench.servers import connected, servers
+from tests.bench.workload import MAP_SIZE, batches, open_ledger, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+
+    from nats.aio.client import Client as NatsClient
+    from nats.aio.msg import Msg
+
+    from ledger.events.body import Event
+    from tests.building import Ledger
+
+BATCHES: Final = scaled(16, 1)
+FAILOVER_ROUNDS_MAX: Final = 3
+FAILOVER: Final = ("--events", str(scaled(600, 40)), "--agents", "2")
+PROGRAM: Final = Path(__file__).parents[2] / "deploy" / "three-nodes.py"
+SYNCS: Final = {"": "the server's own sync_interval", "always": "sync_interval: always"}
+PUBLISHED: Final = "plain publish_async of the same bytes"
+READ: Final = "a plain consumer of the same stream"
+APPENDED: Final = "the leader's append of the same events"
+GAP_MAX_S: Final = 10.0
+PLAIN: Final = "plain"
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of this group."""
+    with contextlib.ExitStack() as stack:
+        urls = {sync: stack.enter_context(servers(bench.folder / f"bus-{sync}", sync=sync))[0] for sync in SYNCS}
+        ledger = stack.enter_context(open_ledger(bench.folder / "published"))
+        bench.say(f"publishing and following {BATCHES * 256:,} events a round")
+        yield from asyncio.run(_of_streams(bench, ledger, urls))
+        bench.say("submit to a subscription's function, against JetStream's")
+        yield from _of_delivery(bench, urls["always"])
+    yield from _of_failover(bench)
+
+
+async def _of_streams(bench: Bench, ledger: Ledger, urls: dict[str, str]) -> list[Row]:
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        sides = [await _Side.make(await stack.enter_async_context(connected(urls[sync])), ledger) for sync in SYNCS]
+        log = stack.enter_context(
+            contextlib.closing(Log(_made(bench.folder / "follower"), map_size=MAP_SIZE, create=True))
+        )
+        following = sides[-1]
+        follower = Replica(
+            lambda: following.client, log, ledger.id, "node-2", replicas=1, record=bench.folder / "incarnation.json"
+        )
+        for number in range(bench.rounds + 1):
+            start = ledger.head()[0]
+            ready = [check(one) for one in batches(ledger, f"round-{number}", BATCHES)]
+            count = BATCHES * 256
+            appended = rate(count, partial(_append, ledger, ready))
+            messages = _messages(ledger, start)
+            for sync, side in zip(SYNCS, sides, strict=True):
+                pair = await side.publish(messages, first=number % 2)
+                found.setdefault((f"publish, {SYNCS[sync]}", PUBLISHED), []).append(pair)
+            followed = await _rate(count if number else count + start, follower.follow())
+            read = await _rate(count, _consumed(following.client, ledger.id, start + 1, count))
+            for baseline, rate_of in (READ, read), (APPENDED, appended):
+                found.setdefault(("a follower catches up", baseline), []).append((followed, rate_of))
+    return [
+        Row(f"nodes: {what}", ratios(pairs[1:]), baseline, None, _rates(pairs[1:]))
+        for (what, baseline), pairs in found.items()
+    ]
+
+
+def _append(ledger: Ledger, ready: list[Checked]) -> None:
+    for start in range(0, len(ready), 4):
+        ledger.gate.admit(ready[start : start + 4])
+
+
+def _messages(ledger: Ledger, start: int) -> list[OutboundMessage]:
+    outbox, messages = Outbox(ledger.log, ledger.id), list[OutboundMessage]()
+    while following := outbox.read(start + len(messages) - 1, limits.batch_events_max):
+        messages += following
+    return messages
+
+
+class _Side:
+    """A server of one ``sync_interval``: the ledger's stream and a plain one."""
+
+    def __init__(self, client: NatsClient, publisher: StreamPublisher) -> None:
+        self.client, self._publisher = client, publisher
+        self._plain = client.jetstream(timeout=wait_max_s)
+
+    @classmethod
+    async def make(cls, client: NatsClient, ledger: Ledger) -> _Side:
+        incarnation = await open_stream(client, Incarnation(ledger.id))
+        publisher = StreamPublisher(client, incarnation, Outbox(ledger.log, ledger.id).read)
+        await publisher.start()
+        while await publisher.publish_next():
+            pass
+        made = cls(client, publisher)
+        await made._plain.add_stream(StreamConfig(name=PLAIN, subjects=[f"{PLAIN}.>"]))
+        return made
+
+    async def publish(self, messages: list[OutboundMessage], *, first: int) -> tuple[float, float]:
+        """Return the events a second of the ledger's publishing and of a plain one."""
+        count = len(messages)
+        if first:
+            plain, ours = await _rate(count, self._plainly(messages)), await _rate(count, self._ours())
+        else:
+            ours, plain = await _rate(count, self._ours()), await _rate(count, self._plainly(messages))
+        return ours, plain
+
+    async def _ours(self) -> None:
+        while await self._publisher.publish_next():
+            pass
+
+    async def _plainly(self, messages: list[OutboundMessage]) -> None:
+        under_way = [
+            await self._plain.publish_async(
+                PLAIN + one.subject.removeprefix("baton"), one.payload, headers=dict(one.headers), wait_stall=wait_max_s
+            )
+            for one in messages
+        ]
+        await asyncio.gather(*under_way)
+
+
+async def _rate(count: int, work: Any) -> float:
+    start = time.perf_counter()
+    await work
+    return count / (time.perf_counter() - start)
+
+
+async def _consumed(client: NatsClient, ledger: str, first_seq: int, count: int) -> None:
+    left, done = count, asyncio.Event()
+
+    async def take(_message: Msg) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=first_seq)
+    subscription = await client.jetstream(timeout=wait_max_s).subscribe(
+        event_pattern(ledger), stream=Incarnation(ledger).name, cb=take, ordered_consumer=True, config=config
+    )
+    await done.wait()
+    await subscription.unsubscribe()
+
+
+def _rates(pairs: list[tuple[float, float]]) -> str:
+    ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+    return f"{ours:,.0f} events a second, beside {theirs:,.0f}"
+
+
+def _made(folder: Path) -> Path:
+    (folder / "log").mkdir(parents=True)
+    return folder
+
+
+# Delivery.
+
+
+def _of_delivery(bench: Bench, plain_url: str) -> Iterator[Row]:
+    home = bench.folder / "delivered"
+    for arguments in (("init",), ("agent", "add", AUTHOR), ("agent", "add", SUBSCRIBER)):
+        subprocess.run((BATON, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(served(home))
+        called = stack.enter_context(child(subscribe, str(home), url))
+        plainly = stack.enter_context(child(consume, plain_url))
+        client = stack.enter_context(RemoteClient(Settings(home=home, server=url, agent=AUTHOR)))
+        for one in (called, plainly):
+            one.recv()
+        ours, theirs = list[float](), list[float]()
+        found = bench.paired(
+            lambda number: _put(ours, time_deliveries(client, called, number)),
+            lambda _: _put(theirs, asyncio.run(time_messages(plain_url, plainly))),
+        )
+    note = f"{MESSAGES} events a round, one at a time, each synced to disk; {_ms(found)}"
+    tails = list(zip(ours[1:], theirs[1:], strict=True))
+    baseline = "a plain JetStream publish to its subscriber, sync_interval: always"
+    yield Row("nodes: submit to a subscription's function, median", ratios(found), baseline, None, note)
+    yield Row(
+        "nodes: submit to a subscription's function, p99", ratios(tails), f"{baseline}, its p99", None, _ms(tails)
+    )
+
+
+def _put(tails: list[float], times: list[float]) -> float:
+    tails.append(percentile(times, 0.99))
+    return statistics.median(times)
+
+
+def _ms(pairs: list[tuple[float, float]]) -> str:
+    ours, theirs = (1000 * statistics.median(side) for side in zip(*pairs, strict=True))
+    return f"{ours:.1f} ms, beside {theirs:.1f}"
+
+
+def subscribe(home: str, url: str, answer: Connection) -> None:
+    """Subscribe as a program does, and tell of each finding when its function has run."""
+    with RemoteClient(Settings(home=Path(home), server=url, agent=SUBSCRIBER)) as client:
+        reactor = Reactor(client, Subscriptions(Path(home).with_name("subscriptions.db")), SUBSCRIBER)
+
+        @reactor.on("finding.logged")
+        def act(event: Event, _db: Any) -> None:
+            answer.send((event.id, time.monotonic()))
+
+        reactor.start_at(client.head().size)
+        answer.send("ready")
+        reactor.run(threading.Event())
+
+
+def consume(url: str, answer: Connection) -> None:
+    """Subscribe to a plain stream, and tell when each message has arrived."""
+
+    async def take(message: Msg) -> None:
+        answer.send(time.monotonic())
+        await message.ack()
+
+    async def run() -> None:
+        async with connected(url) as client:
+            await client.jetstream().subscribe(f"{PLAIN}.delivered", cb=take, manual_ack=True)
+            answer.send("ready")
+            await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+async def time_messages(url: str, arrivals: Connection) -> list[float]:
+    """Return how long each plain message took from its publish to its subscriber."""
+    times: list[float] = []
+    async with connected(url) as client:
+        stream = client.jetstream(timeout=wait_max_s)
+        for number in range(MESSAGES):
+            start = time.monotonic()
+            await stream.publish(f"{PLAIN}.delivered", text_of(number).encode())
+            if not arrivals.poll(wait_max_s):
+                raise RuntimeError("the plain subscriber was not called")
+            times.append(arrivals.recv() - start)
+    return times
+
+
+# Failover.
+
+
+def _of_failover(bench: Bench) -> Iterator[Row]:
+    shares: list[float] = []
+    for number in range(min(bench.rounds, FAILOVER_ROUNDS_MAX)):
+        bench.say(f"the leader of three nodes is killed, {number + 1}")
+        command = [sys.executable, str(PROGRAM), *FAILOVER, "--folder", str(bench.folder)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            raise RuntimeError(f"three nodes: {ended.stderr}{ended.stdout}")
+        shares.append(json.loads(ended.stdout)["gap_s"] / limits.lease_s)
+    note = (
+        f"{statistics.median(shares) * limits.lease_s:.1f} s without an acknowledgement; at most {GAP_MAX_S:g} s wanted"
+    )
+    budget = Budget("≤", round(GAP_MAX_S / limits.lease_s, 2))
+    yield Row("nodes: gap when the leader of three is killed", shares, f"a lease's {limits.lease_s:g} s", budget, note)
