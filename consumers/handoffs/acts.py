@@ -107,30 +107,22 @@ ACTS: Final[dict[Verb, Act]] = {
         (*_CONTENT, Argument("session", "--session", words=_SESSION, metavar="ID")), readies=True,
     ),
     "amend": Act(
-        (kinds.HandoffAmended,),
-        ("sender",),
+        (kinds.HandoffAmended,), ("sender",),
         "Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back. "
         "Its reviewer stays, unless he hands it over himself: --reviewer OTHER alone.",
-        (*(one._replace(is_needed=False) for one in _CONTENT), _REASON),
-        ends=_EVERY_WAIT - {"approve"},
-        readies=True,
+        (*(one._replace(is_needed=False) for one in _CONTENT), _REASON), ends=_EVERY_WAIT - {"approve"}, readies=True,
     ),
     "claim": Act(
-        (kinds.HandoffClaimed,),
-        ("receiver",),
+        (kinds.HandoffClaimed,), ("receiver",),
         "Start work on a handoff that is approved and whose dependencies are done.",
         (
             Argument("lease_minutes", "--lease-minutes", "number", "Give it up unless completed by then.", most=43_200),
             _IF_STILL,
         ),
-        ends=frozenset({"claim", "continue"}),
-        starts="approved",
-        leads="in_progress",
+        ends=frozenset({"claim", "continue"}), starts="approved", leads="in_progress",
     ),
     "check": Act(
-        (kinds.HandoffTaskChecked, kinds.HandoffCriterionChecked),
-        ("receiver",),
-        "Tick tasks and acceptance criteria.",
+        (kinds.HandoffTaskChecked, kinds.HandoffCriterionChecked), ("receiver",), "Tick tasks and acceptance criteria.",
         (
             Argument("task_numbers", "--task", "numbers", "Tasks by number, as 1,2,4."),
             Argument("criterion_numbers", "--criterion", "numbers", "Criteria by number, as 1,2."),
@@ -140,8 +132,7 @@ ACTS: Final[dict[Verb, Act]] = {
         ),
     ),
     "ask_waiver": Act(
-        (kinds.HandoffWaiverAsked,),
-        ("receiver",),
+        (kinds.HandoffWaiverAsked,), ("receiver",),
         "Ask the reviewer to do without a criterion that cannot be met or checked here; it stays open until he does.",
         (_CRITERION, _NEEDED_REASON),
     ),
@@ -162,8 +153,7 @@ ACTS: Final[dict[Verb, Act]] = {
         starts="in_progress", leads="approved", readies=True,
     ),
     "complete": Act(
-        (kinds.HandoffCompleted,),
-        ("receiver",),
+        (kinds.HandoffCompleted,), ("receiver",),
         "Say that the work is done; every acceptance criterion must be checked or waived.",
         (
             Argument("summary", "--summary", words="What was done."),
@@ -171,10 +161,7 @@ ACTS: Final[dict[Verb, Act]] = {
             Argument("keep", "--keep", "flag", "Keep contents of artifacts that are files here.", is_of_terminal=True),
             _REASONING,
         ),
-        ends=frozenset({"continue"}),
-        starts="in_progress",
-        leads="completed",
-        readies=True,
+        ends=frozenset({"continue"}), starts="in_progress", leads="completed", readies=True,
     ),
     "cancel": Act(
         (kinds.HandoffCancelled,), ("sender", "reviewer"), "Call the work off.", (_NEEDED_REASON, _IF_STILL),
@@ -190,12 +177,9 @@ ACTS: Final[dict[Verb, Act]] = {
         ends=frozenset({"approve"}), leads="rejected", readies=True,
     ),
     "waive": Act(
-        (kinds.HandoffCriterionWaived,),
-        ("reviewer",),
-        "Do without an acceptance criterion, as the reviewer.",
+        (kinds.HandoffCriterionWaived,), ("reviewer",), "Do without an acceptance criterion, as the reviewer.",
         (
-            _CRITERION,
-            _NEEDED_REASON,
+            _CRITERION, _NEEDED_REASON,
             Argument("refuse", "--refuse", "flag", "Do not: it stays open, and its receiver reads why."),
         ),
         ends=frozenset({"waive"}),

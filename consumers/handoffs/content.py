@@ -19,8 +19,7 @@ from msgspec.structs import asdict, replace
 
 from consumers.handoffs.acts import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
 from consumers.handoffs.receiver import notes_of
-from consumers.sdk.names import default_id, split_ids
-from consumers.sdk.text import cut
+from consumers.sdk.text import cut, default_id
 from ledger.client import Ask, Client
 from ledger.codec import schema_error
 from ledger.errors import Refused
@@ -74,7 +73,17 @@ def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
     except Refused as refusal:
         if refusal.code != "VERSION_MISMATCH" or version is None:
             raise
-        raise _mismatch(partial(ask, client), id_, version) from refusal
+        versions = ask(client, "handoffs.versions", {"id": id_})["versions"]
+        read = [one["number"] for one in versions if one["version"] == version]
+        again = f"read it again (`baton handoff show {quote(id_)}`)"
+        if not read:
+            message = f"{version} was never a version of {id_}: {again}"
+            raise Refused("VERSION_MISMATCH", message, changed=[]) from refusal
+        changes = ask(client, "handoffs.versions", {"id": id_, "from": read[-1]})["changes"]
+        words = "; ".join(told_changes(changes)) or "handed in anew"
+        message = f"{id_} is another version than the one you have read: {words}: {again}"
+        changed = [one["field"] for one in changes]
+        raise Refused("VERSION_MISMATCH", message, changed=changed, changes=changes) from refusal
 
 
 def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | None:
@@ -88,18 +97,6 @@ def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | 
     if version != handoff["version"]:
         raise Refused("VERSION_MISMATCH", f"{handoff['id']} is now version {handoff['version']}")
     return int(handoff["as_of"]["entries"])
-
-
-def _mismatch(view: Ask, name: str, version: str) -> Refused:
-    versions = view("handoffs.versions", {"id": name})["versions"]
-    read = [one["number"] for one in versions if one["version"] == version]
-    again = f"read it again (`baton handoff show {quote(name)}`)"
-    if not read:
-        return Refused("VERSION_MISMATCH", f"{version} was never a version of {name}: {again}", changed=[])
-    changes = view("handoffs.versions", {"id": name, "from": read[-1]})["changes"]
-    words = "; ".join(told_changes(changes)) or "handed in anew"
-    message = f"{name} is another version than the one you have read: {words}: {again}"
-    return Refused("VERSION_MISMATCH", message, changed=[one["field"] for one in changes], changes=changes)
 
 
 def changes_between(*contents: kinds.HandoffContent) -> list[dict[str, Any]]:
@@ -169,6 +166,12 @@ def changes_of(view: Ask, given: dict[str, Any]) -> dict[str, Any]:
     if "reasoning" in changes:
         changes["reasoning_refs"] = find_refs(view, changes.pop("reasoning"))
     return changes
+
+
+def split_ids(text: str) -> list[str]:
+    """Return the ids in ``a.md, b``; ``(none)`` is no dependency."""
+    found = [one.strip().removesuffix(".md") for one in text.split(",")]
+    return [one for one in found if one and one != "(none)"]
 
 
 def find_refs(view: Ask, names: Sequence[str]) -> list[str]:

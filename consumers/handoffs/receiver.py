@@ -1,10 +1,8 @@
 """What a handoff tells its receiver that only its sender knows: as he says it, and as his session recorded it.
 
-A receiver finds code by himself; how the work is tested, what it reaches, what misled his predecessor and what was
-tried he does not, and that is what he would spend his time on. So a handoff asks for these four. What the sender's
-session holds already is taken along: dead ends as tried, the files that findings cite as touched, tools with "test"
-or "check" in them and kept artifacts as tests, open unknowns as traps; what was taken back is not. ``session`` is the
-one named, that of ``BATON_SESSION``, or the only open one of the sender; ``none`` takes nothing along.
+What the sender's session holds already is taken along: dead ends as tried, the files that findings cite as touched,
+tools with "test" or "check" in them and kept artifacts as tests, open unknowns as traps; what was taken back is not.
+``session`` is the one named, that of ``BATON_SESSION``, or the sender's only open one; ``none`` takes nothing along.
 """
 
 from __future__ import annotations

@@ -30,11 +30,8 @@ from projections.briefs.sentences import (
 )
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, canonical_json
 
-_FRESHNESS: Final = (
-    dict.fromkeys(HOLDING, "fresh")
-    | dict.fromkeys(("file_changed", "line_changed", "no_such_line"), "changed")
-    | {"gone": "gone"}
-)
+_CHANGED: Final = ("file_changed", "line_changed", "no_such_line")
+_FRESHNESS: Final = dict.fromkeys(HOLDING, "fresh") | dict.fromkeys(_CHANGED, "changed") | {"gone": "gone"}
 _OF_FACTS: Final = frozenset({TOP_ASSUMPTIONS, REASONING_BRIEF})
 _STARTS: Final = r"(?:^|(?<=^- )|(?<=[.!?…。！？] ))"
 _NOTHING: Final = r"(?!)"

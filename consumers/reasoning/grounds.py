@@ -1,11 +1,8 @@
 """The reasoning behind something, as whoever reads that gets it: a brief that holds, its fidelity, the latest verdict.
 
-- The brief is made from the graph by whoever hands it on, and a published one that does not hold is named; it and the
-  decision beside it are those of `snapshot receive` (``act_on``). But nobody is asked here: to look is no act.
-- What names no graph of this ledger, or one that cannot be read, is said and never raised: who reads a handoff reads
-  it, whatever became of its reasoning.
-- Briefs are given within a budget of tokens, in the order of the refs: one that finds no room, or stands there already,
-  is left out, not cut. That a reasoning is about the handoff's task is why it goes along, and held against nothing.
+The brief and the decision beside it are those of `snapshot receive` (``act_on``), but nobody is asked: to look is no
+act. What names no graph of this ledger, or one that cannot be read, is said and never raised. Briefs are given within a
+budget of tokens, in the order of the refs: one that finds no room, or stands there already, is left out, not cut.
 """
 
 from __future__ import annotations
@@ -41,13 +38,7 @@ _MAY: Final[dict[Action, str]] = {
 # Of a decision, as ``describe`` tells it; and what is told of a ref where there is none.
 _TOLD: Final = ("level", "tokens", "fidelity", "dropped", "action", "may_act", "verdict", "prompt", "expanded")
 _NO_BRIEF: Final[dict[str, Any]] = {"tokens": 0, "prompt": "", "expanded": ""}
-_NOTHING: Final[dict[str, Any]] = {
-    "author": "",
-    "at_ms": 0,
-    "conclusion": "",
-    "newer": 0,
-    "measured": None,
-} | dict.fromkeys(_TOLD)
+_NOTHING: Final = {"author": "", "at_ms": 0, "conclusion": "", "newer": 0} | dict.fromkeys(("measured", *_TOLD))
 
 
 class Grounds:

@@ -1,11 +1,8 @@
 """The service agents of reasoning: when one is concluded, the compressor briefs it and the validator checks it.
 
-Their effects are events in the same log, outside their own stores, so each carries an idempotency key. What happens if
-we crash here: between the briefs, or between an event and the position, all of them are tried again, and those that are
-there are recognised by their keys.
-
-The graph is the one that stands when the worker gets to it, which may be newer than the conclusion it reacts to. The
-validator is never the author of a reasoning, so its report is the independent one that acting on a full graph needs.
+What happens if we crash here: between the briefs, or between an event and the position, all of them are tried again,
+and those that are there are recognised by their idempotency keys. The graph is the one that stands when the worker gets
+to it, which may be newer than the conclusion it reacts to.
 
 A brief never waits for a model. That its prose is wanted is kept in the compressor's store, in the transaction of the
 position. ``ProseWorker`` publishes the brief once more with it: several are asked for at a time, so one that hangs

@@ -83,7 +83,6 @@ class AsyncLedger(LedgerBase):
             raise
 
     async def close(self) -> None:
-        """Stop what runs or follows, and close the ledger; closing again does nothing."""
         self.stop()
         client, self._client = self._client, None
         threads, self._threads = self._threads, None
@@ -116,7 +115,6 @@ class AsyncLedger(LedgerBase):
         expect: int | None = None,
         idem: str | None = None,
     ) -> list[Accepted]:
-        """Sign and append events of one stream, as ``Ledger.publish`` does."""
         client = self._open_client()
         drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
         batch = present_batch(self)
@@ -127,14 +125,12 @@ class AsyncLedger(LedgerBase):
 
     @contextlib.asynccontextmanager
     async def batch(self) -> AsyncIterator[Batch]:
-        """Publish what is published inside as one batch, as ``Ledger.batch`` does."""
         with collected(self) as batch:
             yield batch
         if drafts := batch.close():
             batch.accepted = await self._emit(self._open_client(), drafts)
 
     async def ask(self, query: str, *, as_of: When | None = None, **arguments: Any) -> dict[str, Any]:
-        """Return the answer of a view query, as ``Ledger.ask`` does."""
         client = self._open_client()
         if query in CHECKED:
             return await self.compute(lambda beside: ask(beside, query, given(arguments), as_of))
@@ -142,7 +138,6 @@ class AsyncLedger(LedgerBase):
         return answer
 
     async def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> AsyncIterator[Event]:
-        """Yield the events that are in the log now, as ``Ledger.events`` does."""
         check_kinds(kinds)
         client = self._open_client()
         position, size = after + 1, (await client.head()).size
@@ -154,7 +149,6 @@ class AsyncLedger(LedgerBase):
             position = page.next_index
 
     async def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> AsyncIterator[Event]:
-        """Yield events as they come, as ``Ledger.follow`` does."""
         check_kinds(kinds)
         client = self._open_client()
         position = (await client.head()).size if after is None else after + 1
@@ -213,37 +207,30 @@ class AsyncLedger(LedgerBase):
             stop.set()
 
     async def index_of(self, ref: int | str) -> int:
-        """Return the index of an event, as ``Ledger.index_of`` does."""
         number = index_in(ref)
         return int((await self.ask("resolve", ref=ref))["event_index"]) if number is None else number
 
     async def get(self, ref: int | str) -> Event:
-        """Return one event, as ``Ledger.get`` does."""
         index = await self.index_of(ref)
         return read_event(index, await self._open_client().entry(index))
 
     async def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:
-        """Return the receipt of an event, as ``Ledger.receipt`` does, in a thread."""
         from consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
 
         index = await self.index_of(ref)
         return await self.compute(lambda client: take(client, index, policy=policy))
 
     async def compute(self, work: Callable[[Client], T]) -> T:
-        """Return what ``work`` makes of a client, in a thread."""
         self._open_client()
         return await self._in_thread(lambda: work(self._client_beside()))
 
     async def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> list[Accepted]:
-        """Publish the events that ``make`` makes, for the acting agent, of what the ledger says now."""
         return await self.publish(stream, *await self.compute(lambda client: make(self._author(client, None))))
 
     async def put_blob(self, content: bytes) -> str:
-        """Store what is too large for an event, as ``Ledger.put_blob`` does."""
         return await self.compute(lambda client: self._author(client, None).put_blob(content))
 
     async def get_blob(self, ref: str) -> bytes:
-        """Return a blob's content, as ``Ledger.get_blob`` does."""
         return await self.compute(lambda client: client.get_blob(ref))
 
     def _open_client(self) -> Any:

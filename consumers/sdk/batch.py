@@ -90,19 +90,14 @@ def drafts_of(
         raise Refused("USAGE", 'data that is a dict needs its kind: publish(stream, {…}, kind="handoff.logged")')
     if kind:
         check_kinds((kind,))
+    # The events of one call are committed together: the first one's version and key are that of all.
     return [
         Draft(
-            stream=stream,
-            data=item,
-            kind=kind,
-            causes=list(causes),
-            corr=corr,
-            # The events of one call are committed together: the first one's version and key are that of all.
-            expect=expect if number == 0 else None,
+            stream=stream, data=item, kind=kind, causes=list(causes), corr=corr, expect=expect if number == 0 else None,
             idem=idem if number == 0 or idem is None else f"{idem}#{number}",
         )
         for number, item in enumerate(data)
-    ]
+    ]  # fmt: skip
 
 
 def check_kinds(kinds: Sequence[str]) -> None:

@@ -23,8 +23,6 @@ import msgspec
 
 from ledger.events.body import Event
 
-STRUCTURED: Final = "application/cloudevents+json"
-_JSON: Final = "application/json"
 _OUTSIDE_BODY: Final = frozenset({"index", "id", "accepted_ms", "key"})
 # What a header's value may hold unescaped (HTTP binding 3.1.3.2): printable ASCII but space, quote and percent.
 _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
@@ -42,7 +40,7 @@ def cloud_event(event: Event) -> dict[str, Any]:
         "specversion": "1.0", "id": event.id, "source": f"urn:baton:ledger:{event.ledger}",
         "type": f"baton.{event.kind}", "subject": event.stream, "time": event.at,
         "recordedtime": recorded.replace("+00:00", "Z"), "sequence": f"{event.index:019}",
-        "datacontenttype": _JSON, "dataschema": f"urn:baton:schema:{event.kind}", "data": body,
+        "datacontenttype": "application/json", "dataschema": f"urn:baton:schema:{event.kind}", "data": body,
     }  # fmt: skip
 
 

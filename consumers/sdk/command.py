@@ -2,9 +2,7 @@
 
 The line is the operator's text alone: what an author wrote reaches it on standard input or in environment variables,
 which sh does not evaluate as long as the line quotes them. The command runs in a session of its own; at the limit, and
-when the caller is stopped, everything in it is killed, also what it left in the background. What it left there and
-ended well goes on. Standard output goes where ours goes unless it is dropped; errors go where ours go, and their last
-line is kept for whoever reads why a command failed.
+when the caller is stopped, everything in it is killed. What one that ended well left in the background goes on.
 """
 
 from __future__ import annotations

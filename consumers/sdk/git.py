@@ -1,13 +1,12 @@
 """Running the git program, the one way: bounded in time and output, no shell, prompt or hook, and typed errors.
 
-Two profiles. In the operator's own repository their configuration counts (a ``safe.directory``, a credential helper, a
-proxy). What is taken away: variables that name another repository (a git hook that calls us sets ``GIT_DIR`` and
-``GIT_INDEX_FILE``), prompts (no terminal, no askpass but a named one), hooks, signing, garbage collection. The author
-is Baton, so a machine without a git identity can write notes.
+In the operator's own repository their configuration counts (a ``safe.directory``, a credential helper, a proxy). Taken
+away are variables that name another repository (a git hook that calls us sets ``GIT_DIR`` and ``GIT_INDEX_FILE``),
+prompts, hooks, signing, garbage collection. The author is Baton, so a machine without a git identity can write notes.
 
 A repository that is only read may be a stranger's, and its configuration may name programs. So ``is_own=False`` hands
-on no variable and no configuration but the repository's, and gives git no transport: an object that is missing stays
-missing. Its user calls only commands that read objects as they are (``rev-parse``, ``ls-tree``, ``cat-file`` …).
+on no variable and no configuration but the repository's, and gives git no transport. Its user calls only commands that
+read objects as they are (``rev-parse``, ``ls-tree``, ``cat-file`` …).
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Final, NamedTuple, Self
+from typing import IO, Final, NamedTuple
 
 from blake3 import blake3
 
 from consumers.sdk.command import kill_group
 from ledger.errors import BatonError, Refused, Unavailable
+from ledger.resource import Resource
 
 git_time_max_s: Final = 10.0
 remote_time_max_s: Final = 300.0
@@ -102,8 +102,7 @@ class Git:
     ) -> Answer:  # fmt: skip
         """Return what git answers, whether it succeeds or not.
 
-        Raises:
-            Unavailable: it cannot be run, or does not end. Refused: ``TOO_LARGE`` when it says more than ``size_max``.
+        Raises Unavailable: it cannot be run, or does not end. Refused: ``TOO_LARGE`` for more than ``size_max`` bytes.
         """
         what = f"git {arguments[0]}"
         try:
@@ -164,12 +163,11 @@ class Found(NamedTuple):
     content: bytes | None
 
 
-class Objects:
+class Objects(Resource):
     """The objects of one repository, read from one running ``git cat-file --batch``: never a process an object.
 
-    To be used in a ``with`` block. An object is asked for and read before the next one is: so no pipe fills while the
-    other side waits. A damaged object ends git; it counts as missing, and the next object is asked of a new git. How
-    often that may happen is limited, and so is the time that git may be silent.
+    An object is asked for and read before the next one is: so no pipe fills while the other side waits. A damaged
+    object ends git; it counts as missing, and the next object is asked of a new git.
     """
 
     def __init__(self, git: Git) -> None:
@@ -177,12 +175,6 @@ class Objects:
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
         self._starts = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
 
     def get(self, name: str, size_max: int) -> Found | None:
         """Return an object by its id (or ``ID^{tree}``), without its content if it is larger than ``size_max``.
@@ -201,7 +193,7 @@ class Objects:
             content = self._content(size, size_max)
             self._take(1)
         except (EOFError, BrokenPipeError, ValueError):
-            self._stop()
+            self.close()
             return None
         return Found(header[1].decode("ascii"), size, *content)
 
@@ -254,7 +246,8 @@ class Objects:
             self._process = self._git.start("cat-file", "--batch", variables={"GIT_NO_LAZY_FETCH": "1"})
         return self._process
 
-    def _stop(self) -> None:
+    def close(self) -> None:
+        """End git, if it runs."""
         process, self._process = self._process, None
         if process is not None:
             kill_group(process)
@@ -310,11 +303,7 @@ def _answer(process: subprocess.Popen[bytes], what: str, time_max_s: float, size
 
 
 def _output(process: subprocess.Popen[bytes], deadline: float, size_max: int) -> tuple[bytes, bytes]:
-    """Return what a process prints, ended when it is more than ``size_max``, and the end of its complaint.
-
-    Raises:
-        subprocess.TimeoutExpired: it goes on after the deadline.
-    """
+    """Return what a process prints, ended when it is more than ``size_max``, and the end of its complaint."""
     out, complaint = bytearray(), b""
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
@@ -343,11 +332,7 @@ def _output(process: subprocess.Popen[bytes], deadline: float, size_max: int) ->
 
 
 def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:
-    """Return a process's exit code; one that has closed its pipes is over in a moment, sooner than ``wait`` looks.
-
-    Raises:
-        subprocess.TimeoutExpired: it goes on after the deadline.
-    """
+    """Return a process's exit code; one that has closed its pipes is over in a moment, sooner than ``wait`` looks."""
     pause_s = exit_poll_first_s
     while (code := process.poll()) is None:
         if time.monotonic() > deadline:

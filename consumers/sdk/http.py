@@ -1,15 +1,13 @@
 """Asking a server over HTTP: the one way in which anything here does.
 
 - one deadline bounds the whole call: connecting, a server that sends a byte a minute, retries and their pauses;
-- what may pass is tried again with a capped back-off; a server's ``Retry-After`` is honoured, or, where it asks for
-  more than there is time, the call ends at once;
-- an answer's body is read only where it is asked for, up to a limit, and uncompressed (a compressed one could unfold
-  into anything);
+- what may pass is tried again with a capped back-off; where a server's ``Retry-After`` asks for more than there is
+  time, the call ends at once;
+- an answer's body is read up to a limit, and uncompressed (a compressed one could unfold into anything);
 - redirects are not followed, and no proxy or password file of the environment is used: the settings alone decide where
   something goes, and so who sees a key, a secret or a text.
 
-What a server says of a failure is handed on as bytes: it could repeat a key, which only the caller knows. A call runs
-its own event loop, so from inside another one it must be made in a thread.
+A call runs its own event loop, so from inside another one it must be made in a thread.
 """
 
 from __future__ import annotations

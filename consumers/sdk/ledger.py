@@ -63,15 +63,11 @@ class LedgerBase:
     ) -> None:
         """Take the settings of a ledger and prepare it: a ``Ledger`` is open now, an ``AsyncLedger`` in ``async with``.
 
-        ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``,
-        or of several, separated by commas; with ``spool`` what is reported while none of them answers is kept, and
-        that is raised as ``SPOOLED`` (``ledger.spool``); ``passphrase`` opens a sealed key, given as text or as a
-        function that is asked with the agent's name.
-
-        Raises:
-            Unavailable: ``NO_LEDGER``; opening: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``.
-            Refused: a setting is wrong; opening: ``USAGE`` for a server without an agent, ``KEY_FILE_MISSING``,
-                ``BUS_DENIED``.
+        ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``, or of
+        several, separated by commas; with ``spool`` what is reported while none of them answers is kept, and that is
+        raised as ``SPOOLED`` (``ledger.spool``). Raises Unavailable: ``NO_LEDGER``; opening: ``STORE_UNAVAILABLE``,
+        ``BUS_UNAVAILABLE``. Refused: a setting is wrong; opening: ``USAGE`` for a server without an agent,
+        ``KEY_FILE_MISSING``, ``BUS_DENIED``.
         """
         if settings is None:
             folder = None if home is None else Path(home)
@@ -105,10 +101,8 @@ class LedgerBase:
 
         It gets the event and the connection to the subscription's store, a SQLite file of its own or a database of
         PostgreSQL (psycopg): what it writes there commits in one transaction with the position, so it happens once,
-        whatever is killed. What it does elsewhere happens at least once; ``event.id`` is the same each time.
-
-        Raises:
-            Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
+        whatever is killed. What it does elsewhere happens at least once; ``event.id`` is the same each time. Raises
+        Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
         """
         from consumers.sdk.reactor import Handlers  # noqa: PLC0415 - opens sqlite, which publishing does not need
 
@@ -173,11 +167,7 @@ class Ledger(LedgerBase, Resource):
 
     @property
     def client(self) -> Client:
-        """The client underneath: entries, proofs and blobs.
-
-        Raises:
-            Refused: ``USAGE`` after the ledger was closed, or this process was forked.
-        """
+        """The client underneath. Raises Refused: ``USAGE`` after the ledger was closed, or this process was forked."""
         self._check_process()
         if self._client is None:
             raise Refused("USAGE", "this ledger was closed: open it again")
@@ -187,11 +177,7 @@ class Ledger(LedgerBase, Resource):
         return self.client
 
     def author(self, name: str | None = None) -> Author:
-        """Return the author that signs as ``name`` (default: the acting agent).
-
-        Raises:
-            Refused: ``USAGE`` when there is no acting agent.
-        """
+        """Return the author that signs as ``name`` or the acting agent. Raises Refused: ``USAGE`` without either."""
         return self._author(self.client, name)
 
     def publish(
@@ -209,11 +195,8 @@ class Ledger(LedgerBase, Resource):
         ``data`` are events of ``ledger.events``, or plain values with their ``kind``. ``causes`` are the ids of the
         events that these follow from, ``corr`` a label that events of one task share, ``expect`` the version of the
         stream that you believe in, ``idem`` a key under which the same call again returns the first answer. Inside
-        ``batch()`` the answer is empty, and stands in the batch's ``accepted`` at its end.
-
-        Raises:
-            Refused: it was not admitted, and why; ``KEY_LOCKED`` when the agent's key cannot be opened.
-            Unavailable: see ``Client.submit``.
+        ``batch()`` the answer is empty, and stands in the batch's ``accepted`` at its end. Raises Refused: it was not
+        admitted, and why; ``KEY_LOCKED`` when the agent's key cannot be opened. Unavailable: see ``Client.submit``.
         """
         client = self.client
         drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
@@ -228,10 +211,8 @@ class Ledger(LedgerBase, Resource):
         """Publish what is published inside as one batch, under one signature: all of it is admitted, or nothing.
 
         At most 256 events and 900 KiB. When the block raises, nothing is published. Do not hold one open across a
-        ``yield`` of your own generator: what its caller publishes meanwhile would be part of it.
-
-        Raises:
-            Refused: as ``publish``, with ``details`` that name each event that was refused.
+        ``yield`` of your own generator: what its caller publishes meanwhile would be part of it. Raises Refused: as
+        ``publish``, with ``details`` that name each event that was refused.
         """
         with collected(self) as batch:
             yield batch
@@ -243,11 +224,9 @@ class Ledger(LedgerBase, Resource):
 
         The views hold everything that was in the log when this was called. ``projections.QUERIES`` lists the queries.
         What one acts on after it (``projections.views.CHECKED``) is answered from signed entries instead. With
-        ``as_of`` the answer is that of the past: after the entry of this index, or at this time (ISO 8601).
-
-        Raises:
-            Refused: ``NOT_FOUND`` and what else the query refuses; ``INVALID_FIELD`` for an ``as_of`` that is none.
-            Corrupted: ``VERIFICATION_FAILED``: what the ledger handed over does not prove itself.
+        ``as_of`` the answer is that of the past: after the entry of this index, or at this time (ISO 8601). Raises
+        Refused: ``NOT_FOUND`` and what else the query refuses; ``INVALID_FIELD`` for an ``as_of`` that is none.
+        Corrupted: ``VERIFICATION_FAILED``: what the ledger handed over does not prove itself.
         """
         return ask(self.client, query, given(arguments), as_of)
 
@@ -278,11 +257,9 @@ class Ledger(LedgerBase, Resource):
         later one goes on where the last one was. With ``until`` it ends when everything before that index was handled.
         ``store`` is the SQLite file of the subscription (default: one in the ledger's folder), or where PostgreSQL
         keeps it, as ``postgresql://USER@HOST/DATABASE``; then whoever runs it next goes on, on any machine.
-        An event whose function raises five times is kept as a dead letter, and the next one comes.
-
-        Raises:
-            Refused: ``USAGE`` when no function was registered.
-            Unavailable: ``STORE_IN_USE`` when ``name`` is running already; the ledger cannot be read: run it again.
+        An event whose function raises five times is kept as a dead letter, and the next one comes. Raises Refused:
+        ``USAGE`` when no function was registered. Unavailable: ``STORE_IN_USE`` when ``name`` is running already; the
+        ledger cannot be read: run it again.
         """
         from consumers.sdk.reactor import Reactor  # noqa: PLC0415 - opens sqlite
 
@@ -301,11 +278,7 @@ class Ledger(LedgerBase, Resource):
         self._stop.set()
 
     def index_of(self, ref: int | str) -> int:
-        """Return the index of an event: by index, id, sha256 of its body, or the first 12 or more digits of either.
-
-        Raises:
-            Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-        """
+        """Return the index of an event: by index, id, sha256 of its body, or the first 12 or more digits of either."""
         number = index_in(ref)
         return int(self.ask("resolve", ref=ref)["event_index"]) if number is None else number
 
@@ -317,11 +290,8 @@ class Ledger(LedgerBase, Resource):
     def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:
         """Return the receipt of an event: the proof that it is in the log, which anybody can check offline.
 
-        It is checked before it is returned; the witnesses that a ``policy`` demands are waited for.
-
-        Raises:
-            Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-            Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``, ``NOT_WITNESSED``: as ``receipts.take``.
+        It is checked before it is returned; the witnesses that a ``policy`` demands are waited for. Raises Refused:
+        ``NOT_FOUND`` or ``REF_AMBIGUOUS``. Corrupted: as ``receipts.take``.
         """
         from consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
 
@@ -338,18 +308,15 @@ class Ledger(LedgerBase, Resource):
     def put_blob(self, content: bytes) -> str:
         """Store what is too large for an event, as the acting agent; events refer to it by the ref that is returned.
 
-        What no event refers to within a day is dropped. At most 64 MiB; text is searched for secrets.
-
-        Raises:
-            Refused: ``TOO_LARGE``, ``SECRET_DETECTED``. Unavailable: ``QUOTA_EXCEEDED``.
+        What no event refers to within a day is dropped. At most 64 MiB; text is searched for secrets. Raises Refused:
+        ``TOO_LARGE``, ``SECRET_DETECTED``. Unavailable: ``QUOTA_EXCEEDED``.
         """
         return self.author().put_blob(content)
 
     def get_blob(self, ref: str) -> bytes:
         """Return a blob's content, checked against its ref.
 
-        Raises:
-            Refused: ``NOT_FOUND``, ``INVALID_FIELD`` for what is no ref. Corrupted: it is not what was stored.
+        Raises Refused: ``NOT_FOUND``, ``INVALID_FIELD`` for what is no ref. Corrupted: it is not what was stored.
         """
         return self.client.get_blob(ref)
 

@@ -225,9 +225,8 @@ class Reactor:
                 if isinstance(error, Corrupted) and error.code == "HISTORY_CHANGED":
                     self._take_back(event)  # the log is not the one we read: there is nothing to go on from
                     raise
-                log.warning(
-                    "effect failed", subscription=self._name, index=event.index, attempt=attempt, error=repr(error)
-                )
+                about = {"subscription": self._name, "index": event.index, "attempt": attempt}
+                log.warning("effect failed", **about, error=repr(error))
                 if attempt == self._attempts_max:
                     self._bury(event, f"{type(error).__name__}: {message_of(error)}")
                     return True

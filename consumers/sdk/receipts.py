@@ -86,12 +86,9 @@ def take(
 ) -> Receipt:
     """Return the receipt of an entry with its evidence, checked and held against what is remembered of the ledger.
 
-    Where a policy, or the node, demands witnesses, they are waited for, ``wait_max_s`` at most.
-
-    Raises:
-        Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
-        Corrupted: ``VERIFICATION_FAILED``: the ledger shows what it cannot prove; ``HISTORY_CHANGED``;
-            ``NOT_WITNESSED``: the event is in the log, and the receipt can be asked for again.
+    Where a policy, or the node, demands witnesses, they are waited for, ``wait_max_s`` at most. Raises Refused:
+    ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here. Corrupted: ``VERIFICATION_FAILED``:
+    the ledger shows what it cannot prove; ``HISTORY_CHANGED``; ``NOT_WITNESSED``: the receipt can be asked for again.
     """
     deadline = time.monotonic() + wait_max_s
     evidence = _evidence(client, index)

@@ -139,12 +139,9 @@ class SubscriptionStore(ABC):
     def count_attempt(self, name: str, index: int) -> int:
         """Count one more attempt at an event, durably, and return how many that makes."""
         with self.transaction():
-            ((count,),) = self.run(
-                "INSERT INTO baton_attempts VALUES (?, ?, 1) ON CONFLICT (name, event_index) "
-                "DO UPDATE SET count = baton_attempts.count + 1 RETURNING count",
-                name,
-                index,
-            )
+            sql = "INSERT INTO baton_attempts VALUES (?, ?, 1) ON CONFLICT (name, event_index) "
+            more = "DO UPDATE SET count = baton_attempts.count + 1 RETURNING count"
+            ((count,),) = self.run(sql + more, name, index)
         return int(count)
 
     def uncount_attempt(self, name: str, index: int) -> None:
@@ -174,17 +171,13 @@ class SubscriptionStore(ABC):
 
     def unbury(self, name: str, index: int) -> None:
         """Forget a dead letter, in the transaction in which its effect happens. Raises Refused: ``NOT_FOUND``."""
-        if not self.run(
-            "DELETE FROM baton_dead_letters WHERE name = ? AND event_index = ? RETURNING name", name, index
-        ):
+        sql = "DELETE FROM baton_dead_letters WHERE name = ? AND event_index = ? RETURNING name"
+        if not self.run(sql, name, index):
             raise Refused("NOT_FOUND", f"entry {index} is no dead letter of {name}", index=index)
 
 
 class Subscriptions(SubscriptionStore):
-    """The subscriptions kept in one SQLite file.
-
-    A subclass keeps tables of its own beside them, made by its ``schema``.
-    """
+    """The subscriptions kept in one SQLite file; a subclass keeps tables of its own beside, made by its ``schema``."""
 
     schema: ClassVar[str] = ""
 
@@ -235,17 +228,12 @@ class Subscriptions(SubscriptionStore):
 
     def check_open(self) -> None:
         if not self.db.in_transaction:
-            message = (
-                "the function ended its transaction: leave out commit(), rollback(), executescript() and `with db:`"
-            )
+            message = "the function ended its transaction: leave out commit(), rollback(), executescript(), `with db:`"
             raise Refused("USAGE", f"{message}; what it wrote is committed with the position")
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
-        """Translate what SQLite raises inside.
-
-        Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``.
-        """
+        """Translate what SQLite raises inside. Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:

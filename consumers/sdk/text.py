@@ -14,16 +14,18 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import msgspec
 
-from ledger.errors import BatonError
+from ledger.errors import BatonError, Refused
 from ledger.forms import BREAKS
 
 SCHEMA_VERSION: Final = 1
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 ELLIPSIS: Final = "…"
+slug_max_chars: Final = 80
 _MISLEADING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -134,3 +136,15 @@ def shorten(text: str, chars_max: int | None) -> str:
 def cut(text: str, chars_max: int) -> str:
     """Return a text, or as many of its characters as fit before ``…``, also in the middle of a word."""
     return text if len(text) <= chars_max else text[: chars_max - 1] + ELLIPSIS
+
+
+def default_id(title: str) -> str:
+    """Return ``YYYY-MM-DD-`` and the title in lower-case words; letters of other scripts stay.
+
+    Raises Refused: ``USAGE`` for a title without a word.
+    """
+    plain = unicodedata.normalize("NFKC", title).lower()
+    slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:slug_max_chars].strip("-_")
+    if not slug:
+        raise Refused("USAGE", "the title has no word to make an id of: give one with --id")
+    return f"{datetime.now(UTC):%Y-%m-%d}-{slug}"

@@ -12,9 +12,6 @@ A session is *started*, its phases are *executed* with words and *assessed* with
 *generated* of what was given and recorded (``generator``), *published* as a signed event (``report``) and copied to git
 notes and files (``copies``). To *resume* is to read sessions within a number of tokens (``resume``), to *sweep* to end
 what nobody closed and report what nobody did (``open_sessions``).
-
-Refused: prompting the agent for what its events say already; a report as a file that the event copies; counting tokens
-by characters; one text field for everything, which a program could not read.
 """
 
 from typing import TYPE_CHECKING

@@ -168,10 +168,8 @@ def load_handoff(
 ) -> dict[str, Any] | None:
     """Return a session's latest report out of the signed log: the compressed JSON, or ``{"markdown": text}``.
 
-    Long texts are whole in the Markdown. None when the session has no report.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for another format, ``REF_AMBIGUOUS``.
+    Long texts are whole in the Markdown. None when the session has no report. Raises Refused: ``INVALID_FIELD`` for
+    another format, ``REF_AMBIGUOUS``.
     """
     if format not in {"json", "markdown"}:
         raise Refused("INVALID_FIELD", "format is json or markdown", field="format")
@@ -280,8 +278,7 @@ class EpistemicHandoffReportGenerator:
     ) -> dict[str, Any]:
         """Return the report with its ``markdown`` and ``compressed_json``; what is None is derived.
 
-        Raises:
-            Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``INVALID_FIELD`` (see ``generator.generate``).
+        Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``INVALID_FIELD`` (see ``generator.generate``).
         """
         given = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
         if self._ask is None:

@@ -1,22 +1,17 @@
 """The copies of reports beside the log, in git notes and files: written, and brought into step with the log.
 
 A report is one event, ``report.generated``, and what these stores hold is derived from it. So a store that cannot be
-written is told and never raised, the loss of a store loses nothing, and none is asked whether a report is true. Words:
-*ours* are notes whose commit names a report; a *store* is all notes or all files; a *place* is one ref or one file.
+written is told and never raised, and none is asked whether a report is true. Words: *ours* are notes whose commit names
+a report; a *store* is all notes or all files; a *place* is one ref or one file.
 
 Refused: one ref for all sessions (writers of different sessions would collide); a library for git (none writes refs as
-git's own transactions do, and the operator's git is the one whose configuration counts); files as the source of truth
-(an edit would be a report that nobody signed).
-
-Bringing into step walks over the latest report of every session, but for those that were imported: their tools have
-stores of their own. It may be stopped and run again at any time. Reports that come meanwhile, their makers store.
+git's own transactions do, and the operator's git is the one whose configuration counts).
 
 Files are for people: ``{ai_id}/{session_id}.md`` and ``.json``, by the names of ``places.name_of``, so that no id leads
-out of the folder and no two share a file. An agent's folder is no link to one; links are never written through. A file
-is replaced whole or not at all, and never where a person wrote: the markdown's last line, a comment that no reader of
-markdown shows, holds the digests of both files as Baton wrote them (who wrote last, not what is true: the ledger's
-signatures say that). One that no longer fits its digest, or never had one, is left as it is and reported. An older
-report does not take the place of a later one, which two writers at once could do otherwise.
+out of the folder and no two share a file. Links are never written through. A file is never replaced where a person
+wrote: the markdown's last line, a comment that no reader of markdown shows, holds the digests of both files as Baton
+wrote them. One that no longer fits its digest, or never had one, is left as it is and reported. An older report does
+not take the place of a later one, which two writers at once could do otherwise.
 """
 
 from __future__ import annotations
@@ -120,7 +115,7 @@ def _store_notes(report: dict[str, Any], project: Project, known: Collection[str
 
 
 def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) -> Repaired:
-    """Write every report that a store lacks or has otherwise; ``ask`` answers ``reports.list`` and ``reports.show``.
+    """Write every report that a store lacks or has otherwise, but for imported ones: their tools have own stores.
 
     A store that is skipped, or fails as a whole, is told once and not for every report.
     """

@@ -1,19 +1,9 @@
 """The generator of handoff reports: what a session's events and its author's words come to. Pure.
 
-What its author gives wins; what was left out (None) is derived from the session's events:
-
-- the task is the one that the session was started with, whatever was said later: it never changes;
-- what came of it from the words at POSTFLIGHT, else the session's summary or task, else the words at PREFLIGHT;
-- findings and unknowns from what was logged, the weightiest first, then the newest;
-- tools from what was used; the context from the last CHECK, dead ends and open unknowns, and it says so;
-- accomplishments from completed tasks and met criteria, then artifacts, else the task summary.
-
-A task or findings that were given empty are refused, not replaced. The rules:
-
-- what was not assessed is not compared: a missing vector is neither 0 nor 1, no gap is claimed and nothing recommended;
-- differences are rounded to 4 decimals before they are compared with a threshold;
-- what is open is recommended in its own words; where nothing is open or remarkable, nothing is recommended;
-- without a POSTFLIGHT the recommendations rest on the vectors that were assessed last.
+What its author gives wins; what was left out (None) is derived from the session's events. A task or findings that were
+given empty are refused, not replaced. What was not assessed is not compared: a missing vector is neither 0 nor 1, no
+gap is claimed and nothing recommended. Differences are rounded to 4 decimals before they are compared with a threshold.
+Without a POSTFLIGHT the recommendations rest on the vectors that were assessed last.
 """
 
 from __future__ import annotations

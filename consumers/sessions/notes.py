@@ -2,17 +2,15 @@
 
 Git cannot have a ref below a ref, so the markdown has a root beside the other, and not ``handoff/ID/markdown``. The
 JSON is read by ``git notes --ref empirica/handoff/ID show HEAD`` at the commit that was HEAD when it was written (in a
-repository without commits it is on the empty tree, where ``show HEAD`` has no HEAD to show). Baton reads independently
-of HEAD: the latest report among the notes of the ref.
+repository without commits it is on the empty tree). Baton reads the latest note of the ref, wherever HEAD is.
 
 The tree of a notes ref maps the noted object's id (perhaps with slashes in it, "fan-out") to a blob. It has no times:
-the newest commit of the ref's history that put a blob where it is wrote that note. Commits of Baton name their report;
-all others are another tool's, whose notes are kept, and read only where there is none of ours. Rules:
+the newest commit of the ref's history that put a blob where it is wrote that note. Commits of Baton name their report
+(``Baton-Report``: event and index; the author date is the report's time); all others are another tool's, whose notes
+are kept, and read only where there is none of ours. Rules:
 
 - A new commit takes the ref's place only if the ref is where it was read, else it is tried again: ``git notes add``
   does not look, so of two writers at once one may be lost.
-- A note of the same content is left alone, and an older report never takes a newer one's place. The commit of the notes
-  ref says which is newer: its author date is the report's time, ``Baton-Report`` in its message names event and index.
 - What another tool wrote on the same commit gives way, as with ``git notes add -f``, but stays in the history of the
   ref, and the answer says so; what it wrote on other commits stays where it is.
 - No history is ever rewritten, and nothing but the notes ref changes: no index, work tree, branch or reflog of HEAD.
@@ -180,10 +178,8 @@ class Notes:
 
     def _write_once(self, ref: str, content: str, blob: str, report: Report, known: Collection[str] | None) -> Stored:
         tip, place = tip_of(self.git, ref), f"git:{ref}"
-        if tip is not None and tip.only_blob == blob:
-            return Stored(
-                "git_notes", place, "unchanged"
-            )  # so that a repair of many reports need not read their histories
+        if tip is not None and tip.only_blob == blob:  # so that a repair of many reports need not read their histories
+            return Stored("git_notes", place, "unchanged")
         there = [] if tip is None else notes_of(self.git, tip)
         forged = [note for note in there if note.report and known is not None and note.report.report_id not in known]
         notes = [note for note in there if note not in forged]

@@ -1,12 +1,9 @@
 """Sessions that are open: which one is meant, and a sweep of those that nobody closed or reported on.
 
 A session is *idle* since the last event in its stream, by the ledger's clock; a report is *missing* when a POSTFLIGHT,
-or a CHECK of a session that is over, has no report behind it. Rules:
-
-- a session is ended only when it is open and idle for longer than was asked;
-- a CHECK asks for a report only in a session that is over: one that goes on may still reach its POSTFLIGHT;
-- only the sessions of the acting agent are swept, and not what it imported: nobody else may write to them;
-- what cannot be done for one session is kept with its error, and the others go on.
+or a CHECK of a session that is over, has no report behind it: one that goes on may still reach its POSTFLIGHT. Only the
+sessions of the acting agent are swept, and not what it imported: nobody else may write to them. What cannot be done for
+one session is kept with its error, and the others go on.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
 """Packing one session into a number of tokens: what an agent reads to go on with it.
 
 What counts is what is printed, as text and as JSON, each by itself and by the strictest tokenizer
-(``projections.briefs.tokens``). A text is whole, or shortened (``…``) and named under ``left_out.shortened``. How
-tokens are spent:
+(``projections.briefs.tokens``). Tokens are spent on (``pack``)
 
 1. the first of everything, shortened to a share, so that no question is left without an answer;
 2. the first words of every finding, then of every unknown: none is lost to a long one before it;
 3. at level full the Markdown report, if it fits whole;
-4. in the order of ``ORDER``, so many of each (5 findings, 5 unknowns, 3 next steps, …);
-5. in the same order whatever else fits, then what was shortened, made longer.
+4. in the order of ``ORDER`` so many of each, then whatever else fits, then what was shortened, made longer;
+5. ``Source.last``, only if every finding and unknown is whole: what repeats them, and vectors.
 
-``Source.last`` is spent on after all, and only if every finding and unknown is whole: what repeats them, and vectors.
-``left_out`` counts, by short names, what the level would show and the answer does not, and says how to get it; what
-only a higher level shows is not counted.
+``left_out`` counts, by short names, what the level would show and the answer does not, and says how to get it.
 """
 
 from __future__ import annotations

@@ -5,16 +5,13 @@ r"""Where a project's reports go beside the log: the table ``[reports]`` of ``co
     files = "docs/sessions/handoffs"   # or another path, or false; without it, as below
 
 Paths are relative to the project: the folder that holds ``.baton``, else the current one. Without a word in the table
-
-- git notes are written when the project lies in a git repository: they touch no branch and no file of it;
-- files are written when the project has the folder ``docs/`` (to ``docs/sessions/handoffs``): files of the work tree
-  are somebody's next commit, so a project that has no place for documents is given none.
+git notes are written when the project lies in a git repository, and files when it has the folder ``docs/``: files of
+the work tree are somebody's next commit, so a project that has no place for documents is given none.
 
 The name of a session or agent is one component of a git ref and of a path, where its id may be any text: what
 ``git check-ref-format`` refuses, slashes, and ``%`` itself, are written ``%XX`` as in a URL, so no two ids have one
-name. A legal id without ``%`` stands as it is, Chinese too, so that the ref ``empirica/handoff/ID`` is found under the
-id. No text at all is a single ``%``. What is longer than a file system takes ends in ``%-`` and the SHA-256 of the
-whole; that alone cannot be read back.
+name. A legal id without ``%`` stands as it is, Chinese too. No text at all is a single ``%``. What is longer than a
+file system takes ends in ``%-`` and the SHA-256 of the whole; that alone cannot be read back.
 
     >>> name_of("45a42346-364e-467c-9b2f-d15a8de0c52c")
     '45a42346-364e-467c-9b2f-d15a8de0c52c'

@@ -1,12 +1,9 @@
 """Asking for reports by agent, date and task, over the view ``reports.list``.
 
 The pattern works before the limit, on every report, in linear time (RE2) and ignoring case; ``total_found`` counts all
-that match, and ``next`` is the ``cursor`` of the page after this one.
-
-A point in time is ISO 8601 / RFC 3339 (without an offset UTC, a date alone its midnight), the local midnight of
-"today", "yesterday" or "last monday", or counted back from the caller's now ("7 days ago", in English or Chinese): the
-whole text must be a relative time, and one that lies ahead is refused like any other nonsense, because its answer would
-always be empty.
+that match, and ``next`` is the ``cursor`` of the page after this one. A point in time is ISO 8601 / RFC 3339 (without
+an offset UTC, a date alone its midnight), the local midnight of "today", "yesterday" or "last monday", or counted back
+from the caller's now ("7 days ago", in English or Chinese); one that lies ahead is refused: it would find nothing.
 """
 
 from __future__ import annotations
@@ -77,11 +74,10 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
     Raises Refused: ``INVALID_FIELD`` when it is neither a date nor a time counted back from ``now``.
     """
     given = converted(text, str, field).strip()
-    if (
-        0 < len(given) <= since_max_chars
-        and (moment := iso_time(given) or _day(given.lower(), now) or _relative(given, now)) is not None
-    ):
-        return to_ms(moment)
+    if 0 < len(given) <= since_max_chars:
+        moment = iso_time(given) or _day(given.lower(), now) or _relative(given, now)
+        if moment is not None:
+            return to_ms(moment)
     advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday" or "7 days ago"'
     message = f"{field} is no date and no time ago: {text[:since_max_chars]!r}; {advice}"
     raise Refused("INVALID_FIELD", message, field=field)

@@ -1,9 +1,9 @@
 """Notes between repositories: git transfers notes only when it is told to.
 
 A remote's notes are fetched into refs of their own, ``refs/notes/remotes/REMOTE/empirica/*`` (by a plain ``git fetch``
-too: the refspec is configured once), and then merged into ``refs/notes/empirica/*``. Refused: a refspec straight into
-those, with which ``git fetch --prune`` deletes every note that was not pushed yet and ``git pull`` fails as soon as two
-clones wrote notes; ``remote.NAME.push``, which would change what a plain ``git push`` pushes; force.
+too), and then merged into ``refs/notes/empirica/*``. Refused: a refspec straight into those, with which ``git fetch
+--prune`` deletes every note that was not pushed yet and ``git pull`` fails as soon as two clones wrote notes;
+``remote.NAME.push``, which would change what a plain ``git push`` pushes; force.
 
 Merging: where one side's history holds the other's, the longer one is taken. Else a commit with both as parents holds
 the notes of both; of two notes on one object the later report is taken (``git notes merge -s union`` would put two JSON

@@ -4,12 +4,8 @@ PREFLIGHT and POSTFLIGHT are *executed* with words (what is to be done, what was
 Executing records the words as an assessment without vectors, so that they are in the ledger whatever happens next. A
 POSTFLIGHT is committed first and stands; a report of it that fails is a warning in the answer, never an error.
 
-What was generated becomes one signed event of its session. Publishing the same content again adds nothing: the report
-that stands is found, or, when two do it at once, the idempotency key is the same, so the ledger answers both with one
-event. Content that an older version had is published anew, because the latest version counts.
-
-What a session recorded is taken back, or an unknown resolved, by one more event of it, also after its end, of its
-author or of an admin. The report that stands follows when it is read; its copies beside the log are written anew.
+Publishing the same content again adds nothing: the report that stands is found, or, when two do it at once, the
+idempotency key is the same. Content that an older version had is published anew, because the latest version counts.
 
 Texts that an entry cannot hold are shortened at a word and stand whole as blobs, named by their JSON pointers in
 ``long_texts``; where the whole is too large, its longest texts are shortened to one length, the greatest that fits.

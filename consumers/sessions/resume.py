@@ -2,11 +2,8 @@
 
 The whole answer, dead ends included, has at most as many tokens as its sessions may have (400, 800 or 1,250 each), as
 the text and as the JSON that commands print, by whichever tokenizer counts more. A session without a report resumes
-from its events, marked ``no_report``: a crashed agent leaves no report, and that is when resuming matters most. Dead
-ends come beside the sessions: what failed is not to be tried again. What another tool recorded is marked ``imported``:
-nobody of this ledger stands for it.
-
-Long texts that the report holds shortened are read from their blobs where a resume may show more of them.
+from its events, marked ``no_report``: a crashed agent leaves no report, and that is when resuming matters most. What
+another tool recorded is marked ``imported``: nobody of this ledger stands for it.
 """
 
 from __future__ import annotations
@@ -41,6 +38,7 @@ bound_factor: Final = 2
 # A text that its report holds with fewer tokens than this is read whole from its blob, before it is packed.
 restored_below_tokens: Final = 160
 _RESUMED_AS: Final = {"recommended_next_steps": "next_steps"}
+_TELLING: Final = frozenset({"overall_confidence", "know", "uncertainty"})
 _similar_max: Final = 10
 _labels_max: Final = 5
 _sessions_looked_at: Final = 200
@@ -230,11 +228,10 @@ def source_of(
     return Source(
         head=_head(report, level) | ({"no_report": True} if fields is None else {}),
         fields=_fields(report) | {"next_steps": steps, "assessments": _assessments(session)},
-        short_id=short_id,
-        markdown=markdown_of(report) if level == "full" else "",
+        short_id=short_id, markdown=markdown_of(report) if level == "full" else "",
         shortened=frozenset(resumed_as.get(field := long.path.split("/")[1], field) for long in report.long_texts),
         last=frozenset(last),
-    )
+    )  # fmt: skip
 
 
 def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = restored_below_tokens) -> dict[str, Any]:
@@ -282,7 +279,9 @@ def _fields(report: Report) -> dict[str, Any]:
         "task": _texts(report.title),
         "outcome": _texts(report.outcome),
         "next_session_context": _texts(report.next_session_context),
-        "epistemic_deltas": sorted(report.epistemic_deltas.items(), key=_delta_weight),
+        "epistemic_deltas": sorted(
+            report.epistemic_deltas.items(), key=lambda delta: (delta[0] not in _TELLING, -abs(delta[1]))
+        ),
         "knowledge_gaps_filled": [{name: part for name, part in gap.items() if part is not None} for gap in gaps],
         "accomplished": [text for text in report.accomplished if text not in elsewhere],
     }
@@ -294,10 +293,6 @@ def _assessments(session: Mapping[str, Any]) -> list[dict[str, Any]]:
     ranked = sorted(newest_first, key=lambda event: event["phase"] not in {"PREFLIGHT", "POSTFLIGHT"})
     kept = ("phase", "round", "vectors", "reasoning", "overall_confidence")
     return [{name: event[name] for name in kept if event[name] not in (None, "", {})} for event in ranked]
-
-
-def _delta_weight(delta: tuple[str, float]) -> tuple[bool, float]:
-    return delta[0] not in {"overall_confidence", "know", "uncertainty"}, -abs(delta[1])
 
 
 def _texts(text: str) -> list[str]:

@@ -26,9 +26,8 @@ def resumed_text(answer: dict[str, Any]) -> str:
     about = "" if answer["tokens_exact"] else "at most "
     count, level = counted(answer["total_sessions"], "session"), answer["detail_level"]
     more = {"summary": "; --detail-level detailed or full tells more", "detailed": "; --detail-level full tells more"}
-    return "\n".join(
-        [*lines, "", f"-- {count}, {about}{answer['token_estimate']} tokens, {level}{more.get(level, '')}"]
-    )
+    lines += ["", f"-- {count}, {about}{answer['token_estimate']} tokens, {level}{more.get(level, '')}"]
+    return "\n".join(lines)
 
 
 def _dead_ends(answer: dict[str, Any]) -> Iterator[str]:

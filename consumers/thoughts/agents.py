@@ -3,11 +3,9 @@
 Nothing is kept beside the stream. What is refused because it was said already (by the process that was here before, or
 one that is thought dead) means: read again. A refusal after which there is nothing new to read is a fault of ours.
 
-The orchestrator opens a task, has it decomposed and asks for the search, from the task's events and ``tot.started``
-alone; what it cannot begin ends with ``tot.error``. The explorer appends ``search.next_step``, and pauses a task
-whose request waits too long for another's agent. The other four begin with every request that waits for their role,
-``at_once_max`` at a time, each in a thread, while the agent reads on; what the thinker cannot do becomes the message's
-``error``.
+The orchestrator opens a task, has it decomposed and asks for the search; the explorer appends ``search.next_step``, and
+pauses a task whose request waits too long for another's agent. The other four answer every request that waits for their
+role, ``at_once_max`` at a time, each in a thread; what the thinker cannot do becomes the message's ``error``.
 """
 
 from __future__ import annotations
@@ -200,8 +198,7 @@ def not_begun(task: Task, message: str) -> list[Step]:
 def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list[Step]:
     """Return what the explorer says next, one submission; ``store`` keeps a blob and returns its ref.
 
-    The key of what it says is the number of its step, so two explorers of one task (one of them thought dead) can never
-    walk two ways: the ledger takes a step once, and whoever was later reads on.
+    The key is the number of its step, so two explorers of one task (one of them thought dead) can never walk two ways.
     """
     if task.search is None:
         return []

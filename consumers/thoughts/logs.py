@@ -1,12 +1,9 @@
 """The log folder of a Tree-of-Thoughts task, from its events alone.
 
-Rules kept: every time is the ledger's (``accepted_ms``), ``seq`` is the order within a file, and the timeline stands in
-the order of the log; an agent has a file only if it said something, but orchestrator, decomposer and explorer keep
-01, 02 and 03; a round is one generation with the evaluation of what it gave; numbers run on over the rounds, with three
-digits from 98 files on. Nothing depends on when or where the folder is written: the same events give the same bytes.
-
-An event's line stands in the file of the agent that signed it: an agent that never ran has none. Each file is replaced
-whole, so that whoever reads sees the old one or the new one.
+Every time is the ledger's (``accepted_ms``), ``seq`` is the order within a file, and the timeline stands in the order
+of the log. An event's line stands in the file of the agent that signed it: one that never ran has none, but
+orchestrator, decomposer and explorer keep 01, 02 and 03. A round is one generation with the evaluation of what it gave;
+numbers run on over the rounds. The same events give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from consumers.sdk.files import read_file, remove_file, write_file
-from consumers.sdk.text import one_line
+from consumers.sdk.text import json_text, one_line
 from consumers.thoughts.phrases import phrase
 from consumers.thoughts.task import Task, stats
 from ledger.errors import Refused
@@ -102,7 +99,7 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     digits = max(2, len(str(max(numbers.values(), default=0) + 2)))
     names = {place: f"{number:0{digits}}-{place.name}" for place, number in numbers.items()}
     info = task_info(events, task)
-    info_text = msgspec.json.format(_escaped(msgspec.json.encode(info).decode()), indent=2)
+    info_text = msgspec.json.format(json_text(info), indent=2)
     files = {f"{0:0{digits}}-{TASK_INFO}": f"{info_text}\n".encode()}
     for place in sorted(numbers, key=numbers.__getitem__):
         files[f"{names[place]}.log"] = _json_lines(of_place[place])
@@ -179,15 +176,11 @@ def _numbers(places: Iterable[_Place]) -> dict[_Place, int]:
 
 
 def _json_lines(lines: Sequence[_Line]) -> bytes:
-    text = bytearray()
-    for seq, line in enumerate(lines, 1):
-        entry = line.entry
-        fields: dict[str, Any] = {"ts": clock_text(line.accepted_ms), "seq": seq}
-        fields |= {"level": entry.level, "msg": entry.msg}
-        if line.entry.data:
-            fields["data"] = msgspec.Raw(_encoded(line.entry.data))
-        text += _escaped(msgspec.json.encode(fields).decode()).encode() + b"\n"
-    return bytes(text)
+    text = ""
+    for seq, (accepted_ms, _, entry) in enumerate(lines, 1):
+        fields = {"ts": clock_text(accepted_ms), "seq": seq, "level": entry.level, "msg": entry.msg}
+        text += json_text(fields | ({"data": msgspec.Raw(_encoded(entry.data))} if entry.data else {})) + "\n"
+    return text.encode()
 
 
 def _timeline(
@@ -224,21 +217,6 @@ def _duration(milliseconds: int, say: Callable[..., str]) -> str:
 
 def _encoded(data: dict[str, Any]) -> bytes:
     return msgspec.json.encode(data, order="deterministic")
-
-
-def _escaped(encoded: str) -> str:
-    """Return JSON whose strings end no line and move no terminal's cursor, whoever prints it; its values are the same.
-
-    JSON itself escapes no more than the first 32 characters of Unicode.
-    """
-    return encoded if encoded.isprintable() else "".join(map(_escaped_sign, encoded))
-
-
-def _escaped_sign(sign: str) -> str:
-    if sign.isprintable():
-        return sign
-    units = sign.encode("utf-16-be").hex()
-    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
 
 
 def ends(event: Event) -> bool:
@@ -319,9 +297,8 @@ def _note_line(data: Any, config: kinds.SearchConfig | None, line: Line) -> kind
         case kinds.TotStarted():
             return line("info", "problem_type", {"thinker": data.thinker}, task_type=data.task_type)
         case kinds.TotNodesAdded() if data.nodes[0].parent_id is None:
-            return line(
-                "info", "initialized", {"strategy": config.strategy, "depth": config.max_depth} if config else {}
-            )
+            about = {"strategy": config.strategy, "depth": config.max_depth} if config else {}
+            return line("info", "initialized", about)
         case kinds.TotNodesAdded():
             ids = {temp_id: node.id for temp_id, node in zip(data.temp_ids, data.nodes, strict=False)}
             return line("progress", "added", {"ids": ids}, level=data.nodes[0].depth, count=len(data.nodes))

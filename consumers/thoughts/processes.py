@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -28,6 +27,7 @@ from ledger.config import Actions, Config, Settings
 from ledger.errors import BatonError, Exit, Refused, Unavailable
 from ledger.events import tot as kinds
 from ledger.home import Home
+from ledger.resource import Resource
 
 restarts_max: Final = 3
 stop_wait_s: Final = 10.0
@@ -53,7 +53,7 @@ class Assignment(msgspec.Struct, frozen=True):
         return [binding.role for binding in self.opening.roles if binding.agent in AGENTS.values()]
 
 
-class Processes(contextlib.AbstractContextManager["Processes"]):
+class Processes(Resource):
     """The processes of one task: six, less the roles that are bound to others' agents."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -65,11 +65,8 @@ class Processes(contextlib.AbstractContextManager["Processes"]):
             for role in assignment.ours:
                 self._start(role)
         except BaseException:
-            self.end()
+            self.close()
             raise
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.end()
 
     @property
     def pids(self) -> dict[kinds.Role, int]:
@@ -84,7 +81,7 @@ class Processes(contextlib.AbstractContextManager["Processes"]):
                 self._replace(role)
         return all(code == 0 for code in codes.values())
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the processes that are ours: their input ends, and who does not follow in ``stop_wait_s`` is killed."""
         for child in self._children.values():
             _close(child)

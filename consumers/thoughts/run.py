@@ -1,12 +1,9 @@
 """A task from outside: agents search a problem, and whoever started them reads what they come to.
 
-On a ledger in a folder the six are service agents that the node key registers when they are new. On a server they are
-registered already, and their keys lie in the folder of whoever starts them. A role may be bound to another's agent
-instead, by the identity key that is registered for it: nobody plays it here, and it answers over the bus, in whatever
-language it is written.
-
-One process at a time plays a task: two would ask a model everything twice. A task that is paused, or whose processes
-were killed, goes on by ``resume_task``; ``stop_task`` ends it for good.
+On a ledger in a folder the six are service agents that the node key registers when they are new; on a server they are
+registered already. A role may be bound to another's agent instead, by the identity key that is registered for it:
+nobody plays it here, and it answers over the bus. One process at a time plays a task: two would ask a model everything
+twice.
 """
 
 from __future__ import annotations
@@ -60,12 +57,9 @@ def run_task(
     """Search a problem with six agents and return the outcome; ``progress`` sees each event of the task.
 
     A bound agent that does not answer a request within ``answer_wait_s`` pauses the task. A ``client`` that is given
-    stays open.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for options or a problem that cannot be; ``USAGE`` where nobody can think about it;
-            ``AGENT_UNKNOWN`` or ``KEY_REVOKED`` for an agent that cannot be bound; the codes of keys.
-        Unavailable: the ledger cannot be used; ``resume_task`` goes on with what is there.
+    stays open. Raises Refused: ``INVALID_FIELD`` for options or a problem that cannot be; ``USAGE`` where nobody can
+    think about it; ``AGENT_UNKNOWN`` or ``KEY_REVOKED`` for an agent that cannot be bound; the codes of keys.
+    Unavailable: the ledger cannot be used; ``resume_task`` goes on with what is there.
     """
     with _opened(settings, client) as ledger:
         assignment = prepare(settings, ledger, problem, options or TaskOptions(), task_id)

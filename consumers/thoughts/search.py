@@ -1,9 +1,6 @@
 """What an explorer says next, as a pure function of the task that the log tells.
 
-    step = next_step(task, thinker)
-
-Whoever takes the step appends it and folds it into the task; whoever was killed folds the log again and is told the
-same step: nothing about a search lives in an explorer's memory.
+Nothing about a search lives in an explorer's memory: whoever was killed folds the log again and is told the same step.
 
 Breadth first: a level is generated from and judged whole, its requests waiting side by side, and nodes are added in the
 order of their parents, so that the tree does not depend on who answered first; solutions of it end the search; of the

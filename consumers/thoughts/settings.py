@@ -146,9 +146,8 @@ def search_config(
 ) -> SearchConfig:
     """Return how a task is searched.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` for an override that no search takes, or a type outside the table without strategy
-            and depth.
+    Raises Refused: ``INVALID_FIELD`` for an override that no search takes, or a type outside the table without strategy
+    and depth.
     """
     asked: dict[str, Any] = msgspec.to_builtins(overrides or Overrides())
     row = TASK_TYPES.get(read_task_type(task_type))

@@ -1,11 +1,8 @@
 """A task as its agents know it: a fold over the events of ``tot/TASK``, from which alone each of them goes on.
 
-What an agent says is a function of this, its role and its thinker. An agent that was killed reads the stream again and
-says what it would have said: the key of what it says (``Step.key``) comes from the cause, so the ledger takes it once.
-A request keeps the nodes of the moment it was made in, because an answer must not depend on when it is thought of.
-
-``apply`` takes the events in order, and of each only its ``id``, ``causes``, ``data`` and time. It believes that the
-gate (``ledger.lifecycle.tot``) let the event in, and refuses nothing itself.
+What an agent says is a function of this, its role and its thinker; its key (``Step.key``) comes from the cause, so the
+ledger takes it once. A request keeps the nodes of the moment it was made in, because an answer must not depend on when
+it is thought of. The gate (``ledger.lifecycle.tot``) let every event in: nothing is refused here.
 """
 
 from __future__ import annotations

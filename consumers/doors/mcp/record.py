@@ -33,8 +33,8 @@ from consumers.doors.mcp.reports import Id
 from consumers.doors.mcp.thoughts import search_thoughts
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.validator.evidence import cite
-from consumers.sdk.names import default_id
 from consumers.sdk.quotation import words_of
+from consumers.sdk.text import default_id
 from consumers.sessions.generator import ReportInputs
 from consumers.sessions.open_sessions import meant_session
 from consumers.sessions.report import with_report

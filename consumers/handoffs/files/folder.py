@@ -1,10 +1,9 @@
 """One folder of handoff files kept in step with the ledger, one handoff at a time.
 
-For each handoff three versions are compared: the one on which file and ledger last agreed, the file as it is, and the
-file as the ledger would write it now. What only the ledger changed is written; what only the file changed is signed
-as the acting agent, where it is his to sign; what is not stays in the file and is told, once, with the command to run.
-A file that both changed in its text is never overwritten: the ledger's version is put beside it. An older version that
-came back (from version control, say) is nobody's edit, and is brought up to date.
+Three versions are compared: that on which file and ledger last agreed, the file as it is, and as the ledger would write
+it now. What only the ledger changed is written; what only the file changed is signed as the acting agent, where it is
+his to sign, else told, once, with the command to run. Where both changed the text, the ledger's version is put beside
+the file. An older version that came back (from version control, say) is nobody's edit, and is brought up to date.
 
 What happens if we crash here: remember what asks → sign → write → remember, in this order, so nothing is lost, nothing
 is signed twice, and what is taken back before anybody looks again is taken back.

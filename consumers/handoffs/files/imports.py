@@ -167,12 +167,10 @@ def _claimed(
 
 def _warned(source: Source, problems: tuple[Problem, ...]) -> tuple[Warned, ...]:
     warnings = [Warned(source.name, problem.line, problem.text) for problem in problems]
-    lines = enumerate(source.content.decode(errors="replace").split("\n"), 1)
-    odd = [number for number, line in lines if on_a_line(line.rstrip("\r")) != line.rstrip("\r")]
-    return (
-        *warnings,
-        *(Warned(source.name, number, "a control character, which is read as a space") for number in odd),
-    )
+    for number, line in enumerate(source.content.decode(errors="replace").split("\n"), 1):
+        if on_a_line(line.rstrip("\r")) != line.rstrip("\r"):
+            warnings.append(Warned(source.name, number, "a control character, which is read as a space"))
+    return tuple(warnings)
 
 
 def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record], int, list[str]]:
@@ -215,7 +213,5 @@ def _says_the_same(data: RecordImported, row: dict[str, Any]) -> bool:
         return True
     if data.format != TABLE_FORMAT or row["claimed_status"] is None:
         return False
-    return (data.claims.get("status") or "", data.claims.get("done")) == (
-        row["claimed_status"],
-        row["claimed_done"],
-    )
+    claimed = (row["claimed_status"], row["claimed_done"])
+    return (data.claims.get("status") or "", data.claims.get("done")) == claimed

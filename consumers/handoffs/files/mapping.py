@@ -1,19 +1,15 @@
 """Between a file and a handoff, both ways: what a file says in the ledger's terms, and the file as the ledger has it.
 
-The ledger's fields have limits that files do not know: a text that does not fit is shortened at a word and ends in "…",
-or left out, and stands whole in the *skeleton*, which is the file as it was when its content was set. So nothing of a
-file is lost by its mapping, and only progress is ever written into a skeleton. A handoff without one (made by a
-command) gets a file in the protocol's form.
-
-``last_rendered`` tells an old file from an edited one: it may come back from a version control system, or be the work
-of another agent's watcher that knew one event more. Neither is an edit of anybody, and nothing of it may be signed.
+A text that does not fit a field of the ledger is shortened at a word and ends in "…", or left out, and stands whole in
+the *skeleton*: the file as it was when its content was set. Only progress is ever written into a skeleton. A handoff
+without one (made by a command) gets a file in the protocol's form.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +18,7 @@ from msgspec.structs import asdict
 from consumers.handoffs.content import content_from
 from consumers.handoffs.files.syntax.active_table import TableRow
 from consumers.handoffs.files.syntax.comparison import revise
-from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
+from consumers.handoffs.files.syntax.document import HandoffFile
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from consumers.sdk.text import on_a_line, shorten
@@ -84,11 +80,8 @@ def content_of_row(row: TableRow, *, reviewer: str | None) -> HandoffContent:
 def claims_of_file(file: HandoffFile) -> HandoffClaims:
     """Return what a file says of its own state."""
     written = "" if file.status is None else file.status.written + file.status.rest
-    return HandoffClaims(
-        status=shortened(written, line_max_chars) if written else None,
-        tasks=_ticked(file.tasks),
-        criteria=_ticked(file.criteria),
-    )
+    tasks, criteria = ([at for at, box in enumerate(of) if box.is_checked] for of in (file.tasks, file.criteria))
+    return HandoffClaims(shortened(written, line_max_chars) if written else None, tasks, criteria)
 
 
 def name_of(written: str | None) -> str | None:
@@ -111,10 +104,6 @@ def day_of(written: str | None) -> str | None:
 def shortened(text: str, chars_max: int) -> str:
     """Return a text on one line, its signs as they are, of at most so many characters."""
     return shorten(" ".join(on_a_line(text).split()), chars_max)
-
-
-def _ticked(boxes: Sequence[Checkbox]) -> list[int]:
-    return [position for position, box in enumerate(boxes) if box.is_checked]
 
 
 _OPENS_A_FILE: Final = frozenset({"handoff.created", "record.imported"})
@@ -183,6 +172,7 @@ def last_rendered(
 ) -> int | None:
     """Return the index of the last event after which the file was ``content``; None when it never was.
 
+    An old file may come back from version control, or be of another's watcher that knew one event more: nobody's edit.
     ``handoff`` is the answer of ``handoffs.show``; of longer lives only the last ``versions_max`` events are looked at.
     """
     skeletons: dict[int, HandoffFile] = {}

@@ -86,13 +86,13 @@ def plan_edits(
     if is_text_changed(base, plain) and is_text_changed(ledger, plain):
         planner.amend(differences(base, plain))
     way = planner.way(edits.status)
-    planner.begin(way)
+    planner.take(way, begins=True)
     if planner.amends:
         after = parse(with_progress_of(plain, ledger))
         planner.tick(differences(after, plain), after, after, way)
     else:
         planner.tick(edits, base, ledger, way)
-    planner.finish(way)
+    planner.take(way, begins=False)
     # A line that stands there in another form is not said again: its editor may never have seen it rewritten.
     known = Counter(map(_said, ledger.log)) - Counter(map(_said, base.log)) + Counter(map(_said, edits.gone))
     planner.log(edits.log, known)
@@ -188,12 +188,12 @@ class _Planner:
             self._hold(what, self._handoff.senders[:1], hint(verb))
         return ()
 
-    def begin(self, way: tuple[Verb, ...]) -> None:
-        """Take up the work, before anything is ticked."""
+    def take(self, way: tuple[Verb, ...], *, begins: bool) -> None:
+        """Take up the work, before anything is ticked, or give it back, stop or end it, after everything was."""
         for verb in way:
-            if ACTS[verb].leads == "in_progress":
+            if (ACTS[verb].leads == "in_progress") == begins:
                 # With more steps, the words beside the status are about the last one.
-                self._take(verb, self._reason if len(way) == 1 else "")
+                self._take(verb, self._reason if verb == way[-1] else "")
 
     def tick(self, edits: Edits, base: HandoffFile, ledger: HandoffFile, way: tuple[Verb, ...]) -> None:
         """Tick what was ticked, and take back what was not; ``edits`` has the positions of ``base``."""
@@ -217,12 +217,6 @@ class _Planner:
             for position in self._handoff.claimed:
                 if criteria.get(position, True):
                     self._steps.append(kinds.HandoffCriterionChecked(position=position))
-
-    def finish(self, way: tuple[Verb, ...]) -> None:
-        """Give the work back, stop or end it, after everything was ticked."""
-        for verb in way:
-            if ACTS[verb].leads != "in_progress":
-                self._take(verb, self._reason)
 
     def _take(self, verb: Verb, words: str) -> None:
         """Sign a step with the words beside it in the text that it takes; without one, they are a line of the log."""

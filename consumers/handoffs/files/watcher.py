@@ -1,8 +1,8 @@
 """Watching a folder and the log at once: whatever changes on either side is brought into step within a second.
 
-Two threads only say which handoffs to look at, the one from the file system, the other from the log; one thread
-looks, one handoff at a time. A file is looked at when it has been left alone for ``settle_s``, so that one which is
-half written is not read. What the file system fails to tell of is found by a look at the whole folder now and then.
+Two threads only say which handoffs to look at, of the file system and of the log; one thread looks, one handoff at a
+time. A file is looked at when it has been left alone for ``settle_s``, so that one which is half written is not read.
+What the file system fails to tell of is found by a look at the whole folder now and then.
 """
 
 from __future__ import annotations

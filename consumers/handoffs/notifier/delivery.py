@@ -29,7 +29,6 @@ retry_wait_factor: Final = 4
 Result: TypeAlias = Literal["delivered", "passing", "refused"]
 
 _PASSING: Final = frozenset({408, 429})
-_SERVER_ERRORS: Final = 500
 
 
 class Outcome(NamedTuple):
@@ -38,16 +37,6 @@ class Outcome(NamedTuple):
     result: Result
     text: str
     wait_s: float | None = None
-
-
-def outcome_of_status(status: int, wait_s: float | None = None) -> Outcome:
-    """Return what an HTTP status means for a delivery."""
-    text = f"the receiver answered {status}"
-    if 200 <= status < 300:
-        return Outcome("delivered", text)
-    if status in _PASSING or status >= _SERVER_ERRORS:
-        return Outcome("passing", text, wait_s)
-    return Outcome("refused", f"{text}: redirects are not followed" if 300 <= status < 400 else text)
 
 
 def next_try_ms(outcome: Outcome, attempt: int, channel: ChannelSettings, now_ms: int) -> int | None:
@@ -69,7 +58,12 @@ def post_notification(channel: Channel, notification: Notification, now_ms: int)
         answer = request("POST", url, notification.document, headers, limit_s=limit_s)
     except NoAnswer as error:
         return Outcome("passing" if error.may_pass else "refused", error.problem)
-    return outcome_of_status(answer.status, answer.wait_s)
+    text = f"the receiver answered {answer.status}"
+    if 200 <= answer.status < 300:
+        return Outcome("delivered", text)
+    if answer.status in _PASSING or answer.status >= 500:
+        return Outcome("passing", text, answer.wait_s)
+    return Outcome("refused", f"{text}: redirects are not followed" if 300 <= answer.status < 400 else text)
 
 
 def signed_headers(message_id: str, timestamp_s: int, body: bytes, secret: Secret) -> dict[str, str]:

@@ -1,19 +1,13 @@
 """When somebody is told, once per waiting episode, and in which words. Pure.
 
-Who waits for whom is read from the views, which show only the present; what happened between two looks is read from
-the log: an event that ended a wait ended the episode, also when the same wait is there again by the time of the next
-look. So a handoff that was released and is to be claimed again is told again, and one that was amended while it waits
-for its approval is not.
+Who waits for whom is read from the views, which show only the present; what happened between two looks from the log: an
+event that ended a wait ended the episode, also when the same wait is there again at the next look. Two interruptions
+are seen only if a look falls between them and their end, because no event of the subject tells of them: a dependency
+that was completed, sent back and completed again, and a lease that ran out. The wait that was told of is the same then.
 
-Two interruptions are seen only if a look falls between them and their end, because no event of the subject itself tells
-of them: a dependency that was completed, sent back and completed again, and a lease that ran out. Nothing is lost by
-that: the wait that was told of is the same one.
-
-A *notification* is a JSON document of the shape that Standard Webhooks recommends, a title and a text, made once when
-the episode begins. It never holds a task, context, reason, comment or brief: whoever may read those asks the ledger. Of
-the reasoning behind what waits it tells how faithful its brief is, how its evidence stands, and what it concludes.
-Titles are cut, so that it stays within ``notification_max_bytes``. Title and text are words of ours alone, because a
-model may read them; an author's title or conclusion stands in ``words``, marked as his (``consumers.sdk.quotation``).
+A *notification* is a JSON document of the shape that Standard Webhooks recommends, a title and a text. It never holds a
+task, context, reason, comment or brief: whoever may read those asks the ledger. Title and text are words of ours alone,
+because a model may read them; an author's stand in ``words``, marked as his (``consumers.sdk.quotation``).
 """
 
 from __future__ import annotations

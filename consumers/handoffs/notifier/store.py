@@ -3,9 +3,7 @@
 An episode, its deliveries and the position in the log are written in one transaction: after any crash an episode is
 either known with all of its deliveries or will be found again. A delivery's attempt is counted before it is made, so
 one that ends the process is counted too, and tried again as late as one that failed: else a dozen quick restarts would
-give up what was never sent. A crash between sending and forgetting sends the same id once more.
-
-Every method works in the caller's transaction or is one SQL statement; each thread has a store of its own.
+give up what was never sent. Each thread has a store of its own.
 """
 
 from __future__ import annotations
@@ -23,18 +21,6 @@ STORE_FILE: Final = "notifier.db"
 dead_letters_max: Final = 1_000
 listed_max: Final = 500
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS episodes (
-    kind TEXT NOT NULL, id TEXT NOT NULL, agent TEXT NOT NULL, action TEXT NOT NULL,
-    episode_id TEXT NOT NULL, seen_size INTEGER NOT NULL, began_ms INTEGER NOT NULL, title TEXT NOT NULL,
-    PRIMARY KEY (kind, id, agent, action)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS deliveries (
-    number INTEGER PRIMARY KEY, episode_id TEXT NOT NULL, channel TEXT NOT NULL, notification BLOB NOT NULL,
-    attempts INTEGER NOT NULL, next_ms INTEGER, error TEXT NOT NULL, created_ms INTEGER NOT NULL,
-    UNIQUE (episode_id, channel));
-CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (channel, next_ms);
-"""
-
 
 class Delivery(NamedTuple):
     """One notification on its way to one channel; ``next_ms`` is None for a dead letter."""
@@ -51,7 +37,17 @@ class Delivery(NamedTuple):
 class NotifierStore(Subscriptions):
     """The notifier's tables in its file, and the position beside them."""
 
-    schema = _SCHEMA
+    schema = """
+    CREATE TABLE IF NOT EXISTS episodes (
+        kind TEXT NOT NULL, id TEXT NOT NULL, agent TEXT NOT NULL, action TEXT NOT NULL,
+        episode_id TEXT NOT NULL, seen_size INTEGER NOT NULL, began_ms INTEGER NOT NULL, title TEXT NOT NULL,
+        PRIMARY KEY (kind, id, agent, action)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS deliveries (
+        number INTEGER PRIMARY KEY, episode_id TEXT NOT NULL, channel TEXT NOT NULL, notification BLOB NOT NULL,
+        attempts INTEGER NOT NULL, next_ms INTEGER, error TEXT NOT NULL, created_ms INTEGER NOT NULL,
+        UNIQUE (episode_id, channel));
+    CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (channel, next_ms);
+    """
 
     def open_episodes(self) -> dict[Key, Open]:
         """Return the episodes that are on."""
@@ -91,9 +87,10 @@ class NotifierStore(Subscriptions):
 
     def failed(self, delivery: Delivery, error: str, next_ms: int | None) -> None:
         """Remember when a delivery is tried again, or that it is a dead letter; the oldest of too many are dropped."""
+        oldest = "SELECT number FROM deliveries WHERE next_ms IS NULL ORDER BY number DESC LIMIT -1 OFFSET ?"
         with self.transaction():
             self.run("UPDATE deliveries SET error = ?, next_ms = ? WHERE number = ?", error, next_ms, delivery.number)
-            self._limit_dead_letters()
+            self.run(f"DELETE FROM deliveries WHERE number IN ({oldest})", dead_letters_max)  # noqa: S608 - fixed texts
 
     def bury_strangers(self, channels: Sequence[str]) -> None:
         """Give up what waits for channels that are configured no longer."""
@@ -126,10 +123,6 @@ class NotifierStore(Subscriptions):
         where = f"next_ms IS {'' if dead else 'NOT '}NULL"
         found = self._deliveries(f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?", (listed_max,))
         return found, self._count("deliveries", where)
-
-    def _limit_dead_letters(self) -> None:
-        dead = "SELECT number FROM deliveries WHERE next_ms IS NULL ORDER BY number DESC LIMIT -1 OFFSET ?"
-        self.run(f"DELETE FROM deliveries WHERE number IN ({dead})", dead_letters_max)  # noqa: S608 - fixed texts
 
     def _count(self, table: str, where: str) -> int:
         ((count,),) = self.run(f"SELECT count(*) FROM {table} WHERE {where}")  # noqa: S608 - fixed texts

@@ -1,11 +1,9 @@
 """The notifier: follows the log, looks who is waited for, and records what begins together with what is to be sent.
 
 It signs nothing. A look is one question to the views; it is made when events that can change the answer were read to
-the end of the log, at every start, and every ``sweep_interval_s`` for leases that run out, which is no event.
-
-Left out is what an agent owes only itself: to go on with work that it has claimed. To go on because a reviewer
-requested changes is told; the two are distinguished by the event since which it waits. At its very first start the
-notifier records what waits already as known and tells nobody, unless it is told to.
+the end of the log, at every start, and every ``sweep_interval_s`` for leases that run out, which is no event. Left out
+is what an agent owes only itself: to go on with work that it has claimed. At its very first start the notifier records
+what waits already as known and tells nobody.
 """
 
 from __future__ import annotations
@@ -35,16 +33,12 @@ looks_max: Final = 3
 
 def waiting_of(item: dict[str, Any]) -> Waiting:
     """Return the wait that an item of ``handoffs.next`` says."""
+    same = {name: item[name] for name in ("title", "status", "since_index", "since_ms")}
+    # The sender is not ``from``, which an imported file may only claim.
     return Waiting(
-        key=Key(item["kind"], item["id"], item["agent"], item["action"]),
-        title=item["title"],
-        status=item["status"],
-        sender=item["author"],  # not ``from``, which an imported file may only claim
-        receiver=item["to"] or None,
-        since_index=item["since_index"],
-        since_ms=item["since_ms"],
-        reasoning_refs=tuple(item["reasoning_refs"]),
-    )
+        key=Key(item["kind"], item["id"], item["agent"], item["action"]), sender=item["author"],
+        receiver=item["to"] or None, reasoning_refs=tuple(item["reasoning_refs"]), **same,
+    )  # fmt: skip
 
 
 NAME: Final = "notifier"
@@ -87,8 +81,7 @@ class NotifierWorker:
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """Notify until ``stop`` is set; or until everything before index ``until`` was read and all due was tried.
 
-        Raises:
-            Unavailable: the ledger or the store cannot be used; ``STORE_IN_USE`` when another notifier has the store.
+        Raises Unavailable: ledger or store cannot be used; ``STORE_IN_USE`` when another notifier has the store.
         """
         with closing(NotifierStore(self._path)) as store, store.held(NAME):
             store.bury_strangers([channel.name for channel in self._channels])
@@ -148,10 +141,9 @@ class NotifierWorker:
             if len(items) <= rows_per_page or now == size:
                 break
             size = now
-        return size, [waiting_of(item) for item in items if self._is_told(item)]
-
-    def _is_told(self, item: dict[str, Any]) -> bool:
-        return item["action"] != "continue" or self._kind_of(item["since_index"]) == "handoff.changes_requested"
+        sent_back = "handoff.changes_requested"
+        told = (one for one in items if one["action"] != "continue" or self._kind_of(one["since_index"]) == sent_back)
+        return size, [*map(waiting_of, told)]
 
     def _begin(self, store: NotifierStore) -> int:
         """Take what waits already as known, and return the position to go on from."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -47,8 +48,8 @@ class Template(NamedTuple):
 def parse_template(text: str) -> Template:
     """Return the template in ``text``: ``{name}`` is a placeholder, ``{{`` and ``}}`` are braces.
 
-    Raises:
-        Refused: ``INVALID_FIELD`` with the ``placeholder``, for one that is unknown and for a brace that stands alone.
+    Raises Refused: ``INVALID_FIELD`` with the ``placeholder``, for one that is unknown and for a brace that stands
+    alone.
     """
     parts: list[tuple[str, str | None]] = []
     literal, end = "", 0
@@ -125,10 +126,6 @@ class Condition(NamedTuple):
     name: str
     patterns: tuple[str, ...]
 
-    def is_met_by(self, value: str) -> bool:
-        """Whether a value is one of the condition's."""
-        return any(fits(pattern, value) for pattern in self.patterns)
-
 
 class Step(msgspec.Struct, Generic[Text], frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One handoff of a chain: in the file its fields are texts, in a chain templates."""
@@ -159,19 +156,7 @@ class Chain(NamedTuple):
 
 def fits(pattern: str, text: str) -> bool:
     """Return whether ``text`` is ``pattern``, in which each ``*`` is any text; letters count as they are written."""
-    first, *others = pattern.split("*")
-    if not others:
-        return text == pattern
-    *middle, last = others
-    if not text.startswith(first):
-        return False
-    position = len(first)
-    for part in middle:
-        found = text.find(part, position)
-        if found < 0:
-            return False
-        position = found + len(part)
-    return len(text) - len(last) >= position and text.endswith(last)
+    return fnmatchcase(text, re.sub(r"[?[]", r"[\g<0>]", pattern))
 
 
 Roles: TypeAlias = Mapping[str, frozenset[str]]

@@ -53,11 +53,7 @@ _CHARS_MAX: Final = {
 }  # fmt: skip
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The base of what stands in the file: nothing that is unknown."""
-
-
-class _Chain(_Table, frozen=True):
+class _Chain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Name
     when: str | list[str]
     then: Step[str] | list[Step[str]]
@@ -65,7 +61,7 @@ class _Chain(_Table, frozen=True):
     hops_max: Annotated[int, msgspec.Meta(ge=1, le=hops_limit)] = hops_default
 
 
-class _File(_Table, frozen=True):
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chain: list[_Chain] = []
 
 

@@ -1,7 +1,6 @@
 """Which handoffs an event causes: a function of a chain and what is known of the event, and of nothing else.
 
-So a retry, another router and a dry run (``rehearse``) come to the same id, content and idempotency key. The one thing
-a chain does not decide is the default reviewer, which is the ledger's.
+So a retry, another router and a dry run (``rehearse``) come to the same id, content and idempotency key.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from consumers.handoffs.router.chains import (
     Template,
     fill_line,
     fill_text,
+    fits,
     label_max_chars,
     line_max_chars,
     one_line,
@@ -102,9 +102,10 @@ def mismatch(chain: Chain, facts: Facts) -> str | None:
         return f"chain {facts.lineage.chain} made it: it sets off another once somebody acts on it"
     properties = facts.properties()
     for condition in chain.where:
-        if not condition.is_met_by(properties[condition.name]):
-            value = shorten(one_line(properties[condition.name]), 80)
-            return f"where.{condition.name}: {value!r} is not {' or '.join(map(repr, condition.patterns))}"
+        value = properties[condition.name]
+        if not any(fits(pattern, value) for pattern in condition.patterns):
+            patterns = " or ".join(map(repr, condition.patterns))
+            return f"where.{condition.name}: {shorten(one_line(value), 80)!r} is not {patterns}"
     return None
 
 

@@ -1,12 +1,8 @@
 """The router as a service agent: it signs the handoffs that chains make of events, and tells when a handoff is ready.
 
-It reacts on the log like any subscriber. What happens if we crash here: between the handoffs of an event, or between
-them and the position, the event is handled again, and what is there already is recognised: by its idempotency key when
-this agent made it, by what its first event says when another router did. A step that the gate refuses is a dead letter
-with the reason, and the other steps of the event are made all the same.
-
-A view shows the present: a handoff that was amended since would give another title now than it gave then. So the views
-only say where a handoff's events are, and those up to the event in question are read from the log itself (``Source``).
+What happens if we crash here: between the handoffs of an event, or between them and the position, the event is handled
+again, and what is there already is recognised: by its idempotency key when this agent made it, by what its first event
+says when another router did. A step that the gate refuses is a dead letter with the reason, and the others are made.
 
 ``handoff.ready`` only tells. It is signed after each event that can make a handoff ready, and by a sweep at the start
 and every few seconds, because a lease runs out without any event. A refusal there means that somebody was faster or
@@ -47,7 +43,7 @@ SERVICE: Final = "service"
 
 
 class Source:
-    """Reads what chains need to know of a ledger."""
+    """Reads what chains need to know of a ledger: from the log up to an event, because a view shows the present."""
 
     def __init__(self, client: Client, answer: Ask, router: str) -> None:
         """Read events through ``client`` and find them through ``answer``, on behalf of the agent ``router``."""
@@ -65,13 +61,16 @@ class Source:
         data, sender = _content_of(last, first)
         done = self._event(completed).data if completed != event.index else event.data
         done = done if isinstance(done, HandoffCompleted) else HandoffCompleted()
+        # Anybody may write a ``corr``: believing others would let who creates a handoff keep a chain from firing on it.
+        lineage = read_lineage(first.corr)
+        lineage = lineage if lineage.chain and self._is_router(first.author) else Lineage()
         return Facts(
             event_id=event.id, index=event.index, kind=event.kind, author=event.author,
             day=f"{datetime.fromtimestamp(event.accepted_ms / 1000, UTC):%Y-%m-%d}", id=event.name, title=data.title,
             sender=sender, receiver=data.to or "",
             reviewer=data.reviewer or (sender if isinstance(last.data, RecordImported) else last.author),
             summary=done.summary, reasoning_refs=tuple(done.reasoning_refs or data.reasoning_refs),
-            artifacts=tuple(done.artifacts), lineage=self._lineage(first),
+            artifacts=tuple(done.artifacts), lineage=lineage,
         )  # fmt: skip
 
     def is_made_by_step(self, name: str, idem: str) -> bool:
@@ -104,12 +103,6 @@ class Source:
         """Return ``{"id", "to", "version"}`` of what could be announced as ready (about one handoff, or at all)."""
         found: list[dict[str, Any]] = self._answer("handoffs.unannounced", {"about": about, "limit": limit})["handoffs"]
         return found
-
-    def _lineage(self, opened: Event) -> Lineage:
-        """Return the lineage of a handoff, as the event that opened it says: if a router signed that."""
-        # Anybody may write a ``corr``: believing others would let who creates a handoff keep a chain from firing on it.
-        lineage = read_lineage(opened.corr)
-        return lineage if lineage.chain and self._is_router(opened.author) else Lineage()
 
     def _is_router(self, name: str) -> bool:
         return name == self._router or any(
@@ -162,7 +155,6 @@ class RouterWorker:
         self._source = Source(author.client, answer, author.name)
         self._store = store
         self._chains = chains
-        self._subscriptions: Subscriptions | None = None
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """Route until ``stop`` is set, or until everything before index ``until`` was handled."""
@@ -176,7 +168,7 @@ class RouterWorker:
                 if self._chains.current() is not None:
                     reactor.run(stop, until=size)
                 if swept is None or time.monotonic() - swept >= sweep_interval_s:
-                    self.sweep()
+                    self.announce()
                     swept = time.monotonic()
                 if until is not None:
                     return
@@ -193,10 +185,6 @@ class RouterWorker:
         with closing(Subscriptions(self._store)) as subscriptions:
             self._reactor(subscriptions).retry(index)
 
-    def sweep(self) -> int:
-        """Announce everything that is ready and was not announced; return how many."""
-        return self._announce(None)
-
     def _reactor(self, subscriptions: Subscriptions) -> Reactor:
         reactor = Reactor(self._author.client, subscriptions, NAME, wait_s=stop_wait_s)
 
@@ -205,7 +193,7 @@ class RouterWorker:
             if event.stream.startswith("handoff/"):  # A record that stands for no handoff is only kept.
                 reasons = self._run_chains(event)
                 if event.kind in READY_KINDS:
-                    self._announce(event.name)
+                    self.announce(event.name)
                 if reasons:
                     log.error("not routed", index=event.index, id=event.id, error="; ".join(reasons))
                     subscriptions.keep_aside(NAME, DeadLetter(event.index, event.id, "; ".join(reasons)))
@@ -258,7 +246,7 @@ class RouterWorker:
         message = f"both {planned.id} and {planned.spare_id} are other handoffs already"
         raise Refused("TRANSITION_NOT_ALLOWED", message, chain=planned.chain, step=planned.step, id=planned.id)
 
-    def _announce(self, about: str | None) -> int:
+    def announce(self, about: str | None = None) -> int:
         """Sign ``handoff.ready`` for one handoff and those that wait for it, or for all; return how many."""
         announced, refused = 0, set[str]()
         while True:

@@ -1,11 +1,9 @@
 """Does a brief hold: is everything it says what its graph says?
 
-What a prompt shows of a graph is the compressor's choice: which facts, remarks, sections and particulars. All else
-follows from that choice and the graph. So a brief is made again from its own choice and compared field by field: no
-list of what may be forged has to be kept, and what a new field says is compared from its first day on.
-
-Two things cannot be compared. An embedding of another embedder than ours, and what was counted by another tokenizer
-(sizes, what fitted and so the fidelity): the caller must not hand on a brief that is not ``comparable``.
+What a prompt shows of a graph is the compressor's choice; all else follows from that choice and the graph. So a brief
+is made again from its own choice and compared field by field: no list of what may be forged has to be kept. What cannot
+be compared are an embedding of another embedder than ours, and what was counted by another tokenizer (sizes, what
+fitted and so the fidelity): the caller must not hand on a brief that is not comparable.
 """
 
 from __future__ import annotations

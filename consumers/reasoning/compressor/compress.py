@@ -2,16 +2,12 @@
 
 It orders critical statements, their evidence and checks by worth (``selection``) and keeps as many as fit, counted in
 the very form that is sent. Without an asked budget it stops at a fidelity of .95; an asked budget is filled, if all
-that is critical fits, with the steps that nothing rests on. What the roomy form has room for beside that is spent as
-``_offers`` says. A graph that fits whole is sent whole, lossless, in the short form that ``fetch`` sends too. What the
+that is critical fits, with the steps that nothing rests on. A graph that fits whole is sent whole, lossless. What the
 CONCLUSION line says word for word is not said again as a fact.
 
 Refused: to take the best of three orders by fidelity (with costs in shorthand, plain costs, more credit for what a
 statement says in passing). It won .003 of fidelity, lost .007 of what stands word for word, and took three times as
-long.
-
-The brief's fidelity is measured on the prompt that the receiver reads at the brief's own level and budget, not on the
-envelope. ``budget_needed_for_0.90`` comes from the same order, counted without a budget.
+long. The fidelity is measured on the prompt that the receiver reads, not on the envelope.
 """
 
 from __future__ import annotations

@@ -4,12 +4,11 @@ Prose never replaces facts; gates and budgets see nothing of it. Each sentence i
 and the fidelity of all is marked as a lexical lower bound (an honest paraphrase scores .3 to .8). It is taken whole or
 not at all: a text that is wrong in one place has lost the reader's trust in the others. Refused is prose
 
-- that has not 3 to 6 sentences, or names a step that the graph has not;
+- that has not 3 to 6 sentences, or names a step that the graph has not, or would read as a heading;
 - with a number, path, name or address that stands neither in the steps a sentence is labelled with nor in what the
   graph says of itself (task, conclusion, limitations): so a figure cannot wander from one step to another either;
 - that speaks of other things than the steps it is labelled with, by its words;
-- that any veto of the metric speaks against, which also catches a model that was talked into saying something else;
-- with control or direction characters, or a line that would read as a heading.
+- that any veto of the metric speaks against, which also catches a model that was talked into saying something else.
 
 A sentence that repeats what a hostile step says passes, labelled with that step: so does the step's own fact.
 """

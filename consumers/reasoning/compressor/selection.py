@@ -9,12 +9,10 @@ A greedy order, taken without a budget: again and again what adds most a token. 
 
 In choosing, the conclusion weighs twice what it does in the published fidelity, assumptions and limitations four times,
 the first of each four times more, and a statement counts with its evidence: a language model that answered questions
-from briefs could guess premises and wording, but not those. The order is one for all budgets and levels. A second one
-for roomy budgets gained .015 of what stands word for word at 400 tokens and lost .12 of the evidence; and a small brief
-of the level standard had no limitation. Of graphs of 25 statements, 200 tokens beside the task, an assumption and a
-limitation hold at most half of what the probes ask (integer programming), or .43 with .78 of the evidence: these
-weights reach .45 and .79. Refused: the costs in shorthand, because an entry of SHORT never pays within the first
-statement that needs it (no brief changed).
+from briefs could guess premises and wording, but not those. Refused: a second order for roomy budgets (it gained .015
+of what stands word for word at 400 tokens, lost .12 of the evidence, and small briefs had no limitation), and costs in
+shorthand (no brief changed). Of graphs of 25 statements, 200 tokens hold at most half of what the probes ask (integer
+programming), or .43 with .78 of the evidence: these weights reach .45 and .79.
 
 The queue is lazy: gains rise only around a chosen statement, and only there they are queued again, which keeps the work
 near linear (a 200-step graph may cost at most 20 times a 10-step one).

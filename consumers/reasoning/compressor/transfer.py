@@ -244,15 +244,12 @@ class GraphCache:
             # A crash within leaves a file without a graph's name, which is deleted as the oldest one day.
             with replacing(self._folder / f"{fetched.ref.removeprefix('sha256:')}.json") as file:
                 file.write(fetched.canonical.encode())
-            self._forget()
+            entries = sorted(os.scandir(self._folder), key=lambda entry: entry.stat().st_mtime, reverse=True)
+            for entry in entries[graphs_cached_max:]:
+                Path(entry.path).unlink(missing_ok=True)
         except OSError:
             return False
         return True
-
-    def _forget(self) -> None:
-        entries = sorted(os.scandir(self._folder), key=lambda entry: entry.stat().st_mtime, reverse=True)
-        for entry in entries[graphs_cached_max:]:
-            Path(entry.path).unlink(missing_ok=True)
 
 
 def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None) -> Base:

@@ -1,8 +1,5 @@
 """Snapshots at work: an agent takes one, the next receives it and is told how far it may act on it.
 
-    from consumers.reasoning.snapshots.act import act_on
-    from consumers.reasoning.snapshots.take import take_snapshot
-
     snapshot = take_snapshot(author, reader.answer, session="s1", reasoning="audit")
     decision = act_on(reader.answer, snapshot, author=receiver, task="Rotate the JWT secret")
     print(decision.action, decision.rule, decision.prompt.prompt)

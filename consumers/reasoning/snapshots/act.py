@@ -6,19 +6,15 @@
       validated it, nobody found it wrong   → ``act_on_full`` on the graph
     anything else                           → ``human_review_required``, and a signed request that a human answers
 
-Rules this module keeps:
-
-- the receiver trusts nobody: a fetched graph hashes to its ref (``VERIFICATION_FAILED`` otherwise), and what a snapshot
-  says of its reasoning was compared with that graph before any rule reads it (``receive_snapshot``);
-- the rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the domain
-  that is more at risk of the snapshot's and the reasoning's own: the one who shortens cannot talk a rule away;
-- what was only imported is never acted on by the prompt alone (``imported``), whatever its fidelity;
-- of each independent validator the newest report counts (``validations.latest``), and one voice against is enough: who
-  is right is for a human to decide. A report that could not check all of it, or that is old, vouches for nothing;
-- a receiver's own validation that fails fires a rule, and one that passes is told: it is no other's, and no voucher;
-- a request's id is made of who asks, what about and for which task, of the names of its reasons and of the reports that
-  were weighed: asking again, at another level or with other numbers, finds the request that is there;
-- a human's answer is shown and never turned into ``act_on_full``: that needs a validation. ``may_act`` counts both.
+- The receiver trusts nobody: a fetched graph hashes to its ref, and what a snapshot says of its reasoning was compared
+  with that graph before any rule reads it (``receive_snapshot``).
+- The rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the domain
+  that is more at risk of the snapshot's and the reasoning's own: the one who shortens cannot talk a rule away.
+- Of each independent validator the newest report counts (``validations.latest``), and one voice against is enough. A
+  receiver's own validation that fails fires a rule, and one that passes is told: it is no voucher.
+- A request's id is made of who asks, what about and for which task, of the names of its reasons and of the reports that
+  were weighed: asking again, at another level or with other numbers, finds the request that is there.
+- A human's answer is shown and never turned into ``act_on_full``: that needs a validation. ``may_act`` counts both.
 """
 
 from __future__ import annotations

@@ -227,8 +227,5 @@ def _fitting(candidates: Iterator[SnapshotTaken] | list[SnapshotTaken]) -> Snaps
         size = len(encode_canonical(data))
         if size <= data_size_max_bytes:
             return data
-    message = (
-        f"context and conclusion have {size} bytes; a snapshot holds {data_size_max_bytes}: shorten the context, or"
-        f" {AS_A_BLOB}"
-    )
-    raise Refused("TOO_LARGE", message, size=size, limit=data_size_max_bytes)
+    message = f"context and conclusion have {size} bytes; a snapshot holds {data_size_max_bytes}: shorten the context"
+    raise Refused("TOO_LARGE", f"{message}, or {AS_A_BLOB}", size=size, limit=data_size_max_bytes)

@@ -8,12 +8,9 @@ the named checks below; each reads a bounded number of files of the tree and sea
     no_match PATH|GLOB TEXT
 
 Arguments are quoted as a shell would want it; a glob knows ``*``, ``?``, ``[…]`` and ``**``, and a folder stands for
-all below it. "grep logs/ for 'encryption'" is none of them: the words do not say which outcome would bear the
-assumption out. A search proves absence only if it was complete.
-
-**What fails.** Only a check that was made and speaks against the assumption (``refuted``). What nobody could check is
-listed as ``not_checked`` and does not fail: to state what one takes for granted is what an honest graph does, and
-failing it for that would teach agents to keep silent. ``settled`` is what the author says; it was not checked here.
+all below it. A search proves absence only if it was complete. Only a check that was made and speaks against the
+assumption fails (``refuted``), not what nobody could check: that would teach agents to keep silent. ``settled`` is what
+the author says; it was not checked here.
 """
 
 from __future__ import annotations
@@ -89,11 +86,8 @@ def check_assumption(
             result = CHECKS[check.name][1](reads, *check.arguments)
         status, note = (result.status if result.status != "not_checked" else status), result.note
     elif is_open:
-        note = (
-            f"The method is none of the named checks: {', '.join(CHECKS)}"
-            if method
-            else "No method says how to check it"
-        )
+        none = f"The method is none of the named checks: {', '.join(CHECKS)}"
+        note = none if method else "No method says how to check it"
     spelled = "" if check is None else cut(check.spelled())
     return AssumptionCheck(step, cut(text), status, cut(method), spelled, cut(note))
 

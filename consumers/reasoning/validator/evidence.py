@@ -5,19 +5,15 @@ whole file, at least 8 of its digits); before it ``REV:``, for what a commit hol
 fetches, and a ref of this ledger (``sha256:HEX``, ``blake3:HEX``, ``session/ID``). Anything else is ``malformed``. A
 path may hold colons and spaces: of two readings the first whose file is there counts, one without ``REV:`` before it.
 
-Rules this module keeps:
-
-- **the text stands on the line** when the line holds it, whatever the white space, and no word or number of it goes on:
-  ``readers: 1`` does not stand on ``readers: 14``. The line may say more, and then the check says so;
-- **a hash of the author's own never raises trust**: that of a file says that it changed, not where. Whether the cited
-  text is the same is known from its digest, which an earlier check has (and so every check) or, when nobody has checked
-  it, the author's tool took along; else the answer is ``file_changed``;
-- **text that moved still stands**: where it is known (quoted, hashed by its author's tool, or found by an earlier
-  check), it is looked for in the rest of the file. ``}`` stands in many places: a text that says little must be unique;
-- ``ok``, ``file_changed_line_same`` and ``moved`` hold. ``not_checked`` (no tree, a URL) does not, and is no issue: who
-  relies on a report counts what stands. Everything else is an issue;
-- no content of the tree enters a check: notes name lines by number;
-- a ledger forgets nothing, so evidence that nobody could ever check is refused when it is to be signed (``cite``); what
+- **The text stands on the line** when the line holds it, whatever the white space, and no word or number of it goes on:
+  ``readers: 1`` does not stand on ``readers: 14``. The line may say more, and then the check says so.
+- **A hash of the author's own never raises trust**: that of a file says that it changed, not where. Whether the cited
+  text is the same is known from its digest, which an earlier check has or, when nobody has checked it, the author's
+  tool took along; else the answer is ``file_changed``.
+- **Text that moved still stands**: where it is known (quoted, hashed by its author's tool, or found by an earlier
+  check), it is looked for in the rest of the file. ``}`` stands in many places: a text that says little must be unique.
+- No content of the tree enters a check: notes name lines by number.
+- A ledger forgets nothing, so evidence that nobody could ever check is refused when it is to be signed (``cite``); what
   is not there is warned of, because the file may be written in the next minute.
 """
 

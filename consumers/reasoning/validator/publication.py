@@ -1,13 +1,10 @@
 """From a ref to a published report: fetch the graph, validate it, sign what was found.
 
-The report goes on the reasoning's own stream, signed by whoever validated: the service agent ``validator`` or the
-acting reviewer. The ledger refuses one by the stream's own author, because it would be no independent one.
-
-Every change is recorded: a report is published unless it says word for word what its validator's *latest* on that
-version says, and the newest of all is younger than a day (its age is part of a verdict). Compared with any earlier one,
-a graph that failed, passed and failed again would end as passed. The idempotency key is made of the report and the one
-it follows: the same validation submitted twice, by a retry or two processes, is one event. What happens if we crash
-here: the blob of a long report may lie there without its event; the next validation stores the same blob and the event.
+A report is published unless it says word for word what its validator's *latest* on that version says, and the newest of
+all is younger than a day (its age is part of a verdict). Compared with any earlier one, a graph that failed, passed and
+failed again would end as passed. The idempotency key is made of the report and the one it follows: the same validation
+submitted twice, by a retry or two processes, is one event. What happens if we crash here: the blob of a long report may
+lie there without its event; the next validation stores the same blob and the event.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The report of a validation: filled while checking, then turned into the event that is published.
 
 ``passed`` is nothing but "there is no issue". An issue can be added by anything and removed by nothing: that is why a
-judge, who only ever adds, cannot turn a failed check into a pass. ``to_event`` keeps all numbers and lists the worst
-first, up to ``report_size_max_bytes``; what it leaves out it counts, and its caller may keep the whole as a blob.
+judge, who only ever adds, cannot turn a failed check into a pass.
 """
 
 from __future__ import annotations

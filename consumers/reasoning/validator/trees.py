@@ -124,10 +124,7 @@ class FolderTree(Tree):
     commit: str = ""
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder (which may itself be a link: whoever names it has chosen it).
-
-        Raises Refused: ``NOT_FOUND``.
-        """
+        """Open the folder (perhaps a link: whoever names it has chosen it). Raises Refused: ``NOT_FOUND``."""
         try:
             self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -256,11 +253,7 @@ class CommitTree(Tree):
 
 
 def open_tree(folder: Path, commit: str | None = None) -> FolderTree | CommitTree:
-    """Return the tree of a commit in the repository at ``folder``, or of the folder as it is now.
-
-    Raises Refused: ``NOT_FOUND``, ``INVALID_FIELD``. Unavailable: ``STORE_UNAVAILABLE`` when a commit is asked for and
-    there is no git program.
-    """
+    """Return the tree of a commit in the repository at ``folder``, or of the folder as it is now."""
     return FolderTree(folder) if commit is None else CommitTree(folder, commit)
 
 

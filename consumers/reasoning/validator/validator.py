@@ -2,29 +2,20 @@
 
 It checks every reference (``evidence``), every assumption that a named check can decide (``assumptions``), and that the
 graph holds together. The report depends on nothing but the reasoning, the tree, an earlier report if one is given, and
-the judge: no clock, no network, no order of anything.
+the judge: no clock, no network, no order of anything. A reasoning passes when nothing speaks against it. What could not
+be looked up is listed as not checked and does not fail it: nobody may act on a report that leaves something open
+(``projections.validations``).
 
-**The rule**: a reasoning passes when nothing speaks against it. What could not be looked up, for want of a tree or of a
-named check, is listed as not checked and does not fail it: the verdict counts how much stands, and nobody may act on a
-report that leaves something open (``projections.validations``).
+**A graph holds together** as far as can be said without understanding its words: numbers, contents and confidences are
+such; dependencies name steps that exist and never run in a circle; an inference or conclusion rests on something, and
+is no surer than its least sure premise, within ``confidence_tolerance`` (the figures are an agent's estimates, and
+evidence of its own may add a little); the whole is no surer than its concluding steps, unless its confidence was left
+at its default; and going back from the conclusion one comes to a step with evidence or, where none at all is cited (a
+sum, a thought aloud), to another step. A graph built by hand can break any of it, so nothing here relies on it.
 
-**A graph holds together** as far as can be said without understanding its words:
-
-- step numbers are positive and unique, contents are not empty, confidences lie between 0 and 1;
-- dependencies name steps that exist and never run in a circle;
-- an inference or conclusion rests on something: steps, premises in words, or evidence of its own;
-- it is no surer than its least sure premise, within ``confidence_tolerance``: the figures are an agent's estimates, and
-  evidence of its own may add a little; the whole graph is no surer than its concluding steps, within the same, unless
-  its confidence was left at its default of 1;
-- a graph has a conclusion, and going back from it one comes to a step with evidence; where none at all is cited (a sum,
-  a thought aloud), to another step, and nobody acts on a report that saw nothing (``projections.validations``).
-
-A graph built by hand or by an older ledger can break even the first two, so nothing here relies on them.
-
-**A judge** (a model, a person) may be asked after that whether each inference follows. It can only add: an inference
-that it doubts becomes an issue, one that it approves changes nothing that failed.
-
-**A brief** is checked in the same way; ``checkable`` are the inferences whose premises all stand in it, word for word.
+**A judge** (a model, a person) can only add: an inference that it doubts becomes an issue, one that it approves changes
+nothing that failed. **A brief** is checked in the same way; ``checkable`` are the inferences whose premises all stand
+in it, word for word.
 """
 
 from __future__ import annotations

@@ -129,8 +129,7 @@ _TOKENS_OUT: Final = ("completion_tokens", "output_tokens")
 def completion_in(body: bytes, key: str | None, requests: int) -> Completion:
     """Return the completion in an answer of any family's form, which took so many ``requests``.
 
-    Raises:
-        Refused: ``INVALID_FORMAT`` when it is no answer of a model, but the server's own; what msgspec raises.
+    Raises Refused: ``INVALID_FORMAT`` when it is no answer of a model, but the server's own; what msgspec raises.
     """
     reply = _reply.decode(body)
     counts: dict[str, Any] = reply.usage if isinstance(reply.usage, dict) else {}

@@ -1,15 +1,9 @@
 """A language model: where it is, the key to it, what is said to it, and one typed answer or a typed error.
 
-- An answer is read up to ``answer_size_max_bytes``, as ``consumers.sdk.llm.reader`` reads it; one reader for all. How a
-  call is bounded in time and tried again, ``consumers.sdk.http`` says.
-- The key stands in a file that only its owner can read, or in an environment variable that the settings name; never in
-  the settings themselves. It is sent to the endpoint's own host and to nobody else, over TLS unless that host is this
-  machine, and is shown in no message, ``repr`` or log. The environment is handed in: only ``ledger.config`` reads it.
-- Step texts are written by agents that may be hostile. They go in as JSON, so that none can end its string, and with
-  ``<`` and ``>`` escaped, so that none can spell the mark that ends the data. Models obey data all the same: every
-  answer is checked, too.
-
-An error gives the server's own reason on one line, bounded, and without any word that repeats part of the key.
+The key stands in a file that only its owner can read, or in an environment variable that the settings name; never in
+the settings themselves. It is sent to the endpoint's own host and to nobody else, over TLS unless that host is this
+machine, and is shown in no message, ``repr`` or log. Step texts are written by agents that may be hostile: they go in
+as ``data_block`` writes them, and models obey data all the same, so every answer is checked, too.
 """
 
 from __future__ import annotations
@@ -104,9 +98,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     def read_key(self) -> str | None:
         """Return the key; None where the settings name none.
 
-        Raises:
-            Refused: as ``read_private`` for the key's file; ``INVALID_FORMAT`` for what cannot stand in a header.
-            Unavailable: ``LLM_UNAVAILABLE`` when the environment has no such variable.
+        Raises Refused: as ``read_private`` for the key's file; ``INVALID_FORMAT`` for what cannot stand in a header.
+        Unavailable: ``LLM_UNAVAILABLE`` when the environment has no such variable.
         """
         file, name = self.settings.api_key_file, self.settings.api_key_variable
         if file is not None:
@@ -153,9 +146,7 @@ class LlmClient:
     def ask(self, messages: list[Message], form: type[T]) -> T:
         """Return the model's answer as a value of ``form``.
 
-        Raises:
-            Refused: as ``complete``.
-            Unavailable: as ``complete``; ``LLM_INVALID`` also when the answer is not what was asked for.
+        Raises as ``complete``; Unavailable: ``LLM_INVALID`` also when the answer is not what was asked for.
         """
         text, fault, _ = self.complete(messages)
         try:
@@ -169,10 +160,9 @@ class LlmClient:
     def complete(self, messages: list[Message], *, sample: int | None = None, limit_s: float = inf) -> Completion:
         """Return what the model wrote, as sample ``sample`` of the question if that is given, within ``limit_s``.
 
-        Raises:
-            Refused: ``TOO_LARGE`` when the question exceeds ``request_size_max_bytes``; the codes of the key's file.
-            Unavailable: ``LLM_UNAVAILABLE`` (not there, too slow, busy, key missing or refused) or ``LLM_INVALID`` (no
-                server of a model is there), with the ``requests`` that were sent.
+        Raises Refused: ``TOO_LARGE`` when the question exceeds ``request_size_max_bytes``; the codes of the key's file.
+        Unavailable: ``LLM_UNAVAILABLE`` (not there, too slow, busy, key missing or refused) or ``LLM_INVALID`` (no
+        server of a model is there), with the ``requests`` that were sent.
         """
         settings, family = self.endpoint.settings, self.endpoint.family
         key = self.endpoint.read_key()
@@ -193,9 +183,8 @@ class LlmClient:
             raise _gave_up(failure, key) from failure
         known = {"status": answer.status, "requests": answer.requests}
         if 300 <= answer.status < 400:
-            raise Unavailable(
-                "LLM_INVALID", f"the endpoint answered {answer.status}: redirects are not followed", **known
-            )
+            message = f"the endpoint answered {answer.status}: redirects are not followed"
+            raise Unavailable("LLM_INVALID", message, **known)
         if answer.status != _OK:
             what, reason = "API key" if answer.status in _DENIED else "request", families.reason_in(answer.body, key)
             problem = f"the endpoint answered {answer.status}, it does not accept the {what}"
@@ -223,10 +212,8 @@ def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
 def configured_client(actions: Actions) -> LlmClient | None:
     """Return the client of the configured model; None when the table ``[llm]`` is empty: then nobody is ever asked.
 
-    No variable is read before the actions are there, and they are there only when they are trusted.
-
-    Raises:
-        Refused: ``INVALID_FIELD`` for a wrong table.
+    No variable is read before the actions are there, and they are there only when they are trusted. Raises Refused:
+    ``INVALID_FIELD`` for a wrong table.
     """
     if not actions.llm:
         return None

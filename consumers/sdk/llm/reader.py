@@ -38,8 +38,7 @@ _NUMBER: Final = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,15})?)\s*(?:(%)|(?:/|out o
 def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]] = MappingProxyType({})) -> T:
     """Return the object of the type ``form`` in what a model wrote; ``missing`` is what its types may leave out.
 
-    Raises:
-        Refused: what is wrong with it, in words that a model can mend it by.
+    Raises Refused: what is wrong with it, in words that a model can mend it by.
     """
     # An answer that is JSON as a whole may hold the tags in its strings.
     is_whole = text.lstrip()[:1] == "{"
@@ -65,11 +64,7 @@ def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]]
 
 
 def _objects(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield what begins like an object and stands in no other, with its length: its value, or why it is none.
-
-    Raises:
-        Refused: one is nested too deep, or holds a key twice, or what cannot be UTF-8.
-    """
+    """Yield what begins like an object and stands in no other, with its length: its value, or why it is none."""
     decoder, position, is_mended = strict_json(controls=True), 0, False
     for _ in range(tries_max):
         if (start := text.find("{", position)) < 0:

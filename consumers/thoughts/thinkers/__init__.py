@@ -35,6 +35,7 @@ Path: TypeAlias = Sequence[kinds.ThoughtNode]
 GROUP: Final = "baton.thinkers"
 MODEL: Final = "llm"
 candidates_max: Final = 64
+hopeless_below: Final = 1.0
 
 
 class Answered(NamedTuple):
@@ -122,8 +123,7 @@ class PaidThinker(Thinker, Protocol):
 def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | None = None) -> Thinker:
     """Return who thinks about a problem: who is ``named``, else a program that reads it, else the configured model.
 
-    Raises:
-        Refused: ``USAGE``: nobody can, or a package's thinker cannot be used.
+    Raises Refused: ``USAGE``: nobody can, or a package's thinker cannot be used.
     """
     if named is not None:
         return thinker_named(named, actions)
@@ -193,11 +193,8 @@ def _unusable(point: EntryPoint, why: str) -> Refused:
     return Refused("USAGE", message)
 
 
-def ranked(evaluations: list[kinds.NodeEvaluation], *, hopeless_below: float = 1.0) -> kinds.ResultsPayload:
+def ranked(evaluations: list[kinds.NodeEvaluation]) -> kinds.ResultsPayload:
     """Return evaluations with their ranking, best first; those below ``hopeless_below`` are suggested for pruning."""
-    order = sorted(evaluations, key=lambda evaluation: (-evaluation.score, -evaluation.confidence))
-    return kinds.ResultsPayload(
-        evaluations=evaluations,
-        ranking=[evaluation.node_id for evaluation in order],
-        pruning_suggestions=[evaluation.node_id for evaluation in evaluations if evaluation.score < hopeless_below],
-    )
+    order = sorted(evaluations, key=lambda one: (-one.score, -one.confidence))
+    hopeless = [one.node_id for one in evaluations if one.score < hopeless_below]
+    return kinds.ResultsPayload(evaluations, ranking=[one.node_id for one in order], pruning_suggestions=hopeless)

@@ -23,19 +23,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from consumers.thoughts.phrases import phrase
-from consumers.thoughts.thinkers import Path, candidates_max, ranked
-from consumers.thoughts.thinkers.arithmetic import (
-    Claim,
-    Numbers,
-    exact_numbers_max,
-    expressions,
-    listed,
-    reaches,
-    read_claim,
-    replay,
-    states_known_max,
-    steps,
-)
+from consumers.thoughts.thinkers import Path, arithmetic, candidates_max, ranked
+from consumers.thoughts.thinkers.arithmetic import Claim, Numbers, listed, reaches, read_claim, replay, steps
 from ledger.events import tot as kinds
 
 PAIR: Final = 2
@@ -96,7 +85,7 @@ class Worth(NamedTuple):
     values: Mapping[str, int] = MappingProxyType({})
 
 
-@lru_cache(states_known_max)
+@lru_cache(arithmetic.states_known_max)
 def outlook(numbers: Numbers, target: Fraction) -> Worth:
     """Return what three numbers or more look like, one step on: an estimate, which may be wrong either way."""
     partners = factors = near = 0
@@ -135,11 +124,9 @@ class Game24:
         return phrase(self.language, name, **values)
 
     def reads(self, problem: str, task_type: str) -> bool:
-        """Return whether the problem is a game, and its type the one of games."""
         return task_type == "math_reasoning" and isinstance(read_game(problem), Game)
 
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
-        """Return the shape of a game: a step fewer than it has numbers."""
         if isinstance(game := read_game(problem), kinds.Failure):
             return game
         depth, say = len(game.numbers) - 1, self._say
@@ -152,7 +139,6 @@ class Game24:
         return kinds.Decomposition("single_equation", steps_to, depth, constraints, goal)
 
     def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
-        """Return the best steps from what the path says is left, with the temporary ids cand_1, cand_2 …."""
         game, k = read_game(path[0].content), asked.num_candidates
         if isinstance(game, kinds.Failure):
             return game
@@ -166,12 +152,10 @@ class Game24:
         return kinds.GeneratedPayload(candidates=candidates)
 
     def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
-        """Return each step's score by what is left after it; a vote ranks by the same."""
         game = read_game(paths[0][0].content)
         return game if isinstance(game, kinds.Failure) else ranked([self._judge(path, game) for path in paths])
 
     def is_solution(self, path: Path) -> bool:
-        """Return whether the target alone is left."""
         game = read_game(path[0].content)
         return isinstance(game, Game) and len(path) > 1 and _left(path, game) == (game.target,)
 
@@ -190,8 +174,8 @@ class Game24:
         if last.actual != game.target:
             value = say("game_undefined") if last.actual is None else last.actual
             errors.append(say("game_not_target", text=last.text, value=value, target=game.target))
-        known = exact_numbers_max >= len(game.numbers)
-        others = expressions(*game, alternatives_max + 1) if known else []
+        known = arithmetic.exact_numbers_max >= len(game.numbers)
+        others = arithmetic.expressions(*game, alternatives_max + 1) if known else []
         answer = last.text if last.actual is None else f"{last.text} = {last.actual}"
         others = [f"{text} = {game.target}" for text in others if text != last.text][:alternatives_max]
         verification = kinds.Verification(by="program", is_valid=not errors, validation_errors=errors)
@@ -199,7 +183,6 @@ class Game24:
         return kinds.Solution(answer, trace, confidence, verification, others)
 
     def _ordered(self, following: list[Claim], target: Fraction, k: int) -> list[Claim]:
-        """Return steps, those first that look best; ``k`` are asked for."""
         return sorted(following, key=lambda step: self._worth(step.rest, target)[0], reverse=True)
 
     def _step(self, step: Claim) -> str:
@@ -239,7 +222,7 @@ class ExhaustiveGame24(Game24):
         return [*first, *(step for step in following if step not in first)]
 
     def _worth(self, rest: Numbers, target: Fraction) -> Worth:
-        if len(rest) > exact_numbers_max:
+        if len(rest) > arithmetic.exact_numbers_max:
             return Worth(5.0, 0.3, "game_unknown")
         ways = sum(reaches(step.rest, target) is True for step in steps(rest))
         if len(rest) <= PAIR or not ways:

@@ -6,9 +6,9 @@ question fails (GENERATION_FAILED, INVALID_FORMAT), and what the others of a bat
 cannot be asked is no fault of any node: LLM_UNAVAILABLE, or EVALUATION_TIMEOUT for a late judge, which pause a search.
 All of these are recoverable, a refused key or field too: who mends ``[llm]`` goes on.
 
-Questions that do not depend on each other are asked at the same time, ``parallel_max`` of a process. An answer is
-recorded before it is used: if we crash before that, it was paid and is lost; after it, it is recalled by the digest of
-its prompt. That holds all that makes a question another one: a sample's number, and the fault of the answer before.
+An answer is recorded before it is used: if we crash before that, it was paid and is lost; after it, it is recalled by
+the digest of its prompt. That holds all that makes a question another one: a sample's number, and the fault of the
+answer before.
 """
 
 from __future__ import annotations
@@ -100,20 +100,16 @@ class LlmThinker:
         self._until_s = inf if self.deadline is None else datetime.fromisoformat(self.deadline).timestamp()
 
     def at_work(self, *, deadline: str | None = None, recorder: Recorder | None = None) -> LlmThinker:
-        """Return a thinker for one request of a search; ``usage`` is what it costs."""
         return LlmThinker(self.client, self.language, deadline, recorder, threads=self._threads)
 
     @property
     def name(self) -> str:
-        """``llm:`` and the model that is asked."""
         return f"llm:{self.client.model}"[:200]
 
     def reads(self, problem: str, task_type: str) -> bool:
-        """Return True: a model takes what comes."""
         return True
 
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
-        """Return the shape that the model gives a problem."""
         asked = (
             f"Decompose the problem into as few steps as it takes: each is searched, and paid for.{_JSON}"
             '{"thought_granularity": "what one step is, in a word or two", "intermediate_steps": ["what it decides"],'

@@ -16,7 +16,7 @@ from http_double import HttpDouble
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import run
-from consumers.sdk.cloud_events import STRUCTURED, binary, cloud_event
+from consumers.sdk.cloud_events import binary, cloud_event
 from ledger.events.body import Event, decode_body, make_event
 from ledger.events.session import FindingLogged, SessionStarted
 
@@ -38,7 +38,7 @@ def example(kind: str) -> Event:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_a_cloud_event_in_both_modes_and_says_what_its_author_signed(kind: str) -> None:
     event = example(kind)
-    structured = HTTPMessage({"content-type": STRUCTURED}, json.dumps(cloud_event(event)).encode())
+    structured = HTTPMessage({"content-type": "application/cloudevents+json"}, json.dumps(cloud_event(event)).encode())
     for message in (structured, HTTPMessage(*binary(event))):
         read = from_http_event(message)
         attributes = read.get_attributes()

@@ -30,8 +30,7 @@ from consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoni
 from consumers.reasoning.compressor.transfer import GraphCache, find_base
 from consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from consumers.reasoning.validator.evidence import cite
-from consumers.sdk.names import default_id
-from consumers.sdk.text import clean, counted
+from consumers.sdk.text import clean, counted, default_id
 from ledger.author import Author, Draft
 from ledger.client import read_event
 from ledger.envelope import decode_entry

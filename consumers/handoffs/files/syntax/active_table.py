@@ -1,10 +1,8 @@
 r"""The table of small handoffs in ``active.md``, row by row.
 
-A table counts if its header has From, To, Task and Status (Created and Done may be there too, and columns of other
-names, in any order). Lines with pipes that a program appended below a blank line are rows too.
-
-Cells are divided as GitHub does, at every pipe that no backslash precedes. Where that gives a wrong number of cells,
-pipes inside code spans are taken as text. A row whose cells still do not fit is a problem and keeps its bytes.
+A table counts if its header has From, To, Task and Status, in any order, among others. Lines with pipes that a program
+appended below a blank line are rows too. Cells are divided as GitHub does, at every pipe that no backslash precedes;
+where that gives a wrong number of cells, pipes inside code spans are taken as text.
 
     >>> table = parse_table(b"| From | To | Task | Status |\n|--|--|--|--|\n| al | bo | Fix \\| it | open, I think |\n")
     >>> [row_id(row) for row in table.rows], table.rows[0].task, table.rows[0].status

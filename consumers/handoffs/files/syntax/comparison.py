@@ -3,13 +3,9 @@
 Check boxes and log lines are matched by their text, equal ones in their order, so that a line put in above moves
 nothing. Content is everything but progress: the file with its progress taken back is compared byte for byte.
 
-While a file holds edits that nobody here may sign, they stay where they are, and the ledger's news come in around them
-(``merge``). Where both changed the text itself there is no such file, and the two are shown side by side.
-
-In a revision what changed gives way, and all other text stays: an element that says the same already keeps its bytes, a
-key or section that is missing is added in the form's order. Tasks and criteria that are the same at the beginning and
-at the end keep their lines (and the notes below them), what lies between is replaced in place. All boxes of a list that
-is given are left open, as in an amended handoff.
+In a revision an element that says the same already keeps its bytes, and a missing key or section is added in the form's
+order. Tasks and criteria that are the same at the beginning and at the end keep their lines (and the notes below them),
+what lies between is replaced in place. All boxes of a list that is given are left open, as in an amended handoff.
 """
 
 from __future__ import annotations
@@ -52,11 +48,13 @@ def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
     """Return what was changed from ``base`` to ``edited``; a log line that was taken away is a change of content."""
     word = edited.status.word if edited.status else None
     gone = tuple(unknown(base.log, _key, Counter(map(_key, edited.log))))
+    before, after = writer.fields_of(base), writer.fields_of(edited)
     return Edits(
         status=word if word != (base.status.word if base.status else None) else None,
         tasks=_changed_ticks(base.tasks, edited.tasks), criteria=_changed_ticks(base.criteria, edited.criteria),
         log=tuple(unknown(edited.log, _key, Counter(map(_key, base.log)))), gone=gone,
-        is_content_changed=bool(gone) or is_text_changed(base, edited), fields=tuple(_changed_fields(base, edited)),
+        is_content_changed=bool(gone) or is_text_changed(base, edited),
+        fields=tuple(name for name in ("sender", "created", *writer.FIELDS) if before[name] != after[name]),
     )  # fmt: skip
 
 
@@ -67,15 +65,6 @@ def with_progress_of(edited: HandoffFile, base: HandoffFile) -> bytes:
     edits += _ticks_taken_back(edited, edited.criteria, base, base.criteria)
     edits += _log_taken_back(edited, base)
     return join_lines(apply_edits(edited.lines, edits), has_mark=edited.has_mark)
-
-
-def _changed_fields(base: HandoffFile, edited: HandoffFile) -> Iterator[str]:
-    for name in ("sender", "created", *writer.FIELDS):
-        if name not in ("tasks", "criteria") and getattr(base, name) != getattr(edited, name):
-            yield name
-    for name, before, after in (("tasks", base.tasks, edited.tasks), ("criteria", base.criteria, edited.criteria)):
-        if [box.text for box in before] != [box.text for box in after]:
-            yield name
 
 
 def matched(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, int]:
@@ -189,7 +178,8 @@ def is_one_tick(base: HandoffFile, edited: HandoffFile) -> bool:
 def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> bytes:
     """Return the edited file with the ledger's progress since ``base``, or the ledger's text with the edited progress.
 
-    Raises Refused: ``INVALID_FORMAT`` when a log line would fall into a block that the file leaves open.
+    Edits that nobody here may sign stay where they are. Raises Refused: ``INVALID_FORMAT`` when a log line would fall
+    into a block that the file leaves open.
     """
     ours, theirs = differences(base, edited), differences(base, ledger)
     is_ledgers = is_text_changed(base, ledger)

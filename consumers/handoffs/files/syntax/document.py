@@ -1,7 +1,7 @@
 """What a handoff file says, where each word of it stands, and how people spell the protocol's own words.
 
 Every element knows its ``line`` (counted from 1) and, where a part of a line is changed later, its ``column`` (in
-characters, from 0). The lines themselves are kept beside them: they are the file, the elements only point into it.
+characters, from 0).
 
 Of headings and keys, case and the markup around them do not count, nor does a colon after a heading; each has a Chinese
 name, too. Whatever is in no table is left alone as text of the file.

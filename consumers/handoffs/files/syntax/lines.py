@@ -1,13 +1,10 @@
 r"""A file as its lines and blocks: every byte has a place, so that what is not changed comes back as it was.
 
 A *line* keeps its own ending (``\n``, ``\r\n`` or ``\r``, as CommonMark has them; the last may have none), because
-a file may mix them. A byte order mark stands apart, in front of the first line. A change is an ``Edit``: lines
-``start`` to ``stop`` (counted from 0, ``stop`` excluded) give way to other texts, which take the endings of the
-lines they replace or stand beside. A file that ended without a newline still does after an edit at its end; so
-an edit and its opposite cancel out to the byte.
-
-A *block* is CommonMark's: markdown-it-py says where headings, list items and code stand, so that a check box in a code
-fence or a heading in a quotation is none. Nesting beyond ``nesting_max`` is not looked into.
+a file may mix them. A byte order mark stands apart, in front of the first line. New texts take the endings of the lines
+they replace or stand beside, and a file that ended without a newline still does after an edit at its end; so an edit
+and its opposite cancel out to the byte. A *block* is CommonMark's, so that a check box in a code fence or a heading in
+a quotation is none. Nesting beyond ``nesting_max`` is not looked into.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ class Problem(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """Lines ``start`` to ``stop`` give way to ``texts``; those without an ending take that of their neighbours."""
+    """Lines ``start`` to before ``stop``, from 0, give way to ``texts``; those without an ending take a neighbour's."""
 
     start: int
     stop: int

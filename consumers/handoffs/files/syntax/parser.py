@@ -1,12 +1,8 @@
 """Reading a handoff or proposal file, of the protocol's first or second form.
 
 Whatever can be read is read, and what is odd about it is a problem with its line. Refused is only what would be
-read as something else than its author meant: bytes that are no text, a file without a title or, for a handoff,
-without a Meta block, one that ends inside that block (half written), or one where a code fence left open swallows
-a section.
-
-Sections are begun by ``# `` and ``## `` headings alone (not by underlined ones, so that a rule below a paragraph cuts
-nothing off). ``sections`` says how a text keeps lines that look like these.
+read as something else than its author meant, as a half-written file. Sections are begun by ``# `` and ``## `` headings
+alone, not by underlined ones, so that a rule below a paragraph cuts nothing off.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from consumers.handoffs.files.syntax.lines import (
 )
 from ledger.errors import Refused
 
-_VALUES: Final = ("sender", "to", "reviewer", "created", "proposal")
+_VALUES: Final = {"sender": "From", "to": "To", "reviewer": "Reviewer", "created": "Created", "proposal": "Proposal"}
 _HASHED: Final = re.compile(r" {0,3}#{1,2}[ \t]+(.*)$")
 
 
@@ -69,10 +65,7 @@ def parse(content: bytes) -> document.HandoffFile:
     problems += parts.checkbox_problems(lines, by_name.get("Tasks"), tasks, blocks)
     problems += parts.checkbox_problems(lines, by_name.get("Acceptance Criteria"), criteria, blocks)
     problems += _form_problems(title, sections, entries, blocks)
-    values = {
-        field: document.value_or_none(parts.first_of(entries.get(key)))
-        for field, key in zip(_VALUES, ("From", "To", "Reviewer", "Created", "Proposal"), strict=True)
-    }
+    values = {name: document.value_or_none(parts.first_of(entries.get(key))) for name, key in _VALUES.items()}
     is_second = "Tasks" in by_name or "Reviewer" in entries or "Depends-on" in entries
     return document.HandoffFile(
         format="proposal" if title.kind == "proposal" else "handoff/v2" if is_second else "handoff/v1",

@@ -7,9 +7,8 @@ r"""What stands in a section: its text, check boxes, log lines, and the entries 
   ``[-]`` is none. What looks like one and is none (no space behind it, no text) is named: a criterion that is silently
   not counted would be a gate left open.
 - An entry is ``key: value``, as a list item or a bare line, the key bold or not, the colon full-width or not. What is
-  indented below it belongs to it: ``Depends-on`` and ``Reasoning`` may list theirs there, for other keys only the
-  first line counts.
-  A key given twice is a problem, and the first counts: nothing later in a file may quietly change who approves it.
+  indented below it belongs to it. A key given twice is a problem, and the first counts: nothing later in a file may
+  quietly change who approves it.
 """
 
 from __future__ import annotations

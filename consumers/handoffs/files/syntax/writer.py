@@ -1,12 +1,9 @@
 """Writing a file: progress into one that exists, and not one byte more; or a new one in the protocol's form and order.
 
-One changed tick is one changed line. What is added stands where the form has it: a missing status first in the Meta
-block (or in a block of its own below the title), log lines at the end of the Log section, a missing section at the
-end of the file. ``comparison`` undoes exactly these additions.
-
-In a new file, a key or section that has nothing to say is left out, but ``Depends-on`` (``(none)``) and ``Reviewer``
-(``—``): a file without one means the default reviewer. What is written is read back; a text that would not come back as
-it is (a code fence left open, a line break in a title) is refused with the name of its field.
+What is added stands where the form has it; ``comparison`` undoes exactly these additions. In a new file, a key or
+section that has nothing to say is left out, but ``Depends-on`` (``(none)``) and ``Reviewer`` (``—``): a file without
+one means the default reviewer. What is written is read back; a text that would not come back as it is (a code fence
+left open, a line break in a title) is refused with the name of its field.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.sdk.names import default_id, split_ids
+from consumers.handoffs.content import split_ids
+from consumers.sdk.text import default_id
 from ledger.errors import Refused
 
 if TYPE_CHECKING:

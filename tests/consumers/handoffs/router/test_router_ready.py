@@ -81,8 +81,8 @@ def test_more_than_a_page_is_told_in_one_sweep(routed: Routed, monkeypatch: pyte
     router = routed.router()
     for number in range(5):
         routed.ledger.approve(f"a{number}", routed.ledger.hand_over(f"a{number}"))
-    assert router.sweep() == 5
-    assert router.sweep() == 0
+    assert router.announce() == 5
+    assert router.announce() == 0
     assert routed.announced() == [f"a{number}" for number in range(5)]
 
 
@@ -92,7 +92,7 @@ def test_page_that_is_full_of_refused_ones_ends_the_sweep(routed: Routed, monkey
     routed.ledger.approve("a", routed.ledger.hand_over("a"))
     stale: list[dict[str, Any]] = [{"id": "a", "to": "bob", "version": "sha256:" + "0" * 64}]
     monkeypatch.setattr(router._source, "ready", lambda *_: stale)
-    assert router.sweep() == 0
+    assert router.announce() == 0
 
 
 def test_refused_announcement_is_passed_over(routed: Routed, monkeypatch: pytest.MonkeyPatch) -> None:
