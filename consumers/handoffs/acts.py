@@ -29,10 +29,7 @@ Form: TypeAlias = Literal["text", "texts", "names", "number", "numbers", "flag"]
 
 
 class Argument(NamedTuple):
-    """What an act takes: its name in a call, how the command line spells and shows it, and the words of every door.
-
-    An ``option`` without hyphens stands by its place; one that ``is_of_terminal`` no other door has.
-    """
+    """What an act takes. An ``option`` without hyphens stands by its place; ``is_of_terminal``: only there."""
 
     name: str
     option: str
@@ -249,10 +246,7 @@ def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[
 
 
 def commands_on(view: Ask, why: Mapping[str, Any]) -> list[str]:
-    """Return the commands with which a handoff goes on, by what ``handoffs.why`` answered of it.
-
-    One for each whom it waits for; where it waits for another handoff, those of the one that can go on.
-    """
+    """Return the commands with which a handoff, or the one that it waits for, goes on, by ``handoffs.why``."""
     chains = [reason["chain"] for reason in why["reasons"] if reason.get("status")]
     waits = why["waits"] or (view("handoffs.why", {"id": chains[0][-1]})["waits"] if chains else [])
     return [command_of(wait) for wait in waits]

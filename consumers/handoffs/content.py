@@ -14,14 +14,13 @@ from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec.structs import asdict, replace
 
 from consumers.handoffs.acts import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
 from consumers.handoffs.receiver import notes_of
 from consumers.sdk.text import cut, default_id
 from ledger.client import Ask, Client
-from ledger.codec import schema_error
+from ledger.codec import converted
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
@@ -64,10 +63,7 @@ def query_for(verb: Verb) -> str:
 
 @contextmanager
 def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
-    """Say of a refusal, because the version that was read is not the present one, what changed since.
-
-    Raises Refused: ``VERSION_MISMATCH``, with the fields as ``details["changed"]``, their lines as ``changes``.
-    """
+    """Say what changed since of a ``VERSION_MISMATCH``: its ``changed`` are the fields, ``changes`` their lines."""
     try:
         yield
     except Refused as refusal:
@@ -293,18 +289,11 @@ def content_from(handoff: dict[str, Any]) -> kinds.HandoffContent:
 
 
 def amended(content: kinds.HandoffContent, changes: dict[str, Any], reason: str) -> kinds.HandoffAmended:
-    """Return the amendment that sets ``changes`` and leaves everything else.
-
-    Raises Refused: ``USAGE`` when nothing changes or nobody would receive the work; ``INVALID_FIELD``.
-    """
+    """Return the amendment that sets ``changes``. Raises Refused: ``USAGE`` when nothing changes; ``INVALID_FIELD``."""
     fields = asdict(content)
     if all(fields[name] == value for name, value in changes.items()):
         raise Refused("USAGE", "nothing changes: say what to amend")
     fields |= changes
     if fields["to"] is None:
         raise Refused("USAGE", "its file names no receiver: say who receives the work with --to NAME")
-    try:
-        plain = fields | {"reason": reason, "notes": asdict(fields["notes"])}
-        return msgspec.convert(plain, kinds.HandoffAmended)
-    except msgspec.ValidationError as error:
-        raise schema_error(error) from error
+    return converted(fields | {"reason": reason, "notes": asdict(fields["notes"])}, kinds.HandoffAmended)

@@ -34,10 +34,7 @@ _TEST: Final = re.compile(rf"test|check|{_KEPT}", re.IGNORECASE)
 
 
 def notes_of(view: Ask, sender: str, given: Mapping[str, list[str]], session: str | None) -> ReceiverNotes:
-    """Return what the sender says, and behind it what his session recorded.
-
-    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a session that is named.
-    """
+    """Return what the sender says, and behind it what his session recorded. Raises Refused: as ``sessions.show``."""
     name = session or present_session() or _only_open(view, sender)
     recorded = {} if name in (None, "none") else _recorded(view("sessions.show", {"id": name.removeprefix("session/")}))
     return ReceiverNotes(
@@ -49,10 +46,7 @@ def notes_of(view: Ask, sender: str, given: Mapping[str, list[str]], session: st
 
 
 def later(shown: Mapping[str, Any]) -> list[str]:
-    """Return what the sender of a handoff (``handoffs.show``) logged since its content stands.
-
-    Once work has begun he cannot amend what he said: so he corrects it here, and the receiver reads it beside it.
-    """
+    """Return what a handoff's sender logged since its content stands: what he cannot amend once work has begun."""
     senders = (shown["from"], shown["importer"])
     logged = (one for one in shown["log"] if one["kind"] == "handoff.logged" and one["author"] in senders)
     return [one["text"] for one in logged if one["event_index"] > shown["skeleton_index"]][-later_max:]

@@ -100,10 +100,7 @@ class _Worker:
         self._store = store
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
-        """Work until ``stop`` is set, or until everything before index ``until`` was handled.
-
-        Raises Unavailable: the ledger or the store cannot be used.
-        """
+        """Work until ``stop`` is set, or until everything before index ``until`` was handled. Raises Unavailable."""
         with closing(ProseStore(self._store)) as subscriptions:
             reactor = Reactor(self._author.client, subscriptions, self.name, wait_s=stop_wait_s)
             reactor.on(*KINDS)(self._react)
@@ -171,10 +168,7 @@ class ProseWorker(_Worker):
         self._written: SimpleQueue[tuple[Wanted, Prose | BatonError]] = SimpleQueue()
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
-        """Work until ``stop`` is set, or, with ``until``, until nothing is due.
-
-        Raises Unavailable: the ledger or the store cannot be used.
-        """
+        """Work until ``stop`` is set, or, with ``until``, until nothing is due. Raises Unavailable."""
         asked: set[str] = set()
         with closing(ProseStore(self._store)) as store:
             while not stop.is_set():

@@ -25,10 +25,7 @@ class Batch:
         self._drafts: list[Draft] | None = []
 
     def add(self, drafts: Sequence[Draft]) -> None:
-        """Add events to the batch.
-
-        Raises Refused: ``USAGE`` when the batch is over, as for a task that was started inside and outlives it.
-        """
+        """Add events. Raises Refused: ``USAGE`` when the batch is over, as for a task that outlives it."""
         if self._drafts is None:
             raise Refused("USAGE", "the batch that this was published in is over: publish it outside")
         self._drafts.extend(drafts)
@@ -52,10 +49,7 @@ _batch: ContextVar[Batch | None] = ContextVar("baton_batch", default=None)
 
 @contextlib.contextmanager
 def collected(ledger: object) -> Iterator[Batch]:
-    """Collect what is published to ``ledger`` inside: in this thread or task, and in the tasks it starts.
-
-    Raises Refused: ``USAGE`` inside another batch of the same ledger.
-    """
+    """Collect what is published to ``ledger`` inside, in this thread or task and those it starts. Raises Refused."""
     outer = _batch.get()
     if outer is not None and outer.of(ledger) is not None:
         raise Refused("USAGE", "a batch is open already: batches do not nest")
@@ -80,10 +74,7 @@ def drafts_of(
     stream: str, data: tuple[EventData | dict[str, Any], ...], *, kind: str, causes: Sequence[str], corr: str | None,
     expect: int | None, idem: str | None,
 ) -> list[Draft]:  # fmt: skip
-    """Return the drafts of one call of ``publish``.
-
-    Raises Refused: ``USAGE`` without data, or for plain values without their kind; ``UNKNOWN_KIND``.
-    """
+    """Return the drafts of one call of ``publish``. Raises Refused: ``USAGE``; ``UNKNOWN_KIND``."""
     if not data:
         raise Refused("USAGE", "nothing to publish: give the data of at least one event")
     if not kind and any(isinstance(item, dict) for item in data):

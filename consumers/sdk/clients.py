@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 class Clients:
-    """Who has which folder open.
-
-    LMDB's locks belong to a process, so it opens a folder once: the ledgers of several agents in one program share it.
-    """
+    """Who has which folder open: LMDB's locks belong to a process, so all ledgers in one share a folder's client."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -15,13 +15,13 @@ Nothing of it is signed and nothing is kept of it: whoever must believe an event
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 from ledger.events.body import Event
+from ledger.lifecycle.clock import clock_text
 
 _OUTSIDE_BODY: Final = frozenset({"index", "id", "accepted_ms", "key"})
 # What a header's value may hold unescaped (HTTP binding 3.1.3.2): printable ASCII but space, quote and percent.
@@ -35,11 +35,10 @@ def cloud_event(event: Event) -> dict[str, Any]:
         for name, value in msgspec.to_builtins(event, str_keys=True).items()
         if name not in _OUTSIDE_BODY and value is not None
     }
-    recorded = datetime.fromtimestamp(event.accepted_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return {
         "specversion": "1.0", "id": event.id, "source": f"urn:baton:ledger:{event.ledger}",
         "type": f"baton.{event.kind}", "subject": event.stream, "time": event.at,
-        "recordedtime": recorded.replace("+00:00", "Z"), "sequence": f"{event.index:019}",
+        "recordedtime": clock_text(event.accepted_ms), "sequence": f"{event.index:019}",
         "datacontenttype": "application/json", "dataschema": f"urn:baton:schema:{event.kind}", "data": body,
     }  # fmt: skip
 

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger.errors import Refused, Unavailable
-from ledger.files import TEMPORARY, replacing
-
-__all__ = ["TEMPORARY", "read_file", "remove_file", "settled_for_s", "write_file"]
+from ledger.files import open_regular, read_all, replacing
 
 file_size_max_bytes: Final = 1024**2
 # What is wrong with one file or its name, and not with the folder: waiting does not help.
@@ -30,12 +28,8 @@ def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes
     Unavailable: it cannot be read.
     """
     try:
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode):
-            raise Refused("INVALID_FORMAT", f"{path} is no regular file, and links are left alone: put the file there")
-        if status.st_size > size_max_bytes:
-            raise Refused("TOO_LARGE", f"{path.name} has {status.st_size} bytes; at most {size_max_bytes} are read")
-        return path.read_bytes()
+        with open_regular(path) as descriptor:
+            return read_all(descriptor, path, size_max_bytes)
     except FileNotFoundError:
         return None
     except OSError as error:

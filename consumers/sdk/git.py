@@ -85,10 +85,7 @@ class Git:
     """The git program, at work in one folder."""
 
     def __init__(self, folder: Path, *, is_own: bool = True) -> None:
-        """Look for the program; with ``is_own=False`` the repository is a stranger's.
-
-        Raises Unavailable: ``STORE_UNAVAILABLE`` when there is none.
-        """
+        """Look for the program; the repository may be a stranger's. Raises Unavailable: there is none."""
         program = shutil.which("git")
         if program is None:
             raise Unavailable("STORE_UNAVAILABLE", "this needs the program git, which is not installed")
@@ -135,10 +132,7 @@ class Git:
         self, *arguments: str, stdin: IO[bytes] | int = subprocess.PIPE, stderr: int = subprocess.DEVNULL,
         variables: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:  # fmt: skip
-        """Start git in a session of its own: it has no terminal to ask at, and can be ended with all that it started.
-
-        Raises Unavailable: it cannot be run.
-        """
+        """Start git in a session of its own: no terminal to ask at, to end with all it started. Raises Unavailable."""
         try:
             return subprocess.Popen(  # noqa: S603 - a fixed program without a shell; what varies was checked
                 (*self._command, *arguments),

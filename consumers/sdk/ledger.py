@@ -314,10 +314,7 @@ class Ledger(LedgerBase, Resource):
         return self.author().put_blob(content)
 
     def get_blob(self, ref: str) -> bytes:
-        """Return a blob's content, checked against its ref.
-
-        Raises Refused: ``NOT_FOUND``, ``INVALID_FIELD`` for what is no ref. Corrupted: it is not what was stored.
-        """
+        """Return a blob, checked against its ref. Raises Refused: ``NOT_FOUND``, ``INVALID_FIELD``. Corrupted."""
         return self.client.get_blob(ref)
 
 

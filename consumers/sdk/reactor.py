@@ -51,10 +51,7 @@ class Handlers:
         return sorted({kind for kinds, _, _ in self._handlers for kind in kinds})
 
     def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
-        """Register a function for the events of ``kinds`` (default: all) for which ``where`` is true.
-
-        Functions of one event are called in the order of their registration, all in one transaction.
-        """
+        """Register a function for events of ``kinds`` (default: all) that ``where`` is true of; they run in order."""
 
         def register(effect: EffectT) -> EffectT:
             self._check(effect)
@@ -143,10 +140,7 @@ class Reactor:
         self._past = Past()
 
     def start_at(self, index: int) -> int:
-        """Begin at ``index`` if this subscription is new; return the index it reads next.
-
-        Raises Refused: ``WRONG_LEDGER``: it read another ledger before.
-        """
+        """Begin at ``index`` if it is new; return the index it reads next. Raises Refused: ``WRONG_LEDGER``."""
         return self._subscriptions.start_at(self._name, index, self._client.ledger)
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:

@@ -135,10 +135,7 @@ def check(
 
 
 def hold(checkpoint: Checkpoint, client: Client) -> None:
-    """Demand that a ledger begins with a checkpoint's tree, and goes on from what is remembered of it.
-
-    Raises Corrupted: ``HISTORY_CHANGED``.
-    """
+    """Demand that a ledger begins with a checkpoint's tree and goes on from what is remembered. Raises Corrupted."""
     remembered = client.memory.load()
     if remembered is None:
         held, growth = Trusted(checkpoint.size, checkpoint.root.hex()), client.consistency(checkpoint.size)

@@ -131,10 +131,7 @@ def _new_bus_key(path: Path) -> str:
 
 @contextlib.contextmanager
 def _forgotten_when_refused(*paths: Path) -> Iterator[None]:
-    """Delete the new files that the block makes when it is refused.
-
-    Else they would wait, perhaps sealed with a mistyped passphrase, and be in the way of the next rotation.
-    """
+    """Delete the new files that a refused block made: else they would be in the way of the next rotation."""
     made = [pending(path) for path in paths if not pending(path).exists()]
     try:
         yield

@@ -72,20 +72,14 @@ class SubscriptionStore(ABC):
 
     @abstractmethod
     def check_open(self) -> None:
-        """Refuse what ended its own transaction, whose effect would be there without the position. Called in one.
-
-        Raises Refused: ``USAGE``.
-        """
+        """Refuse (``USAGE``), within a transaction, what ended it: its effect would be there without the position."""
 
     @abstractmethod
     def run(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of one statement, also for those who keep tables of their own beside these."""
 
     def check_is_next(self, name: str, index: int) -> None:
-        """Refuse to handle again, or to go back to, what is behind the position. Called in a transaction.
-
-        Raises Unavailable: ``STORE_IN_USE``: somebody else runs this subscription, too.
-        """
+        """Refuse (``STORE_IN_USE``), in a transaction, to go back behind the position: somebody else runs this, too."""
         position = self.position(name)
         if position is not None and position > index:
             raise self._running_already(name)
@@ -100,10 +94,7 @@ class SubscriptionStore(ABC):
         return int(rows[0][0]) if rows else None
 
     def start_at(self, name: str, index: int, ledger: str = "") -> int:
-        """Begin at ``index`` of a ledger if the subscription is new; return the index it reads next.
-
-        Raises Refused: ``WRONG_LEDGER``: it reads another one, whose indexes say nothing here.
-        """
+        """Begin at ``index`` if it is new; return the index it reads next. Raises Refused: ``WRONG_LEDGER``."""
         sql = "SELECT next_index, ledger FROM baton_positions WHERE name = ?"
         if not (rows := self.run(sql, name)):  # asked first: to write waits for the effect of whoever runs it
             self.run("INSERT INTO baton_positions VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING", name, index, ledger)
@@ -150,10 +141,7 @@ class SubscriptionStore(ABC):
             self.run("UPDATE baton_attempts SET count = count - 1 WHERE name = ? AND event_index = ?", name, index)
 
     def bury(self, name: str, letter: DeadLetter) -> None:
-        """Give an event up as a dead letter and go on after it.
-
-        Raises Unavailable: ``STORE_IN_USE``, as from ``check_is_next``.
-        """
+        """Give an event up as a dead letter and go on after it. Raises Unavailable: as ``check_is_next``."""
         with self.transaction():
             self.check_is_next(name, letter.event_index)
             self.keep_aside(name, letter)

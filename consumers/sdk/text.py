@@ -139,10 +139,7 @@ def cut(text: str, chars_max: int) -> str:
 
 
 def default_id(title: str) -> str:
-    """Return ``YYYY-MM-DD-`` and the title in lower-case words; letters of other scripts stay.
-
-    Raises Refused: ``USAGE`` for a title without a word.
-    """
+    """Return ``YYYY-MM-DD-`` and the title in lower-case words of any script. Raises Refused: ``USAGE`` without one."""
     plain = unicodedata.normalize("NFKC", title).lower()
     slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:slug_max_chars].strip("-_")
     if not slug:

@@ -79,10 +79,7 @@ def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequ
 def derived(
     session: Mapping[str, Any], given: ReportInputs = _NOTHING_GIVEN, accomplished: Sequence[str] = ()
 ) -> ReportGenerated:
-    """Return the report; its task or findings are empty where neither what was given nor the session says any.
-
-    That is no event then, but what a session without a report can tell of itself.
-    """
+    """Return the report as far as there are words for it: without a task or findings it is no event yet."""
     session = believed(session)
     outcome = derived_outcome(session) if given.task_summary is None else given.task_summary.strip()
     findings, unknowns = (
@@ -143,10 +140,7 @@ def recommend(vectors: Mapping[str, float], unknowns: Sequence[str], status: str
 
 
 def own_steps(steps: Sequence[str], unknowns: Sequence[str]) -> tuple[list[str], bool]:
-    """Return what a reader of the unknowns needs of the steps, and whether they say more than unknowns and vectors do.
-
-    Fillers are left out, also those of other tools.
-    """
+    """Return the steps that a reader of the unknowns needs, without fillers, and whether they say more than those."""
     told = [step for step in steps if not _FILLER.match(step)]
     asked = {f"{FIND_OUT}{unknown}" for unknown in unknowns}
     own = [step for step in told if step not in asked and step not in _ADVICE.values()]

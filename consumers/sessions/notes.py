@@ -236,10 +236,7 @@ class Notes:
 
 
 def until_free(action: Callable[[], T]) -> T:
-    """Return what ``action`` does, called again while another process holds or just changed what it needs.
-
-    Raises Unavailable: ``STORE_IN_USE`` when others held it all the time; whatever else ``action`` raises.
-    """
+    """Return what ``action`` does, called again while it raises ``STORE_IN_USE``, some time long."""
     wait_s = retry_wait_first_s
     for _ in range(attempts_max - 1):
         try:

@@ -84,10 +84,7 @@ def decide(activity: Activity, *, now_ms: int, older_than_ms: int) -> tuple[bool
 def sweep(
     author: Author, ask: Ask, make_report: MakesReport, *, now_ms: int, older_than_ms: int, is_dry: bool = False
 ) -> Swept:
-    """End the author's idle sessions and make the reports that are missing; with ``is_dry`` only say what would be.
-
-    ``make_report`` takes a session's id and returns the answer of making its report.
-    """
+    """End the author's idle sessions, make (by id) the reports that are missing; if ``is_dry`` only say so."""
     done = Swept([], [], [], 0)
     for activity, version in list(_activities(ask, author.name)):
         must_end, must_report = decide(activity, now_ms=now_ms, older_than_ms=older_than_ms)

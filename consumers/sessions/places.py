@@ -29,7 +29,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from ledger.codec import schema_error
+from ledger.codec import converted
 from ledger.config import CONFIG_FILE, FOLDER, Settings, present_folder, resolved
 from ledger.errors import Refused
 from ledger.trust import actions_of
@@ -89,11 +89,11 @@ def project_of(settings: Settings) -> Project:
     Raises Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when the table ``[reports]`` is wrong.
     """
     file = settings.home / CONFIG_FILE
+    reports = actions_of(settings).reports
     try:
-        chosen = msgspec.convert(actions_of(settings).reports, ReportsSettings)
-    except msgspec.ValidationError as error:
-        refusal = schema_error(error, "$.reports")
-        raise Refused(refusal.code, f"{file}: {refusal.message}", **refusal.details, file=str(file)) from error
+        chosen = converted(reports, ReportsSettings, "$.reports")
+    except Refused as refusal:
+        raise Refused(refusal.code, f"{file}: {refusal.message}", **refusal.details, file=str(file)) from refusal
     for name, value in (("git", chosen.git), ("files", chosen.files)):
         if value is True or (isinstance(value, str) and (not value or "\0" in value)):
             text = f"{file}: [reports] {name} must be a path, {AUTO!r} or false"

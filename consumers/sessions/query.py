@@ -69,10 +69,7 @@ def _row(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_since(text: str, now: datetime, field: str = "since") -> int:
-    """Return the Unix milliseconds that ``text`` stands for; ``field`` is what it is called.
-
-    Raises Refused: ``INVALID_FIELD`` when it is neither a date nor a time counted back from ``now``.
-    """
+    """Return the Unix milliseconds that ``text`` stands for. Raises Refused: ``INVALID_FIELD``, named ``field``."""
     given = converted(text, str, field).strip()
     if 0 < len(given) <= since_max_chars:
         moment = iso_time(given) or _day(given.lower(), now) or _relative(given, now)
@@ -84,10 +81,7 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
 
 
 def parse_moment(text: str, field: str = "as_of") -> str:
-    """Return the moment that ``text`` names: the index of an entry as it is, a time (as of `parse_since`) in ISO 8601.
-
-    Raises Refused: ``INVALID_FIELD`` for neither.
-    """
+    """Return the moment that ``text`` names: an entry's index as it is, a time (as of ``parse_since``) in ISO 8601."""
     if text.isdecimal() and len(text) <= index_max_digits:
         return text
     try:

@@ -80,10 +80,7 @@ def choose_remote(notes: Notes, asked: str | None) -> str:
 
 
 def check_runs_nothing(notes: Notes) -> None:
-    """Refuse a repository whose own configuration lets a transfer run programs, as one out of an archive may.
-
-    Raises Refused: ``NOT_TRUSTED``.
-    """
+    """Refuse (``NOT_TRUSTED``) a repository whose own configuration lets a transfer run programs."""
     asked = notes.git.call("config", "--show-scope", "--includes", "--name-only", "--get-regexp", _RUNS)
     lines = (line.partition("\t") for line in asked.out.decode("utf-8", "replace").splitlines())
     if names := [name for scope, _, name in lines if scope in {"local", "worktree"}]:
@@ -112,10 +109,7 @@ def configure(notes: Notes, remote: str) -> str:
 
 
 def fetch(notes: Notes, asked: str | None = None) -> Transfer:
-    """Fetch a remote's notes and merge them.
-
-    Raises Refused: ``NOT_FOUND`` for the remote or repository. Unavailable: offline, no login, git's own errors.
-    """
+    """Fetch a remote's notes and merge them. Raises Refused: ``NOT_FOUND``. Unavailable: offline, no login, git's."""
     remote = choose_remote(notes, asked)
     refspec = configure(notes, remote)
     answer = notes.git.call(

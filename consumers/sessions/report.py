@@ -156,10 +156,7 @@ _id_bytes: Final = 8
 def start_session(
     author: Author, *, task: str = "", ai_id: str = "", session_id: str | None = None, resumes: str = ""
 ) -> str:
-    """Start a session and return its id.
-
-    Raises Refused: ``TRANSITION_NOT_ALLOWED`` when a session of this id was started already.
-    """
+    """Start a session and return its id. Raises Refused: ``TRANSITION_NOT_ALLOWED`` when it was started already."""
     name = session_id or secrets.token_hex(_id_bytes)
     author.emit(Draft(stream=f"session/{name}", data=SessionStarted(task=task, ai_id=ai_id, resumes=resumes)))
     return name

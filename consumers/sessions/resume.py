@@ -235,10 +235,7 @@ def source_of(
 
 
 def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = restored_below_tokens) -> dict[str, Any]:
-    """Return a report's fields with its long texts whole: all, or those that it holds with fewer tokens than ``below``.
-
-    What has been restored is no longer among ``long_texts``. A blob that is not here leaves its text as it is.
-    """
+    """Return a report's fields with long texts whole: all that are here, or those of fewer tokens than ``below``."""
     copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(fields))
     left = []
     for long in copy["long_texts"]:

@@ -196,10 +196,7 @@ def not_begun(task: Task, message: str) -> list[Step]:
 
 
 def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list[Step]:
-    """Return what the explorer says next, one submission; ``store`` keeps a blob and returns its ref.
-
-    The key is the number of its step, so two explorers of one task (one of them thought dead) can never walk two ways.
-    """
+    """Return what the explorer says next, by the number of its step: two explorers of one task never walk two ways."""
     if task.search is None:
         return []
     try:
@@ -301,10 +298,7 @@ def _decompose(task: Task, started: kinds.TotStarted) -> Step:
 
 
 def paused(role: kinds.Role, task: Task, failure: kinds.Failure, cause: str) -> Step:
-    """Return the pause of a task because of an answer or request.
-
-    Without a key: a task that is paused is not paused again, and a request may have to pause it more than once.
-    """
+    """Return the pause of a task for an answer or request; without a key, because one may have to pause it again."""
     return Step(kinds.TotPaused(sender=role, task_id=task.id, error=failure), [cause])
 
 

@@ -150,10 +150,7 @@ def resume_task(
 
 
 def stop_task(settings: Settings, task_id: str, reason: str, *, client: Client | None = None) -> dict[str, Any]:
-    """End a task for good, by its user's word, and return the outcome; one that is over stays as it is.
-
-    Agents that play it see it and end. Raises as ``resume_task``, and ``INVALID_FIELD`` without a reason.
-    """
+    """End a task for good, by its user's word, and return the outcome. Raises as ``resume_task``; ``INVALID_FIELD``."""
     if not reason.strip():
         raise Refused("INVALID_FIELD", "say why the task is stopped: its log keeps the reason", path="$.reason")
     with _opened(settings, client) as ledger:

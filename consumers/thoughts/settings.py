@@ -59,10 +59,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename=_FIELDS)
 
 
 class TaskOptions(NamedTuple):
-    """How a task is to be searched: its type (in any spelling), what overrides the table's row, and in which language.
-
-    And by whom: who thinks, and others' agents that are ``bound`` as generator or evaluator.
-    """
+    """How a task is searched: its type in any spelling, what overrides its row, who thinks, who is ``bound``."""
 
     task_type: str = "math_reasoning"
     overrides: Overrides = Overrides()
@@ -144,11 +141,7 @@ def read_name(field: str, spelling: str) -> str:
 def search_config(
     task_type: str, decomposition: Decomposition | None = None, overrides: Overrides | None = None
 ) -> SearchConfig:
-    """Return how a task is searched.
-
-    Raises Refused: ``INVALID_FIELD`` for an override that no search takes, or a type outside the table without strategy
-    and depth.
-    """
+    """Return how a task is searched. Raises Refused: ``INVALID_FIELD`` for what no search takes, or too little."""
     asked: dict[str, Any] = msgspec.to_builtins(overrides or Overrides())
     row = TASK_TYPES.get(read_task_type(task_type))
     if row is None:

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.sdk.files import TEMPORARY, remove_file, settled_for_s, write_file
+from consumers.sdk.files import remove_file, settled_for_s, write_file
 from ledger.codec import UNREADABLE
 from ledger.config import state_folder
 from ledger.errors import Unavailable
+from ledger.files import TEMPORARY
 
 leftover_age_s: Final = 10.0
 _random_chars: Final = 8

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import asdict
 
 from consumers.handoffs.content import content_from
@@ -23,7 +22,7 @@ from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from consumers.sdk.text import on_a_line, shorten
 from ledger.client import read_event
-from ledger.codec import encode_canonical, schema_error
+from ledger.codec import converted, encode_canonical
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffClaims, HandoffContent
 from ledger.forms import NAME_PATTERN
@@ -61,10 +60,7 @@ def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | 
             fields[name] = ""
     if len(encode_canonical(fields)) > content_size_max_bytes:
         raise Refused("TOO_LARGE", f"its tasks and criteria take more than {content_size_max_bytes} bytes")
-    try:
-        return msgspec.convert(fields, HandoffContent)
-    except msgspec.ValidationError as error:
-        raise schema_error(error) from error
+    return converted(fields, HandoffContent)
 
 
 def content_of_row(row: TableRow, *, reviewer: str | None) -> HandoffContent:
@@ -115,18 +111,12 @@ def file_name(id_: str) -> str:
 
 
 def file_now(handoff: dict[str, Any], skeleton: bytes | None) -> bytes:
-    """Return the file's bytes; ``handoff`` is the answer of ``handoffs.show``, ``skeleton`` the blob it names.
-
-    Raises Refused: ``INVALID_FIELD`` or ``INVALID_FORMAT`` when the content cannot stand in a markdown file.
-    """
+    """Return the file's bytes, of an answer of ``handoffs.show`` and the blob that it names. Raises as ``revise``."""
     return rendered(handoff, None if skeleton is None else fitting(content_from(handoff), parse(skeleton)))
 
 
 def fitting(wanted: HandoffContent, skeleton: HandoffFile) -> HandoffFile:
-    """Return a skeleton that says what the ledger does: an amendment leaves the one of before.
-
-    Raises Refused: as ``revise``.
-    """
+    """Return a skeleton that says what the ledger does: an amendment leaves the one before. Raises as ``revise``."""
     written = content_of_file(skeleton, skeleton=None, reviewer=None)
     changes = {name: getattr(wanted, name) for name in FIELDS if getattr(wanted, name) != getattr(written, name)}
     if skeleton.entry("Reviewer") is None:

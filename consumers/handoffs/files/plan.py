@@ -100,10 +100,7 @@ def plan_edits(
 
 
 def base_after(plan: Plan, *, base: HandoffFile, ledger: HandoffFile) -> bytes:
-    """Return ``base`` with the status and ticks of a plan: what a file was edited from once these are signed.
-
-    Of content that is amended, and of the log, whoever looks again sees that the ledger has it.
-    """
+    """Return ``base`` with the status and ticks of a plan: what a file was edited from once these are signed."""
     status: str | None = None
     tasks: dict[int, bool] = {}
     criteria: dict[int, bool] = {}

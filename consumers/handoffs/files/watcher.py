@@ -50,10 +50,7 @@ class Watcher:
         self._waiting: dict[str, str] = {}
 
     def reconcile(self, step: Callable[[int, int], None] = lambda _done, _total: None) -> list[Unavailable]:
-        """Bring everything into step once: all files of the folder and all handoffs that should have one.
-
-        Return why files could not be looked at; they are looked at again by ``run``.
-        """
+        """Bring all files and handoffs into step once; return why some were not, at which ``run`` looks again."""
         head = self._client.head().size
         wanted = every_row(self._answer, "handoffs.files", "ids", {"finished": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))

@@ -99,10 +99,7 @@ class NotifierStore(Subscriptions):
         self.run(sql, "the channel is configured no longer", *channels)
 
     def retry(self, episode_id: str | None, now_ms: int) -> int:
-        """Make dead letters due again, of one episode or all, with all of their attempts; return how many.
-
-        Raises Refused: ``NOT_FOUND`` when an episode is named that has none.
-        """
+        """Make dead letters due again, with all of their attempts; return how many. Raises Refused: ``NOT_FOUND``."""
         where = "next_ms IS NULL" if episode_id is None else "next_ms IS NULL AND episode_id = ?"
         values = () if episode_id is None else (episode_id,)
         sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"  # noqa: S608 - fixed texts

@@ -63,10 +63,7 @@ class NotifierWorker:
         clock_ms: Callable[[], int] = unix_ms, sweep_s: float = sweep_interval_s,
         behind: Callable[[Sequence[str]], Sequence[Mapping[str, Any]]] = lambda _: (),
     ) -> None:  # fmt: skip
-        """Follow what ``client`` reads, ask the views by ``answer``, remember in ``store``, send to ``channels``.
-
-        ``behind`` tells of reasonings.
-        """
+        """Follow ``client``, ask ``answer``, keep ``store``, send to ``channels``; ``behind`` tells of reasonings."""
         self._client = client
         self._answer = answer
         # An entry never changes, so its kind is read once.

@@ -94,10 +94,7 @@ class ChainsFile:
     def __init__(
         self, path: Path, default_reviewer: str | None = None, *, permit: Callable[[bytes], None] = lambda _: None
     ) -> None:
-        """Read from ``path`` when asked; ``default_reviewer`` reviews what names no reviewer.
-
-        ``permit`` refuses bytes that nobody trusted: by default none, as for a file that the operator names.
-        """
+        """Read ``path`` when asked; ``permit`` refuses bytes that nobody trusted (default: none, as of a named one)."""
         self.path = path
         self._permit = permit
         self.default_reviewer = default_reviewer

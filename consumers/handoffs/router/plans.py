@@ -118,10 +118,7 @@ def stopped(chain: Chain, facts: Facts) -> str | None:
 
 
 def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | None) -> Planned:
-    """Return the handoff that step ``number`` (from 1) of ``chain`` makes of an event.
-
-    Raises Refused: ``INVALID_FIELD`` when a template gives what its field cannot hold, as a name that is none.
-    """
+    """Return the handoff that step ``number`` (from 1) makes. Raises Refused: ``INVALID_FIELD``, as for no name."""
     step = chain.steps[number - 1]
     root = facts.lineage.root or facts.event_id.partition(":")[2][:_ROOT_DIGITS]
     lineage = Lineage(chain.name, root, facts.lineage.hop + 1)

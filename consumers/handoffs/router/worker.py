@@ -120,15 +120,10 @@ class Source:
 
 def _content_of(last: Event, first: Event) -> tuple[HandoffContent, str]:
     """Return the content that an event set, and the name of the handoff's sender."""
-    origin = first.data
+    origin = last.data if isinstance(last.data, RecordImported) else first.data
     sender = (origin.claimed_author or "") if isinstance(origin, RecordImported) else first.author
-    if isinstance(last.data, RecordImported):
-        mapped = read_mapped(last.data)
-        assert mapped is not None  # noqa: S101 - the gate admits no other on a handoff's stream
-        content = mapped[0]
-        sender = last.data.claimed_author or ""
-    else:
-        content = last.data
+    mapped = read_mapped(last.data) if isinstance(last.data, RecordImported) else None
+    content = mapped[0] if mapped else last.data
     assert isinstance(content, HandoffContent)  # noqa: S101 - the kinds that set content hold it
     return content, sender
 

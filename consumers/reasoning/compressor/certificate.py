@@ -39,10 +39,7 @@ def is_comparable(brief: Brief) -> bool:
 def check_certificate(
     brief: Brief, memory: ReasoningMemory, *, context: str | None = None, domain: str | None = None
 ) -> list[CertificateProblem]:
-    """Return every place where a brief is not what its graph says; empty for an honest brief.
-
-    ``context`` is what it was made with in place of the graph's task, ``domain`` the one that its tags name.
-    """
+    """Return every place where a brief is not what its graph says, made with ``context`` and for ``domain``."""
     if brief.reasoning_ref != compute_reasoning_ref(memory):
         return [CertificateProblem("reasoning_ref", None, "The brief is of another graph.")]
     index = index_graph(memory)

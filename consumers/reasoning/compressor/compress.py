@@ -188,10 +188,7 @@ def remarks_of(index: GraphIndex) -> list[Remark]:
 
 
 def budget_needed(index: GraphIndex, empty: Brief, choice: _Choice | None = None) -> int | None:
-    """Return the smallest budget at which this compressor reaches .90, or None if no budget does.
-
-    A ``choice`` that was made beside the whole conclusion is not made again.
-    """
+    """Return the smallest budget at which this compressor reaches .90, or None; a ``choice`` that fits is used."""
     endless = replace(empty, budget=_no_limit)
     if choice is None or choice.conclusion != shown_conclusion(endless):
         choice = _Choice(index, endless)

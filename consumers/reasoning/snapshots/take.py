@@ -22,7 +22,7 @@ from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
 from ledger.author import Author, Draft
 from ledger.client import Ask, read_event
 from ledger.codec import encode_canonical
-from ledger.errors import AS_A_BLOB, Refused
+from ledger.errors import AS_A_BLOB, Refused, or_none
 from ledger.events.brief import Fidelity, Sizes
 from ledger.events.session import Vectors
 from ledger.events.snapshot import SnapshotTaken
@@ -140,11 +140,8 @@ def _held(view: Ask, data: SnapshotTaken) -> tuple[SnapshotTaken, list[Certifica
     made = SnapshotTaken(**{name: getattr(data, name) for name in _OF_AUTHOR})
     if data.reasoning_ref is None:
         return made, list(differences(data, made, SnapshotTaken.__struct_fields__))
-    try:
-        fetched = fetch(view, data.reasoning_ref)
-    except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
+    fetched = or_none(fetch, view, data.reasoning_ref)
+    if fetched is None:
         briefs = [replace(brief, fidelity=_UNMEASURED) for brief in data.briefs]
         return replace(data, reasoning_fidelity=0.0, briefs=briefs), []
     problems = _problems(data, fetched)

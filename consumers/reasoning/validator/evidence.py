@@ -110,10 +110,7 @@ def references_of(step: ReasoningStep) -> list[str]:
 def check_evidence(
     reference: str, reads: Reads, *, step: int | None = None, earlier: EvidenceCheck | None = None, cited: str = ""
 ) -> EvidenceCheck:
-    """Return what stands where a reference points.
-
-    ``earlier`` is a former check of the same reference, ``cited`` the digest that its author's tool made of the text.
-    """
+    """Return what stands where a reference points; ``cited`` is the digest that its author's tool made of the text."""
     possible = parse_evidence(reference)
     shown = cut(reference)
     if not possible:

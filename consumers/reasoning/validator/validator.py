@@ -63,7 +63,6 @@ class Judge(Protocol):
 
     def judge(self, step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Verdict:
         """Return whether the step follows; a judge that cannot tell is ``unsure``, and raises nothing."""
-        ...
 
 
 class ReasoningValidator:
@@ -72,10 +71,7 @@ class ReasoningValidator:
     def __init__(
         self, tree: Tree | None = None, judge: Judge | None = None, knows: Callable[[str], bool] | None = None
     ) -> None:
-        """Look evidence up in ``tree``; ask ``judge``, if there is one, about at most 200 inferences.
-
-        ``knows`` tells whether a ref names something of the ledger: evidence may be one.
-        """
+        """Look evidence up in ``tree``, and by ``knows`` in the ledger; ask ``judge`` about at most 200 inferences."""
         self._tree = tree
         self._knows = knows
         self._judge = judge

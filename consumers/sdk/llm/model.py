@@ -85,10 +85,7 @@ class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A checked endpoint, and where variables are read.
-
-    The key is read at each call: a missing one stops nothing but the call, and a renewed one needs no new start.
-    """
+    """A checked endpoint, and where variables are read: the key at each call, so a renewed one needs no new start."""
 
     url: str
     family: Family
@@ -144,10 +141,7 @@ class LlmClient:
         self.fields = families.fields_of(endpoint.settings, endpoint.family)
 
     def ask(self, messages: list[Message], form: type[T]) -> T:
-        """Return the model's answer as a value of ``form``.
-
-        Raises as ``complete``; Unavailable: ``LLM_INVALID`` also when the answer is not what was asked for.
-        """
+        """Return the answer as a value of ``form``. Raises as ``complete``; ``LLM_INVALID`` for another form, too."""
         text, fault, _ = self.complete(messages)
         try:
             if fault is not None:

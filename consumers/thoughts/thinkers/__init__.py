@@ -51,15 +51,12 @@ class Recorder(Protocol):
 
     def recall(self, prompt_sha256: str) -> Answered | None:
         """Return what was answered to a prompt, whoever asked it; without usage if another request paid for it."""
-        ...
 
     def may_ask_again(self) -> bool:
         """Return whether the budget bears one request more than what is asked already; if so, that is reserved."""
-        ...
 
     def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
         """Keep an answer that was paid just now. It is used only after this returned."""
-        ...
 
 
 @runtime_checkable
@@ -72,41 +69,32 @@ class Thinker(Protocol):
     @property
     def name(self) -> str:
         """What ``tot.started`` calls this thinker."""
-        ...
 
     @property
     def problems(self) -> str:
         """What it reads, in a phrase for people."""
-        ...
 
     @property
     def checks(self) -> bool:
         """Whether ``is_solution`` and ``synthesize`` prove an answer; else the best path at the depth limit is one."""
-        ...
 
     def reads(self, problem: str, task_type: str) -> bool:
         """Return whether it can think about a problem of a type of the table, or another."""
-        ...
 
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
         """Return the shape of a problem."""
-        ...
 
     def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
         """Return up to ``num_candidates`` thoughts that could follow the last node of ``path``; none at a dead end."""
-        ...
 
     def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         """Return what the last node of each path is worth, 0 to 10, their ranking, and which should be pruned."""
-        ...
 
     def is_solution(self, path: Path) -> bool:
         """Return whether the last node claims to be a solution; pure, because a restarted explorer asks again."""
-        ...
 
     def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
         """Return the answer that the best path leads to, verified as far as this thinker can."""
-        ...
 
 
 @runtime_checkable
@@ -117,14 +105,10 @@ class PaidThinker(Thinker, Protocol):
 
     def at_work(self, *, deadline: str | None, recorder: Recorder) -> PaidThinker:
         """Return a thinker for one request; its ``usage`` is afterwards what all of it cost, also what failed."""
-        ...
 
 
 def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | None = None) -> Thinker:
-    """Return who thinks about a problem: who is ``named``, else a program that reads it, else the configured model.
-
-    Raises Refused: ``USAGE``: nobody can, or a package's thinker cannot be used.
-    """
+    """Return who is ``named``, else a program that reads the problem, else the model. Raises Refused: ``USAGE``."""
     if named is not None:
         return thinker_named(named, actions)
     programs = list[Thinker]()
@@ -143,10 +127,7 @@ def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | 
 
 
 def thinker_named(name: str, actions: Actions) -> Thinker:
-    """Return a thinker by the name that ``tot.started`` keeps (``llm:MODEL`` is the configured model).
-
-    Each is loaded when it is asked for, the model's with an HTTP client.
-    """
+    """Return a thinker, loaded now, by the name that ``tot.started`` keeps (``llm:MODEL`` is the configured model)."""
     if name.partition(":")[0] == MODEL:
         from consumers.sdk.llm.model import named_client  # noqa: PLC0415
         from consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415

@@ -92,10 +92,7 @@ def is_active_table(content: bytes) -> bool:
 
 
 def parse_table(content: bytes) -> ActiveTable:
-    """Return the rows of a file, with every byte of it kept.
-
-    Raises Refused: ``TOO_LARGE``, or ``INVALID_FORMAT`` for a file without such a table, with ``line``.
-    """
+    """Return the rows of a file, every byte kept. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` without a table."""
     has_mark, lines = read_lines(content)
     blocks = read_blocks(lines)
     headers = list(_headers(lines, blocks))
@@ -128,10 +125,7 @@ def parse_table(content: bytes) -> ActiveTable:
 
 
 def row_id(row: TableRow) -> str:
-    """Return the id of the handoff that a row stands for: the same for the same From, To, Task and Created.
-
-    ``active-CREATED-TASK-HASH``: the task as a slug of at most ``slug_max_chars``, the hash of the whole ``key``.
-    """
+    """Return the id of a row's handoff, ``active-CREATED-TASK-HASH``: the same for the same ``key``."""
     digest = hashlib.sha256("\x1f".join(row.key).encode()).hexdigest()[:8]
     parts = ("active", _slug(row.created or "", day_max_chars), _slug(row.task, slug_max_chars), digest)
     return "-".join(part for part in parts if part)

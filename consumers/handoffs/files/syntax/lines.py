@@ -47,10 +47,7 @@ class Edit(NamedTuple):
 
 
 def read_lines(content: bytes) -> tuple[bool, tuple[str, ...]]:
-    """Return whether a byte order mark leads the file, and its lines with their endings.
-
-    Raises Refused: ``TOO_LARGE``, or ``INVALID_FORMAT`` for bytes that are no text, with ``line``.
-    """
+    """Return whether a byte order mark leads, and the lines. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``."""
     if len(content) > file_size_max_bytes:
         message = f"the file has {len(content)} bytes; at most {file_size_max_bytes} are read: split it"
         raise Refused("TOO_LARGE", message, size=len(content), line=1)

@@ -37,10 +37,7 @@ class _Title(NamedTuple):
 
 
 def parse(content: bytes) -> document.HandoffFile:
-    """Return what a file says, with every byte of it kept.
-
-    Raises Refused: ``TOO_LARGE`` or ``INVALID_FORMAT``, with ``line`` and what to do; such a file is to be left alone.
-    """
+    """Return what a file says, every byte kept. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``, with ``line``."""
     has_mark, lines = read_lines(content)
     blocks = read_blocks(lines)
     title = _read_title(lines, blocks)

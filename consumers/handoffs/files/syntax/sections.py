@@ -279,10 +279,7 @@ def read_dependencies(entry: document.MetaEntry | None) -> tuple[tuple[str, ...]
 
 
 def read_refs(entry: document.MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
-    """Return the whole refs that ``Reasoning`` names, and what is wrong with the others: they stand for nothing.
-
-    A reasoning's id is none: it means another version each time that the reasoning grows.
-    """
+    """Return the whole refs that ``Reasoning`` names, and what is wrong with others, as ids: they count for nothing."""
     names = [part.strip().strip("`<>").strip() for part in _ID_PARTS.split(entry.value)] if entry else []
     named = {name: re.match(REF_PATTERN, name) is not None for name in names if not document.is_none(name)}
     refs = [name for name, is_ref in named.items() if is_ref]
