@@ -171,7 +171,7 @@ def test_default_searches_without_knowing_the_answer(monkeypatch: pytest.MonkeyP
 
     config = search_config("math", None, Overrides(strategy="DFS", depth=3, branching=5))
     monkeypatch.setattr(game24, "reaches", tell)
-    monkeypatch.setattr(game24, "expressions", lambda *_: [])
+    monkeypatch.setattr(game24.arithmetic, "expressions", lambda *_: [])
     found = solve("1 3 4 6", config, Game24())
     stats = found.entries[-1].data.payload.stats
     assert found.solution.answer == "6 ÷ (1 - 3 ÷ 4) = 24"
