@@ -32,7 +32,6 @@ from projections.reasoning.memory import ReasoningMemory, ReasoningStep, canonic
 
 _CHANGED: Final = ("file_changed", "line_changed", "no_such_line")
 _FRESHNESS: Final = dict.fromkeys(HOLDING, "fresh") | dict.fromkeys(_CHANGED, "changed") | {"gone": "gone"}
-_OF_FACTS: Final = frozenset({TOP_ASSUMPTIONS, REASONING_BRIEF})
 _STARTS: Final = r"(?:^|(?<=^- )|(?<=[.!?…。！？] ))"
 _NOTHING: Final = r"(?!)"
 
@@ -93,7 +92,7 @@ def sections_of(brief: Brief, memory: ReasoningMemory, text: str) -> list[dict[s
         if heading or not sections:
             sections.append({"heading": heading, "lines": []})
         opened, rest = sections[-1]["heading"], line.removeprefix(f"{heading}: ") if heading else line
-        parts = pattern.split(rest) if opened in _OF_FACTS else [rest]
+        parts = pattern.split(rest) if opened in {TOP_ASSUMPTIONS, REASONING_BRIEF} else [rest]
         other = concluding if opened == CONCLUSION else None
         pieces = [{"text": part, "step": steps[part] if place % 2 else other} for place, part in enumerate(parts)]
         sections[-1]["lines"].append([piece for piece in pieces if piece["text"]])

@@ -41,7 +41,6 @@ from ledger.local import now_ms
 from ledger.membership import BEGUN_FILE, Membership, read_membership, write_membership
 
 let_in_wait_max_s: Final = 15.0
-_IDEMPOTENCY: Final = "join"
 _after_cut_max_s: Final = 5.0
 _let_in_poll_s: Final = 0.1
 
@@ -132,7 +131,7 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
     nkey = public_bus_key(home.bus_seed(invitation.name))
     checkpoint = open_key(home.key_file(CHECKPOINT)) if _is_node(invitation) else None
     data = invitation.registered(key, nkey, checkpoint=checkpoint)
-    draft = Draft(stream=f"agent/{name}", data=data, idem=_IDEMPOTENCY)
+    draft = Draft(stream=f"agent/{name}", data=data, idem="join")
     try:
         connection = Connection(server, name, invitation.bus_seed)
     except Refused as refusal:

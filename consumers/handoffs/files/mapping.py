@@ -102,9 +102,6 @@ def shortened(text: str, chars_max: int) -> str:
     return shorten(" ".join(on_a_line(text).split()), chars_max)
 
 
-_OPENS_A_FILE: Final = frozenset({"handoff.created", "record.imported"})
-
-
 def file_name(id_: str) -> str:
     """Return the name of a handoff's file."""
     return f"{id_}.md"
@@ -145,7 +142,7 @@ def _later_lines(handoff: dict[str, Any], skeleton: HandoffFile) -> Iterator[str
     # Who amends without making a skeleton anew leaves an old one, which lacks what happened before the amendment, too.
     known = Counter(f"- {line.day} [{line.author or ''}] {line.text}".rstrip() for line in skeleton.log)
     for line in handoff["log"]:
-        if line["kind"] in NOT_IN_FILES or line["kind"] in _OPENS_A_FILE:
+        if line["kind"] in NOT_IN_FILES or line["kind"] in {"handoff.created", "record.imported"}:
             continue
         text = log_text(line["line"])
         if line["event_index"] < handoff["skeleton_index"] and known[text]:

@@ -92,8 +92,6 @@ notification_max_bytes: Final = 16 * 1024
 
 # Where the word is another than the action's own.
 _WORDS: Final = {"claim": "start", "continue": "go on with", "review": "answer"}
-# Who has done, or cannot do, his part waits for another: here the receiver, else the sender.
-_FOR_RECEIVER: Final = frozenset({"unblock", "verify"})
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +116,8 @@ def notification_of(
     # An id may be a sentence: then it stands in its field alone.
     named = f"{key.kind} {key.id}" if is_plain(key.id) else f"a {key.kind}"
     title = f"{key.agent}: {key.action} {named}"
-    waits = waiting.receiver if key.action in _FOR_RECEIVER else waiting.sender
+    # Who has done, or cannot do, his part waits for another: here the receiver, else the sender.
+    waits = waiting.receiver if key.action in {"unblock", "verify"} else waiting.sender
     who = waits if waits not in (None, key.agent) else "somebody"
     what = _WORDS.get(key.action, key.action)
     text = f"Baton: {who} waits for {key.agent} to {what} {named}"

@@ -42,8 +42,6 @@ id_max_bytes: Final = 240
 """An id names a file: its UTF-8 and ``.md`` stay within the 255 bytes that file systems take."""
 
 CREATED: Final = "handoff.created"
-_DIGEST_DIGITS: Final = 12
-_ROOT_DIGITS: Final = 16
 _CORR: Final = re.compile(r"chain:([a-z0-9][a-z0-9_-]{0,62}):([0-9a-f]{16}):([0-9]{1,2})")
 
 
@@ -120,7 +118,7 @@ def stopped(chain: Chain, facts: Facts) -> str | None:
 def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | None) -> Planned:
     """Return the handoff that step ``number`` (from 1) makes. Raises Refused: ``INVALID_FIELD``, as for no name."""
     step = chain.steps[number - 1]
-    root = facts.lineage.root or facts.event_id.partition(":")[2][:_ROOT_DIGITS]
+    root = facts.lineage.root or facts.event_id.partition(":")[2][:16]
     lineage = Lineage(chain.name, root, facts.lineage.hop + 1)
     values = facts.properties() | {
         "summary": facts.summary, "reasoning_ref": ", ".join(facts.reasoning_refs),
@@ -189,7 +187,7 @@ def _fitting(data: HandoffCreated) -> HandoffCreated:
 
 
 def _digest(text: str) -> str:
-    return blake3(text.encode()).hexdigest()[:_DIGEST_DIGITS]
+    return blake3(text.encode()).hexdigest()[:12]
 
 
 def _cut(name: str, digest: str, *, always: bool = False) -> str:

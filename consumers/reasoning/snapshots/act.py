@@ -53,7 +53,6 @@ _task_chars_max: Final = 4000
 _id_digits: Final = 16
 _ids_max: Final = 8
 _OWN: Final = "own_validation"
-_SUSPECT: Final = "suspect_key"
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -147,7 +146,7 @@ def act_on(
         rule = gates.FetchRule(_OWN, "The receiver's own validation failed.")
     versions = [] if verdict is None else view("reasoning.show", {"id": verdict.reasoning_ref})["versions"]
     for entry in [one["suspect"] for one in versions if "suspect" in one][:1] if rule is None else ():
-        rule = gates.FetchRule(_SUSPECT, f"A key that signed it is compromised, says entry {entry}.")
+        rule = gates.FetchRule("suspect_key", f"A key that signed it is compromised, says entry {entry}.")
     prompt = to_context_prompt(snapshot, sent)
     decided = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
     decided = replace(decided, is_imported=is_imported, reasons=[] if own is None else [_said(own)])

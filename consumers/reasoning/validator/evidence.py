@@ -60,7 +60,6 @@ _REF: Final = re.compile(
     r"(?:(?:sha256|blake3):[0-9a-f]{12,64}|(?:session|reasoning|handoff|snapshot|tot)/[^\s/:]+)(?:#\d+)?"
 )
 _HASH: Final = re.compile(r"sha256:([0-9a-fA-F]*)")
-_SHA256_DIGITS: Final = 64
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _VERIFIED_IN: Final = re.compile(r"\(verified (?:in|at) ([^()]+)\)", re.IGNORECASE)
 _IDEOGRAPHS: Final = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -225,7 +224,7 @@ def _read(path: str, line: int, end: int, rest: str) -> Evidence | None:
         return None
     hashed = _HASH.fullmatch(rest)
     digits = hashed[1].lower() if hashed is not None else ""
-    if hashed is not None and not hash_digits_min <= len(digits) <= _SHA256_DIGITS:
+    if hashed is not None and not hash_digits_min <= len(digits) <= 64:
         return None
     form: Form = "hash" if digits else "text" if rest.strip() else "line"
     return Evidence(path, line, form, "" if digits else rest.strip(), digits, end)

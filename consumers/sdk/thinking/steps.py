@@ -46,7 +46,6 @@ _ABBREVIATION: Final = re.compile(r"(?:^|[\s(])(?:e\.g|i\.e|cf|vs|dr|mr|ms|fig|e
 _abbreviation_max_chars: Final = 8
 _wrapped_min_chars: Final = 60
 _indent_max_chars: Final = 80
-_FULL_STOP: Final = "."
 _LABELS: Final = {
     "observation": "observation|fact|观察|事实|现象", "inference": "inference|deduction|推断|推理|推论",
     "assumption": "assumption|假设|假定|前提", "hypothesis": "hypothesis|假说|猜想|猜测",
@@ -164,7 +163,7 @@ def _sentences(text: str, region: Region) -> Iterator[Region]:
     start = region[0]
     for end in _SENTENCE_END.finditer(text, *region):
         before = text[max(start, end.start() - _abbreviation_max_chars) : end.start()]
-        if end[0] == _FULL_STOP and _ABBREVIATION.search(before):
+        if end[0] == "." and _ABBREVIATION.search(before):
             continue
         if end[0] == "\n" and _is_wrapped(text, end.start()):
             continue

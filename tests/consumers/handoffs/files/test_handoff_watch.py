@@ -13,10 +13,12 @@ from faults import times
 from syncing import NEW
 
 from consumers.handoffs.files.watcher import handoff_of, retry_wait_s, settle_s
+from consumers.sdk import files
 from consumers.sdk.files import read_file, settled_for_s, write_file
 from ledger.author import Draft
 from ledger.errors import Refused, Unavailable
 from ledger.events import handoff as kinds
+from ledger.files import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,15 +133,14 @@ def test_file_that_cannot_be_read_is_waited_for(folder: SyncedFolder, monkeypatc
     folder.edit(("- [ ] look", "- [x] look"))
     folder.file("z").write_text(NEW)
     bob = folder.hand("bob")
-    read = type(folder.path).read_bytes
 
-    def denied(path: Path) -> bytes:
+    def denied(descriptor: int, path: Path, size_max_bytes: int) -> bytes:
         if path.name == "z.md":
             raise PermissionError(errno.EACCES, "Permission denied")
-        return read(path)
+        return read_all(descriptor, path, size_max_bytes)
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(folder.path), "read_bytes", denied)
+        patched.setattr(files, "read_all", denied)
         watcher = bob.watcher()
         assert [one.code for one in watcher.reconcile()] == ["STORE_UNAVAILABLE"]
         assert [one.what for one in bob.told] == ["signed", "waiting"]
