@@ -17,7 +17,7 @@ from bisect import bisect_left
 from copy import copy
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -37,9 +37,11 @@ from ledger.files import read_regular, replacing
 from ledger.history import Growth, Proven, StreamAsked, Trusted, is_continued, root_digits_shown
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
+from ledger.log import tables
 from ledger.log.tables import CHECKPOINT_KEYS_KEY, StreamRecord, StreamState, agent_key, decode_record, key_key
 from ledger.merkle import leaf_hash, verify_inclusion
 
+R = TypeVar("R")
 authority_file_max_bytes: Final = 64 * 1024**2
 streams_kept_max_bytes: Final = 32 * 1024**2
 _kept_overhead_bytes: Final = 4096
@@ -99,21 +101,19 @@ class Authority:
         """Return how many events of authority lie before an index."""
         return bisect_left(self.kept.indexes, index)
 
-    def record(self, key: bytes, index: int) -> Any:
+    def record(self, key: tables.Key[R], index: int) -> R | None:
         """Return the record under a state key as it was before the entry at ``index``, or None."""
         versions = self.kept.records.get(key, ())
         place = bisect_left(versions, index, key=lambda version: version[0])
-        return decode_record(key, versions[place - 1][1]) if place else None
+        return cast("R", decode_record(key, versions[place - 1][1])) if place else None
 
     def agent(self, name: str, index: int) -> AgentRecord | None:
         """Return the record of an agent, as ``record``."""
-        record: AgentRecord | None = self.record(agent_key(name), index)
-        return record
+        return self.record(agent_key(name), index)
 
     def key(self, public_key: str, index: int) -> KeyRecord | None:
         """Return the record of a signing key (hex), as ``record``."""
-        record: KeyRecord | None = self.record(key_key(public_key), index)
-        return record
+        return self.record(key_key(public_key), index)
 
     def take(self, index: int, records: dict[bytes, Any]) -> None:
         """Count one more event, which left these records."""
@@ -133,7 +133,7 @@ class Before(Base):
         self.size, self.ledger, self.authority_version = size, ledger, authority.count(size)
         self._authority, (self._stream, self._version, self._life, self._ids) = authority, own
 
-    def record(self, key: bytes) -> Any:
+    def record(self, key: tables.Key[Any]) -> Any:
         """Return the record under a state key, or None."""
         if key[:1] != b"s":
             return self._authority.record(key, self.size)
@@ -218,7 +218,7 @@ class StreamReader:
         last_ms = run.end(page.last)
         if learnt := self._client.memory.checkpoint_keys:  # whoever reads over the bus has learnt them
             # Which of them count at this head, what was checked says: a node that was removed since is none of them.
-            keys: CheckpointKeys = authority.record(CHECKPOINT_KEYS_KEY, run.head.size)
+            keys = authority.record(CHECKPOINT_KEYS_KEY, run.head.size) or CheckpointKeys()
             run.compare(ends, verifiers_of(parse_vkey(next(iter(learnt)), NOTE_KEY)[0], keys.at(run.head.size)))
         if size is None:
             self._runs[stream] = run

@@ -28,7 +28,8 @@ from ledger.events.fields import EventData
 from ledger.identity import joining, ledger_id, possession, verify
 from ledger.lifecycle import authority as life
 from ledger.lifecycle.clock import Span
-from ledger.log.tables import StreamState
+from ledger.log import tables
+from ledger.log.tables import StreamState, agent_key, invitation_key, key_key
 
 D = TypeVar("D", bound=EventData)
 Life: TypeAlias = StreamState | None
@@ -49,9 +50,8 @@ def require_role(event: Event, state: Layer, *roles: str) -> None:
     agent = state.agent(event.author)
     if agent is None or agent.roles.isdisjoint(roles):
         wanted = " or ".join(roles)
-        message = (
-            f"{event.kind} needs the role {wanted}; {event.author} lacks it: act as who has it (`baton agent list`)"
-        )
+        hint = "act as who has it (`baton agent list`)"
+        message = f"{event.kind} needs the role {wanted}; {event.author} lacks it: {hint}"
         raise Refused("NOT_AUTHORIZED", message, role=wanted)
 
 
@@ -80,8 +80,8 @@ def _created(event: Event, state: Layer, _: Life) -> None:
         raise Refused("INVALID_FIELD", "root, node and checkpoint keys differ from each other", path="$.data")
     state.ledger = event.ledger
     for name, key, roles in ((life.ROOT, data.root, ("admin",)), (life.NODE, data.node_key, ())):
-        state.put_agent(life.AgentRecord(name, key, frozenset(roles)))
-        state.put_key(key, life.KeyRecord(name, is_identity=True, since_index=0))
+        state.put(agent_key(name), life.AgentRecord(name, key, frozenset(roles)))
+        state.put(key_key(key), life.KeyRecord(name, is_identity=True, since_index=0))
     _put_checkpoint_key(event, state, data.checkpoint_key)
 
 
@@ -113,11 +113,11 @@ def _term_started(event: Event, state: Layer, _: Life) -> None:
     data = typed(event, authority.TermStarted)
     if event.author != data.node or not _is_node(state, data.node):
         raise Refused("NOT_AUTHORIZED", f"{event.author} is not the node {data.node}", name=event.author)
-    before = state.term()
+    before = state.record(tables.TERM_KEY)
     number = 1 if before is None else before.number + 1
     if data.term != number:
         raise Refused("TRANSITION_NOT_ALLOWED", f"the next term is {number}, not {data.term}", term=number)
-    state.put_term(life.Term(number, data.node, event.index))
+    state.put(tables.TERM_KEY, life.Term(number, data.node, event.index))
 
 
 def _invited(event: Event, state: Layer, _: Life) -> None:
@@ -131,9 +131,10 @@ def _invited(event: Event, state: Layer, _: Life) -> None:
     if state.key(data.token_key) is not None:
         raise Refused("KEY_EXISTS", "this token was used for an invitation before: make another", key=data.token_key)
     _take_bus_key(state, data.name, data.nkey)
-    state.put_key(data.token_key, life.KeyRecord(life.INVITATION_KEYS, is_identity=False, since_index=event.index))
+    state.put(key_key(data.token_key), life.KeyRecord(life.INVITATION_KEYS, is_identity=False, since_index=event.index))
     span, roles = Span(event.accepted_ms, until_ms), frozenset(data.roles)
-    state.put_invitation(life.InvitationRecord(data.name, roles, data.token_key, data.nkey, event.index, span))
+    record = life.InvitationRecord(data.name, roles, data.token_key, data.nkey, event.index, span)
+    state.put(invitation_key(data.name), record)
 
 
 def _invitation_revoked(event: Event, state: Layer, _: Life) -> None:
@@ -146,7 +147,7 @@ def _invitation_revoked(event: Event, state: Layer, _: Life) -> None:
         message = f"the invitation of {data.name} was {invitation.ended_as} at entry {invitation.ended_index}"
         hint = f": to shut the agent out, `baton agent remove {data.name}`" if invitation.ended_as == "used" else ""
         raise Refused("TRANSITION_NOT_ALLOWED", message + hint, name=data.name, index=invitation.ended_index)
-    state.put_invitation(invitation.ended(event.index, "revoked"))
+    state.put(invitation_key(data.name), invitation.ended(event.index, "revoked"))
 
 
 def _registered(event: Event, state: Layer, _: Life) -> None:
@@ -159,8 +160,8 @@ def _registered(event: Event, state: Layer, _: Life) -> None:
     _require_free_name(event, state, data.name)
     _require_new_key(event, state, data.name, data.key, data.proof)
     _take_bus_key(state, data.name, data.nkey)
-    state.put_agent(life.AgentRecord(data.name, data.key, frozenset(data.roles), data.nkey, data.ai_id))
-    state.put_key(data.key, life.KeyRecord(data.name, is_identity=True, since_index=event.index))
+    state.put(agent_key(data.name), life.AgentRecord(data.name, data.key, frozenset(data.roles), data.nkey, data.ai_id))
+    state.put(key_key(data.key), life.KeyRecord(data.name, is_identity=True, since_index=event.index))
     if (data.checkpoint_key is not None) != (life.NODE_ROLE in data.roles):
         raise Refused("INVALID_FIELD", "a node, and nobody else, has a checkpoint key", path="$.data.checkpoint_key")
     if data.checkpoint_key is not None:
@@ -183,11 +184,11 @@ def _use_invitation(event: Event, data: authority.AgentRegistered, state: Layer)
     if not verify(bytes.fromhex(invitation.token_key), signed, bytes.fromhex(data.token_proof or "")):
         message = f"the token is not that of the invitation of {data.name} at entry {invitation.index}"
         raise Refused("SIGNATURE_INVALID", message, path="$.data.token_proof")
-    state.put_invitation(invitation.ended(event.index, "used"))
+    state.put(invitation_key(data.name), invitation.ended(event.index, "used"))
 
 
 def _known_invitation(state: Layer, name: str) -> life.InvitationRecord:
-    invitation = state.invitation(name)
+    invitation = state.record(invitation_key(name))
     if invitation is None:
         message = f"nobody invited {name}: an admin does (`baton agent invite {name}`)"
         raise Refused("NOT_INVITED", message, name=name, how="unknown")
@@ -230,7 +231,7 @@ def _removed(event: Event, state: Layer, _: Life) -> None:
     _end_key(state, agent.key, event, "removed")
     if life.NODE_ROLE in agent.roles:
         _end_checkpoint_key(event, state, data.agent, "removed")
-    state.put_agent(msgspec.structs.replace(agent, roles=frozenset(), removed_index=event.index))
+    state.put(agent_key(data.agent), msgspec.structs.replace(agent, roles=frozenset(), removed_index=event.index))
 
 
 def _role_changed(event: Event, state: Layer, _: Life) -> None:
@@ -246,7 +247,7 @@ def _role_changed(event: Event, state: Layer, _: Life) -> None:
         message = "a node is one from its registration until it is removed, and has no other role"
         raise Refused("NOT_AUTHORIZED", message, name=data.agent)
     roles = agent.roles | {data.role} if is_granted else agent.roles - {data.role}
-    state.put_agent(msgspec.structs.replace(agent, roles=roles))
+    state.put(agent_key(data.agent), msgspec.structs.replace(agent, roles=roles))
 
 
 def _key_delegated(event: Event, state: Layer, _: Life) -> None:
@@ -256,7 +257,7 @@ def _key_delegated(event: Event, state: Layer, _: Life) -> None:
     if life.to_ms(data.expires_at) <= event.accepted_ms:
         raise Refused("KEY_EXPIRED", "the session key would be expired already", expires_at=data.expires_at)
     _require_new_key(event, state, event.author, data.key, data.proof)
-    state.put_key(data.key, life.delegated(event.author, event.index, event.accepted_ms, data, event.key))
+    state.put(key_key(data.key), life.delegated(event.author, event.index, event.accepted_ms, data, event.key))
 
 
 def _key_revoked(event: Event, state: Layer, _: Life) -> None:
@@ -289,8 +290,8 @@ def _key_rotated(event: Event, state: Layer, _: Life) -> None:
     _require_new_key(event, state, data.agent, data.key, data.proof)
     _take_bus_key(state, data.agent, data.nkey)
     _end_key(state, agent.key, event, "replaced")
-    state.put_key(data.key, life.KeyRecord(data.agent, is_identity=True, since_index=event.index))
-    state.put_agent(msgspec.structs.replace(agent, key=data.key, nkey=data.nkey))
+    state.put(key_key(data.key), life.KeyRecord(data.agent, is_identity=True, since_index=event.index))
+    state.put(agent_key(data.agent), msgspec.structs.replace(agent, key=data.key, nkey=data.nkey))
 
 
 def _checkpoint_key_rotated(event: Event, state: Layer, _: Life) -> None:
@@ -322,7 +323,7 @@ def _key_compromised(event: Event, state: Layer, _: Life) -> None:
         message = f"the key is suspect since entry {record.suspect_since} already: only an earlier one changes that"
         raise Refused("TRANSITION_NOT_ALLOWED", message, since=record.suspect_since, index=record.suspect_index)
     ended = record.ended(event.index, "compromised")
-    state.put_key(data.key, msgspec.structs.replace(ended, suspect_since=data.since, suspect_index=event.index))
+    state.put(key_key(data.key), msgspec.structs.replace(ended, suspect_since=data.since, suspect_index=event.index))
 
 
 def _known_key(event: Event, state: Layer, key: str) -> life.KeyRecord:
@@ -340,14 +341,13 @@ def _known_key(event: Event, state: Layer, key: str) -> life.KeyRecord:
 
 
 def _end_key(state: Layer, key: str, event: Event, how: life.KeyEnd) -> None:
-    record = state.key(key)
-    if record is not None:
-        state.put_key(key, record.ended(event.index, how))
+    if (record := state.key(key)) is not None:
+        state.put(key_key(key), record.ended(event.index, how))
 
 
 def _put_checkpoint_key(event: Event, state: Layer, key: str) -> None:
-    state.put_key(key, life.KeyRecord(life.CHECKPOINT_KEYS, is_identity=False, since_index=event.index))
-    state.put_checkpoint_keys(state.checkpoint_keys().after(event.index, event.data))
+    state.put(key_key(key), life.KeyRecord(life.CHECKPOINT_KEYS, is_identity=False, since_index=event.index))
+    state.put(tables.CHECKPOINT_KEYS_KEY, state.checkpoint_keys().after(event.index, event.data))
 
 
 def _end_checkpoint_key(event: Event, state: Layer, node: str, how: life.KeyEnd) -> None:
@@ -355,17 +355,16 @@ def _end_checkpoint_key(event: Event, state: Layer, node: str, how: life.KeyEnd)
     for one in keys.keys:
         if one.node == node:
             _end_key(state, one.key, event, how)
-    state.put_checkpoint_keys(keys.ended(event.index, node))
+    state.put(tables.CHECKPOINT_KEYS_KEY, keys.ended(event.index, node))
 
 
 def _take_bus_key(state: Layer, agent: str, nkey: str | None) -> None:
     """Refuse the bus key that somebody has, or had: a server lets one user in by it, and shuts out the other."""
     if nkey is None:
         return
-    owner = state.bus_key_owner(nkey)
-    if owner is not None:
+    if (owner := state.record(tables.bus_key_key(nkey))) is not None:
         raise Refused("KEY_EXISTS", f"the bus key is, or was, that of {owner}: make another", path="$.data.nkey")
-    state.put_bus_key(nkey, agent)
+    state.put(tables.bus_key_key(nkey), agent)
 
 
 def _require_agent_stream(event: Event, name: str) -> None:

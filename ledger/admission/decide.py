@@ -22,7 +22,7 @@ from ledger.events.authority import AgentRegistered, ClockSet, EpochStarted
 from ledger.events.body import Body, Event, make_event
 from ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
 from ledger.lifecycle.clock import check_set, ledger_now, next_ms
-from ledger.log.tables import IdempotencyRecord, StreamRecord
+from ledger.log.tables import IdempotencyRecord, StreamRecord, idempotency_key, key_key, stream_key
 from ledger.secrets import refusal as secret_refusal
 
 Asked: TypeAlias = "Callable[[Checked, Layer, int], None]"
@@ -133,7 +133,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
         if not is_joining:  # else its rule looks at the key, which nobody knows yet
             record = check_signer(body, candidate.data, event.key, layer, accepted_ms)
             if record.max_events is not None:
-                layer.put_key(event.key, record)
+                layer.put(key_key(event.key), record)
         if body.ledger != layer.ledger:
             raise Refused("WRONG_LEDGER", f"the event is for ledger {body.ledger}", ledger=layer.ledger)
     if body.idem is not None:
@@ -177,12 +177,12 @@ def go_on_from(entry: Entry, stream: str, layer: Layer) -> None:
     """Count on from the versions that an entry carries."""
     record = layer.stream(stream)
     if record is not None:
-        layer.put_stream(stream, msgspec.structs.replace(record, version=entry.stream_version))
+        layer.put(stream_key(stream), msgspec.structs.replace(record, version=entry.stream_version))
     layer.authority_version = entry.authority_version
 
 
 def _count(body: Body, layer: Layer, index: int, version: int, life: Life) -> None:
-    layer.put_stream(body.stream, StreamRecord(version + 1, index, life))
+    layer.put(stream_key(body.stream), StreamRecord(version + 1, index, life))
     if body.kind in AUTHORITY_KINDS:
         layer.authority_version += 1
 
@@ -215,9 +215,9 @@ def _twice(candidate: Candidate) -> Refused:
 
 def _remember(candidate: Candidate, idem: str, layer: Layer) -> None:
     body = candidate.body
-    if layer.idempotency(body.author, idem) is not None:
+    if layer.record(idempotency_key(body.author, idem)) is not None:
         raise Refused("IDEMPOTENCY_CONFLICT", f"the idempotency key {idem!r} was used for other content", idem=idem)
-    layer.put_idempotency(body.author, idem, IdempotencyRecord(idempotency_digest(body), layer.size))
+    layer.put(idempotency_key(body.author, idem), IdempotencyRecord(idempotency_digest(body), layer.size))
 
 
 def _repeats(checked: Checked, layer: Layer, accepted_ms: int) -> list[Accepted] | None:
@@ -255,7 +255,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
         return index
     if body.idem is None or body.ledger != layer.ledger:
         return None
-    record = layer.idempotency(body.author, body.idem)
+    record = layer.record(idempotency_key(body.author, body.idem))
     if record is None or record.digest != idempotency_digest(body):
         return None
     try:

@@ -34,7 +34,7 @@ from ledger.lifecycle.authority import CHECKPOINT_KEYS, INVITATION_KEYS, AgentRe
 from ledger.log import tables as layout
 from ledger.log.log import Log, Pending
 from ledger.log.read import Snapshot
-from ledger.log.tables import FORMAT, Head, Shared, StreamRecord, agent_key, idempotency_key
+from ledger.log.tables import FORMAT, Head, StreamRecord, agent_key, idempotency_key
 from ledger.merkle import Frontier
 from ledger.quota import EXEMPT, Quota, Spent, spend
 
@@ -319,7 +319,7 @@ class Transaction(Base):
             self.size, self.ledger, self.now_ms = head.size, head.ledger, head.accepted_ms
             self.authority_version = head.authority_version
 
-    def record(self, key: bytes) -> Any:
+    def record(self, key: layout.Key[Any]) -> Any:
         """Return the record under a state key, or None."""
         record = self._cache.get(key)
         if record is None:
@@ -356,7 +356,7 @@ def check_is_alone(snapshot: Snapshot) -> None:
 
     Raises Unavailable: ``NOT_LEADER``.
     """
-    shared: Shared | None = snapshot.record(layout.SHARED_KEY)
+    shared = snapshot.record(layout.SHARED_KEY)
     if shared is None:
         return
     where = f"`--server {shared.url}` reaches {shared.leader}" if shared.url else "no leader was heard of yet"

@@ -28,7 +28,7 @@ from ledger.events.body import Body, Event, decode_body
 from ledger.lifecycle.authority import suspect_at
 from ledger.lifecycle.clock import Clock
 from ledger.limits import body_size_max_bytes
-from ledger.log.tables import StreamRecord
+from ledger.log.tables import StreamRecord, stream_key
 
 
 class Judged(NamedTuple):
@@ -184,7 +184,7 @@ class Part:
         if entry.stream_version > (0 if record is None else record.version) + 1:
             self._miss(body.stream, entry.stream_version - 1, index)
             counted = msgspec.structs.replace(record or StreamRecord(0, -1), version=entry.stream_version - 1)
-            self._layer.put_stream(body.stream, counted)
+            self._layer.put(stream_key(body.stream), counted)
         authority_version = entry.authority_version - (body.kind in AUTHORITY_KINDS)
         if authority_version > self.state.authority_version:
             self._miss(None, authority_version, index)

@@ -7,10 +7,12 @@ forgotten by dropping its layer, and nothing is ever undone.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.log import tables
+
+R = TypeVar("R")
 
 
 class Base:
@@ -25,7 +27,7 @@ class Base:
         self.now_ms: int | None = None
         self.authority_version = 0
 
-    def record(self, _key: bytes) -> Any:
+    def record(self, _key: tables.Key[Any]) -> Any:
         """Return the record under a state key (see ``log.tables``), or None."""
         return None
 
@@ -52,13 +54,17 @@ class Layer:
         self.now_ms: int | None = below.now_ms
         self.authority_version: int = below.authority_version
 
-    def record(self, key: bytes) -> Any:
+    def record(self, key: tables.Key[R]) -> R | None:
         """Return the record under a state key, or None."""
-        record = self.records.get(key)
+        record: R | None = self.records.get(key)
         if record is None and (record := self._below_records.get(key)) is None:
             # What lies below stands still as long as this layer is decided on.
             record = self._below_records[key] = self.below.record(key)
         return record
+
+    def put(self, key: tables.Key[R], record: R) -> None:
+        """Decide the record under a state key."""
+        self.records[key] = record
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""
@@ -96,72 +102,16 @@ class Layer:
 
     def stream(self, name: str) -> tables.StreamRecord | None:
         """Return the record of a stream."""
-        record: tables.StreamRecord | None = self.record(tables.stream_key(name))
-        return record
+        return self.record(tables.stream_key(name))
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
-        record: AgentRecord | None = self.record(tables.agent_key(name))
-        return record
+        return self.record(tables.agent_key(name))
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
-        record: KeyRecord | None = self.record(tables.key_key(public_key))
-        return record
-
-    def invitation(self, name: str) -> InvitationRecord | None:
-        """Return the last invitation of a name."""
-        record: InvitationRecord | None = self.record(tables.invitation_key(name))
-        return record
-
-    def term(self) -> Term | None:
-        """Return the term that began last; None before the first."""
-        record: Term | None = self.record(tables.TERM_KEY)
-        return record
+        return self.record(tables.key_key(public_key))
 
     def checkpoint_keys(self) -> CheckpointKeys:
         """Return the keys that sign checkpoints, and those that did."""
-        record: CheckpointKeys | None = self.record(tables.CHECKPOINT_KEYS_KEY)
-        return record or CheckpointKeys()
-
-    def bus_key_owner(self, nkey: str) -> str | None:
-        """Return the agent that has, or had, a bus key."""
-        owner: str | None = self.record(tables.bus_key_key(nkey))
-        return owner
-
-    def idempotency(self, author: str, idem: str) -> tables.IdempotencyRecord | None:
-        """Return what an author used an idempotency key for."""
-        record: tables.IdempotencyRecord | None = self.record(tables.idempotency_key(author, idem))
-        return record
-
-    def put_stream(self, name: str, record: tables.StreamRecord) -> None:
-        """Decide a stream's record."""
-        self.records[tables.stream_key(name)] = record
-
-    def put_agent(self, record: AgentRecord) -> None:
-        """Decide an agent's record."""
-        self.records[tables.agent_key(record.name)] = record
-
-    def put_key(self, public_key: str, record: KeyRecord) -> None:
-        """Decide a signing key's record."""
-        self.records[tables.key_key(public_key)] = record
-
-    def put_invitation(self, record: InvitationRecord) -> None:
-        """Decide the last invitation of a name."""
-        self.records[tables.invitation_key(record.name)] = record
-
-    def put_term(self, record: Term) -> None:
-        """Decide which term it is."""
-        self.records[tables.TERM_KEY] = record
-
-    def put_checkpoint_keys(self, record: CheckpointKeys) -> None:
-        """Decide which keys sign checkpoints."""
-        self.records[tables.CHECKPOINT_KEYS_KEY] = record
-
-    def put_bus_key(self, nkey: str, agent: str) -> None:
-        """Decide whose a bus key is, for good."""
-        self.records[tables.bus_key_key(nkey)] = agent
-
-    def put_idempotency(self, author: str, idem: str, record: tables.IdempotencyRecord) -> None:
-        """Decide what an idempotency key was used for."""
-        self.records[tables.idempotency_key(author, idem)] = record
+        return self.record(tables.CHECKPOINT_KEYS_KEY) or CheckpointKeys()

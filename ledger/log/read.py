@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import merge
 from itertools import islice
-from typing import Any
+from typing import TypeVar, cast
 
 import lmdb
 
@@ -16,10 +16,12 @@ from ledger.codec import UNREADABLE
 from ledger.envelope import decode_entry, head_of, pae
 from ledger.errors import Corrupted, Refused
 from ledger.history import Growth, Proven, StreamAsked, StreamPage
-from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+from ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
 from ledger.log import tables as layout
 from ledger.log.tables import Head, Tables
 from ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
+
+R = TypeVar("R")
 
 
 class Snapshot:
@@ -86,15 +88,14 @@ class Snapshot:
         """Return whether a repair found that the entry's rule refuses it."""
         return self._get(self._tables.state, layout.quarantine_key(index)) is not None
 
-    def record(self, key: bytes) -> Any:
+    def record(self, key: layout.Key[R]) -> R | None:
         """Return the record under a state key (see ``log.tables``), or None."""
         data = self._get(self._tables.state, key)
-        return None if data is None else layout.decode_record(key, data)
+        return None if data is None else cast("R", layout.decode_record(key, data))
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
-        record: AgentRecord | None = self.record(layout.agent_key(name))
-        return record
+        return self.record(layout.agent_key(name))
 
     def agents(self) -> list[AgentRecord]:
         """Return all agents, by name."""
@@ -102,20 +103,18 @@ class Snapshot:
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
-        record: KeyRecord | None = self.record(layout.key_key(public_key))
-        return record
+        return self.record(layout.key_key(public_key))
 
     def checkpoint_keys(self) -> tuple[str, ...]:
         """Return the keys (hex) that may sign a checkpoint of this moment. Raises Corrupted: the log has lost them."""
-        record: CheckpointKeys | None = self.record(layout.CHECKPOINT_KEYS_KEY)
+        record = self.record(layout.CHECKPOINT_KEYS_KEY)
         if record is None:
             raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `baton fsck`")
         return record.at(self.size)
 
     def term(self) -> Term | None:
         """Return the term that began last, or None before the first."""
-        record: Term | None = self.record(layout.TERM_KEY)
-        return record
+        return self.record(layout.TERM_KEY)
 
     def invitations(self) -> list[InvitationRecord]:
         """Return the last invitation of each name that was ever invited."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 from blake3 import blake3
@@ -34,6 +34,12 @@ from ledger.quota import Spent
 
 if TYPE_CHECKING:
     import lmdb
+
+    R = TypeVar("R")
+
+    class Key(bytes, Generic[R]):
+        """A state key: bytes, of which a type checker knows what record lies under them."""
+
 
 # Where one stream stands, by what it is of; streams of agents and kept-aside records have no state.
 StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState
@@ -101,37 +107,37 @@ def id_key(stream: str, event_id: str) -> bytes:
 
 HEAD_KEY: Final = b"h"
 QUARANTINE_PREFIX: Final = b"x"
-CHECKPOINT_KEYS_KEY: Final = b"c"
+CHECKPOINT_KEYS_KEY: Final = cast("Key[CheckpointKeys]", b"c")
 QUOTA_PREFIX: Final = b"q"
-TERM_KEY: Final = b"t"
-SHARED_KEY: Final = b"m"
+TERM_KEY: Final = cast("Key[Term]", b"t")
+SHARED_KEY: Final = cast("Key[Shared]", b"m")
 # What follows from no entry: what gates count, and whether this log is one of several nodes'.
 OF_NO_ENTRY: Final = frozenset({QUOTA_PREFIX, SHARED_KEY})
 
 
-def stream_key(stream: str) -> bytes:
+def stream_key(stream: str) -> Key[StreamRecord]:
     """Return the state key of a stream's record."""
-    return b"s" + stream.encode()
+    return cast("Key[StreamRecord]", b"s" + stream.encode())
 
 
-def agent_key(name: str) -> bytes:
+def agent_key(name: str) -> Key[AgentRecord]:
     """Return the state key of an agent's record."""
-    return b"a" + name.encode()
+    return cast("Key[AgentRecord]", b"a" + name.encode())
 
 
-def invitation_key(name: str) -> bytes:
+def invitation_key(name: str) -> Key[InvitationRecord]:
     """Return the state key of the last invitation of a name."""
-    return b"v" + name.encode()
+    return cast("Key[InvitationRecord]", b"v" + name.encode())
 
 
-def key_key(public_key: str) -> bytes:
+def key_key(public_key: str) -> Key[KeyRecord]:
     """Return the state key of a signing key's record (``public_key`` in hex)."""
-    return b"k" + bytes.fromhex(public_key)
+    return cast("Key[KeyRecord]", b"k" + bytes.fromhex(public_key))
 
 
-def bus_key_key(nkey: str) -> bytes:
+def bus_key_key(nkey: str) -> Key[str]:
     """Return the state key of the owner of a bus key."""
-    return b"n" + nkey.encode()
+    return cast("Key[str]", b"n" + nkey.encode())
 
 
 def quarantine_key(index: int) -> bytes:
@@ -139,14 +145,14 @@ def quarantine_key(index: int) -> bytes:
     return QUARANTINE_PREFIX + index_key(index)
 
 
-def idempotency_key(author: str, idem: str) -> bytes:
+def idempotency_key(author: str, idem: str) -> Key[IdempotencyRecord]:
     """Return the state key of an idempotency record: of bounded length, whatever the author chose."""
-    return b"i" + blake3(f"{author}\0{idem}".encode()).digest(length=24)
+    return cast("Key[IdempotencyRecord]", b"i" + blake3(f"{author}\0{idem}".encode()).digest(length=24))
 
 
-def quota_key(author: str) -> bytes:
+def quota_key(author: str) -> Key[Spent]:
     """Return the state key of what an agent has spent of its quota: known to gates, and to no replay."""
-    return QUOTA_PREFIX + author.encode()
+    return cast("Key[Spent]", QUOTA_PREFIX + author.encode())
 
 
 head_decoder: Final = msgspec.msgpack.Decoder(Head)
