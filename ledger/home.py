@@ -160,11 +160,17 @@ def pending(path: Path) -> Path:
 
 def new_bus_key(path: Path) -> str:
     """Write a new nkey seed to ``path`` and return its public half."""
+    seed = bus_seed(utils.random(32))
+    write_private(path, f"{seed}\n".encode())
+    return public_bus_key(seed)
+
+
+def bus_seed(raw: bytes) -> str:
+    """Return 32 bytes as the nkey seed of a user."""
     import nkeys  # noqa: PLC0415 - only the bus needs it
 
-    seed: bytes = nkeys.encode_seed(utils.random(32), nkeys.PREFIX_BYTE_USER)
-    write_private(path, seed + b"\n")
-    return public_bus_key(seed.decode())
+    seed: bytes = nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)
+    return seed.decode()
 
 
 def public_bus_key(seed: str) -> str:

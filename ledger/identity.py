@@ -155,17 +155,21 @@ def open_key(path: Path, passphrase: str | None = None) -> Key:
     content = read_key_file(path)
     try:
         if content.seed is not None:
-            return _matching(Key(bytes.fromhex(content.seed)), content, path)
-        if passphrase is None:
+            key = Key(bytes.fromhex(content.seed))
+        elif passphrase is None:
             message = f"the key of {content.name} is sealed: give its passphrase with --passphrase-fd, or at the prompt"
             raise Refused("KEY_LOCKED", message, name=content.name)
-        box = secret.SecretBox(_stretch(passphrase, bytes.fromhex(content.salt or "")))
-        return _matching(Key(box.decrypt(bytes.fromhex(content.sealed or ""))), content, path)
+        else:
+            box = secret.SecretBox(_stretch(passphrase, bytes.fromhex(content.salt or "")))
+            key = Key(box.decrypt(bytes.fromhex(content.sealed or "")))
     except ValueError as error:  # before CryptoError: what has a wrong length is both to PyNaCl
         raise Refused("INVALID_FORMAT", f"{path} does not hold a key: {error}", path=str(path)) from error
     except exceptions.CryptoError as error:
         message = f"this is not the passphrase of the key of {content.name}"
         raise Refused("KEY_LOCKED", message, name=content.name) from error
+    if key.public.hex() != content.public:
+        raise Refused("INVALID_FORMAT", f"{path} holds another key than it says", path=str(path))
+    return key
 
 
 class SealedFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -232,12 +236,6 @@ def read_private(path: Path) -> bytes:
     alike = did_you_mean(near(path.stem, (one.stem for one in path.parent.glob(f"*{path.suffix}"))))
     message = f"there is no key file {path}{alike or ': copy it here from where it was made, or register a new agent'}"
     raise Refused("KEY_FILE_MISSING", message, path=str(path))
-
-
-def _matching(key: Key, content: KeyFile, path: Path) -> Key:
-    if key.public.hex() != content.public:
-        raise Refused("INVALID_FORMAT", f"{path} holds another key than it says", path=str(path))
-    return key
 
 
 def _stretch(passphrase: str, salt: bytes) -> bytes:

@@ -23,7 +23,7 @@ from ledger.codec import UNREADABLE
 from ledger.errors import Refused
 from ledger.events.authority import AgentInvited, AgentRegistered, Role
 from ledger.events.fields import Name
-from ledger.home import public_bus_key
+from ledger.home import bus_seed, public_bus_key
 from ledger.identity import Key, joining
 from ledger.lifecycle.authority import CHECKPOINT
 from ledger.lifecycle.clock import clock_text
@@ -108,10 +108,7 @@ class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     @property
     def bus_seed(self) -> str:
         """The nkey seed of the connection to join by."""
-        import nkeys  # noqa: PLC0415 - only the bus needs it
-
-        seed: bytes = nkeys.encode_seed(self._derived(_BUS), nkeys.PREFIX_BYTE_USER)
-        return seed.decode()
+        return bus_seed(self._derived(_BUS))
 
     def _derived(self, purpose: str) -> bytes:
         return blake3(self.token, derive_key_context=purpose).digest()

@@ -284,17 +284,13 @@ class Gate:
             size = sum(len(candidate.raw) for candidate in checked.candidates)
             events = len(checked.candidates)
             layer.records[key] = spend(spent, self._quota, author=author, events=events, size=size, now_ms=accepted_ms)
-        missing = {
-            position: ref
+        refusals = {
+            position: Refused("NOT_FOUND", f"there is no blob {ref}: store it first (`baton blob put`)", ref=ref)
             for position, candidate in enumerate(checked.candidates)
             for ref in blobs_of(candidate.data)
             if self._log.blobs.find(ref) is None
         }
-        if missing:
-            refusals = {
-                position: Refused("NOT_FOUND", f"there is no blob {ref}: store it first (`baton blob put`)", ref=ref)
-                for position, ref in missing.items()
-            }
+        if refusals:
             raise refusal_of(refusals, len(checked.candidates))
 
     def _usable_cache(self, snapshot: Snapshot) -> dict[bytes, Any]:

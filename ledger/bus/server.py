@@ -56,6 +56,7 @@ class EmbeddedServer:
         member: Member | None = None,
     ) -> None:  # fmt: skip
         self.folder = folder.absolute()
+        self._config, self._log = self.folder / "server.conf", self.folder / "server.log"
         self.ledger = ledger
         self.program = find_server(program)
         self.host = host
@@ -151,14 +152,6 @@ class EmbeddedServer:
                 child.wait(limits.server_stop_max_s)
         while self._locks:
             os.close(self._locks.pop())
-
-    @property
-    def _config(self) -> Path:
-        return self.folder / "server.conf"
-
-    @property
-    def _log(self) -> Path:
-        return self.folder / "server.log"
 
     def _lock(self) -> None:
         if self._locks:

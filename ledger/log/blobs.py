@@ -213,8 +213,7 @@ class Blobs:
         if (store := self.environment()) is None:
             return None
         with store.reading() as txn:
-            data = store.get(txn, store.tables["intents"], digest + author.encode())
-        return None if data is None else intent_decoder.decode(data)
+            return find_intent(store, txn, digest, author)
 
     def stat(self, ref: str) -> BlobView:
         """Return what is known of a blob, or of one that is being uploaded.
@@ -304,6 +303,12 @@ def find_record(store: Environment, txn: lmdb.Transaction, ref: str) -> BlobReco
         key = store.get(txn, store.tables["aliases"], bytes.fromhex(digest))
     data = None if key is None else store.get(txn, store.tables["records"], key)
     return None if data is None else record_decoder.decode(data)
+
+
+def find_intent(store: Environment, txn: lmdb.Transaction, digest: bytes, author: str) -> Intent | None:
+    """Return the intent that is kept for a blob and an author, or None."""
+    data = store.get(txn, store.tables["intents"], digest + author.encode())
+    return None if data is None else intent_decoder.decode(data)
 
 
 def intents_of(store: Environment, txn: lmdb.Transaction, digest: bytes) -> list[Intent]:

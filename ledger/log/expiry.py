@@ -137,9 +137,9 @@ def _expired(
 
 def _drop(store: Environment, txn: lmdb.Transaction, intent: stored.Intent, before_ms: int) -> int | None:
     """Take back an intent that is still expired; return the blob's bytes if nobody else stores it."""
-    data = store.get(txn, store.tables["intents"], intent.db_key)
+    present = stored.find_intent(store, txn, intent.digest, intent.author)
     record = stored.find_record(store, txn, intent.ref)
-    if data is None or stored.intent_decoder.decode(data).accepted_ms >= before_ms:
+    if present is None or present.accepted_ms >= before_ms:
         return None  # it was stored once more since we looked
     if record is not None and record.referenced_by is not None:
         return None

@@ -100,8 +100,7 @@ class Uploads:
         """
         store = self._blobs.made()
         with store.writing() as txn:
-            data = store.get(txn, store.tables["intents"], digest + author.encode())
-            intent = None if data is None else stored.intent_decoder.decode(data)
+            intent = stored.find_intent(store, txn, digest, author)
             record = stored.find_record(store, txn, "blake3:" + digest.hex())
             if record is not None:
                 return Held(record.size, record.ref)
@@ -142,7 +141,7 @@ class Uploads:
             raise
         with store.writing() as txn:
             if stored.find_record(store, txn, intent.ref) is None:
-                now = _present(store, txn, intent)
+                now = stored.find_intent(store, txn, intent.digest, intent.author)
                 if now is None or now.place != intent.place:
                     # Forgotten at this very moment, perhaps begun anew: the chunks that were checked are gone.
                     raise Refused("CHUNK_MISPLACED", f"the upload of {intent.ref} has expired: begin again", received=0)
@@ -160,7 +159,7 @@ class Uploads:
             raise _wrong_size(intent, record.size)
         if record is not None and record.referenced_by is not None:
             return record.place, record  # it stays whoever stores it once more, and costs nobody anything
-        before = _present(store, txn, intent)
+        before = stored.find_intent(store, txn, intent.digest, intent.author)
         if before is not None and before.size != intent.size:
             forget(store, txn, before)  # one of the two sizes was wrong: its chunks are of no use
             before = None
@@ -188,12 +187,6 @@ class Uploads:
                 details = {"setting": setting, "limit": limit, "stored": counted - intent.cost, "size": intent.size}
                 raise Unavailable("QUOTA_EXCEEDED", message, author=intent.author, **details)
         txn.put(intent.author.encode(), encode_packed(after), db=store.tables["usage"])
-
-
-def _present(store: Environment, txn: lmdb.Transaction, intent: stored.Intent) -> stored.Intent | None:
-    """Return the intent that is kept for the same blob and author, or None."""
-    data = store.get(txn, store.tables["intents"], intent.db_key)
-    return None if data is None else stored.intent_decoder.decode(data)
 
 
 def put_restored(blobs: stored.Blobs, content: bytes) -> None:
