@@ -7,8 +7,8 @@ come from the views: which id an abbreviation means, who depends on a handoff, w
 handoffs and reviews to look at: one that waits for nobody by its entries is left out, one that a view withholds is
 missed, as in any list.
 
-However long a stream is, it is folded, once: what the views made of it is kept beside it (``StreamReader.folds``), and
-goes on with what it has since. A graph recorded in 2,000 events, which has as many refs, takes 1 s then (measured).
+A stream is folded once: what the views made of it is kept beside it (``StreamReader.folds``), and goes on with what it
+has since. A graph recorded in 2,000 events, which has as many refs, takes 1 s then (measured).
 """
 
 from __future__ import annotations
@@ -282,7 +282,6 @@ class _Folds:
         self._views: dict[str, tuple[int, Work[Any], dict[type[Row], list[Row]]]] = {}
 
     def size(self) -> int:
-        """Return about how many bytes are kept."""
         return _kept_overhead_bytes + sum(len(data) for _, data in self.entries)
 
     def rows(self, views: Sequence[Projection[Any]]) -> dict[type[Row], list[Row]]:

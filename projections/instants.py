@@ -2,8 +2,7 @@
 
 A time means the last entry, in the order of the log, that was accepted at or before it. Where the root set the clock
 back (``ledger.clock_set``), a time that both sides know lies behind the setting, because the root said there that the
-times before it were wrong. What ran out is judged at the entry's own time, or at the time that was asked for, so that a
-lease which nobody gave up is over when it was over. A time ahead of now means now.
+times before it were wrong. What ran out is judged at the time that was asked for; a time ahead of now means now.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Knowledge as a graph over all views: things by their sort, and what leads from one to another.
 
-A line leads from what was there to what came of it: who worked to his session, that to what was found in it, evidence
-to the reasoning that rests on it, and that to the handoff which argues with it. A thing is named ``SORT/ID``; what was
-recorded in a session has the index of its event as id. Agents and evidence hang together with everything: a walk goes
-on through them only where it began there, and without a beginning it leaves them out.
+A line leads from what was there to what came of it. A thing is named ``SORT/ID``; what was recorded in a session has
+the index of its event as id. Agents and evidence hang together with everything: a walk goes on through them only where
+it began there, and without a beginning it leaves them out.
 """
 
 from __future__ import annotations
@@ -57,6 +56,7 @@ _THINGS: Final = {
     "handoff": ("id", "coalesce(nullif(title, ''), id)", "status", "sender", "updated_index", "handoffs"),
     "evidence": ("value", "value", "''", "NULL", "NULL", "json_each(?1)"),
 }  # fmt: skip
+_SHOWN: Final = "findings t JOIN json_each(t.evidence) j ON TRUE"
 _CITED: Final = (
     "reasoning_versions v JOIN json_each(v.delta, '$.steps_added') s ON TRUE "
     "JOIN json_each(s.value, '$.evidence') j ON TRUE JOIN reasonings r ON r.id = v.reasoning_id"
@@ -81,15 +81,7 @@ _WAYS: Final = (
     ("session", "t.session_id", "report", "t.session_id", "reported", "handoff_reports t", "0"),
     ("session", "r.session", "reasoning", "r.id", "reasoned", "reasonings r", "0"),
     ("agent", "r.author", "reasoning", "r.id", "reasoned", "reasonings r", "0"),
-    (
-        "evidence",
-        "j.value",
-        "finding",
-        "t.event_index",
-        "shows",
-        "findings t JOIN json_each(t.evidence) j ON TRUE",
-        "0",
-    ),
+    ("evidence", "j.value", "finding", "t.event_index", "shows", _SHOWN, "0"),
     ("evidence", "j.value", "reasoning", "r.id", "supports", _CITED, _CHANGED),
     ("reasoning", "r.id", "handoff", "h.id", "argues for", _REFS.format("reasoning_refs"), "v.ref <> r.ref"),
     ("handoff", "h.id", "reasoning", "r.id", "came to", _REFS.format("result_refs"), "v.ref <> r.ref"),

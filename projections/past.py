@@ -4,13 +4,13 @@
   SQL's that bears the table's name for one connection alone, so that every index of the table serves as ever.
 - Rows of states are replaced. Of what was under way at a boundary of the log the state is kept (``store.kept_table``);
   what has not changed since stands as it was. The view's own fold takes the kept ones on to the entry, and temporary
-  tables with all their indexes hold those rows and a copy of the others, from the first question that names one.
-  (To join both in a view would cost every later question its plan: SQLite flattens no UNION under an aggregate.)
+  tables with all their indexes hold those rows and a copy of the others, from the first question that names one. (To
+  join both in a view would cost every later question its plan: SQLite flattens no UNION under an aggregate.)
 - The full-text index is the present one: an event of later is no hit and counts for no score, but which of two hits
   stands first is BM25's, which weighs words by all that was ever written.
 
-A mark of suspicion is for whoever reads it, and acts, now: what is known of a key today counts for what it signed then
-(``agents.suspects``). What an approval was worth, and so who waited for whom, is as it was believed then.
+What an approval was worth, and so who waited for whom, is as it was believed then; marks of suspicion are of now
+(``agents.suspects``).
 """
 
 from __future__ import annotations
@@ -140,7 +140,6 @@ class _Past:
 
     @cached_property
     def events(self) -> list[Logged]:
-        """The events since the last boundary."""
         events: list[Logged] = []
         position = boundary_before(self.size)
         while position < self.size:
@@ -188,7 +187,6 @@ class _Reading:
         return self._present.table_digests(view)
 
     def _make(self, view: Projection[Any]) -> None:
-        """Make the tables of a view's states as they were."""
         boundary, states = boundary_before(self._past.size), states_table(view.name).name
         sql = f"SELECT key, data FROM {kept_table(view.name).name} WHERE until >= ?1 AND changed < ?1"  # noqa: S608
         kept: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}

@@ -1,8 +1,4 @@
-"""The shape of a projection: a pure fold from events to rows.
-
-A projection owns some tables; a table's rows are structs, whose fields are its columns. Of each event it *handles* it
-names the keys whose state the event changes; the runner folds the event into each of those states, and writes two
-types of rows:
+"""The shape of a projection: a pure fold from events to rows, of two types.
 
 - rows of a **state**: ``rows(state)`` stand in tables that have an ``owner`` column, and are replaced whenever the
   state of that key changed;
@@ -19,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from ledger.codec import encode_sorted
+from ledger.events import KINDS
 from ledger.events.body import Event
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -109,16 +106,19 @@ def event_rows(
     )  # fmt: skip
 
 
-def by_name_of_stream(event: Event) -> tuple[str, ...]:
-    """Return the one key of an event whose state is its stream's: the stream's name without its sort."""
-    return (event.name,)
+def kinds_of(stream: str) -> frozenset[str]:
+    """Return the kinds that stand on streams ``stream/NAME``."""
+    return frozenset(name for name, kind in KINDS.items() if kind.stream == stream)
+
+
+def names_of(stream: str) -> Callable[[Event], tuple[str, ...]]:
+    """Return the ``keys`` of a view of streams ``stream/NAME``: the name; none for a record of something else."""
+    start = f"{stream}/"
+    return lambda event: (event.name,) if event.stream.startswith(start) else ()
 
 
 def row_of(row: type[R], *sources: Any, **given: Any) -> R:
-    """Return a row: its columns are ``given``, or the attribute of that name of the one source that has it.
-
-    Raises TypeError: a column stands in no source, or in more than one, when nothing is given for it.
-    """
+    """Return a row of what is ``given``, else of the one source that has it. Raises TypeError: none or two have it."""
     for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(given)), strict=True):
         for name in names:
             given[name] = getattr(source, name)

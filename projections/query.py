@@ -1,8 +1,7 @@
 """What a query of a view is: typed arguments in, plain JSON values out, all from one moment of the store.
 
 ``total`` counts all that match, a page holds at most ``limit`` of them, and ``next`` is the cursor of the page after it
-(None at the end). A query that names one thing, by its id or a beginning of it, refuses what is not there with
-``NOT_FOUND``, and what fits several with ``REF_AMBIGUOUS`` and up to ten candidates.
+(None at the end).
 """
 
 from __future__ import annotations
@@ -136,7 +135,6 @@ class Where:
     """Conditions of a query, joined by AND; each is a fixed text with the values it binds."""
 
     def __init__(self, asked: Arguments | None = None, *columns: str) -> None:
-        """Start with those columns that ``asked`` gives a value for, under the same name."""
         self._texts: list[str] = []
         self.values: list[Value] = []
         for column in columns:
@@ -223,20 +221,14 @@ def with_json(row: dict[str, Any], *columns: str) -> dict[str, Any]:
 
 
 def row_of_id(moment: Moment, table: str, asked: str, what: str, prefix: str = "") -> dict[str, Any]:
-    """Return the row of what is asked for by its id, its stream (``prefix/ID``) or the beginning of either.
-
-    Raises Refused: as ``only_match``.
-    """
+    """Return the row of an id, a stream (``prefix/ID``) or a beginning of either. Raises Refused: as ``only_match``."""
     whole = by_beginning(moment, table, asked.removeprefix(f"{prefix or what}/"), asked, what)
     (row,) = moment.rows(f"SELECT * FROM {table} WHERE id = ?", (whole,))  # noqa: S608 - a fixed name
     return row
 
 
 def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -> str:
-    """Return the id in ``table`` that is ``name``, else the only one that begins with it; ``asked`` is shown.
-
-    Raises Refused: as ``only_match``.
-    """
+    """Return the id that is ``name``, or the only one that begins so. Raises Refused: as ``only_match``."""
     # The table is fixed in the code; what is asked for is bound.
     if moment.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608
         return name

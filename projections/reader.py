@@ -1,8 +1,4 @@
-"""The reader: brings the views up to date, then answers, all from one moment of the store.
-
-Whoever reads a view folds first: an answer holds everything that was in the log when the question was asked. Mostly
-nothing happened since the last one: that is found out without loading any fold, half of a command's start (measured).
-"""
+"""The reader: brings the views up to date, then answers, all from one moment of the store."""
 
 from __future__ import annotations
 
@@ -59,12 +55,10 @@ class Reader(Resource):
         client: Client,
         settings: Settings,
         *,
-        views_file: Path | None = None,
         store: str | None = None,
-        until: int | None = None,
         notice: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Open the views of the ledger's folder (or another ``views_file``), folding no further than ``until``.
+        """Open the views of the ledger's folder.
 
         They are in PostgreSQL where ``store`` is its URL, or the trusted settings of the folder name one. Views that
         are damaged are set aside and made again, of which ``notice`` is told in a sentence. Where the folder cannot be
@@ -75,12 +69,11 @@ class Reader(Resource):
         self.settings = settings
         self._notice = notice
         self._outside: tempfile.TemporaryDirectory[str] | None = None
-        self._until = until
         self._is_closed = False
         self._lock = threading.Lock()
         self._folding_all = threading.Lock()
-        url = store or (None if views_file else self._named_store())
-        self.store = self._open_shared(url) if url else self._open_file(views_file or settings.home / VIEWS_FILE)
+        url = store or self._named_store()
+        self.store = self._open_shared(url) if url else self._open_file(settings.home / VIEWS_FILE)
 
     def _named_store(self) -> str | None:
         if self.settings.actions is None and b"views" not in self.settings.text:
@@ -115,10 +108,7 @@ class Reader(Resource):
 
     @cached_property
     def runner(self) -> Runner:
-        """The runner of all views, made when something has to be folded.
-
-        Raises Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views.
-        """
+        """The runner of all views. Raises Unavailable: ``STORE_UNAVAILABLE``, also for views of a newer Baton."""
         return self._runner_of(VIEWS)
 
     @cached_property
@@ -129,11 +119,10 @@ class Reader(Resource):
     def _runner_of(self, views: Sequence[Projection[Any]]) -> Runner:
         from projections.runner import Runner  # noqa: PLC0415 - with all folds: half of a short command's start
 
-        return Runner(self.client, self.store, views, until=self._until)
+        return Runner(self.client, self.store, views)
 
     @cached_property
     def _pasts(self) -> Pasts:
-        """The moments that were asked for last."""
         from projections.past import Pasts  # noqa: PLC0415 - with all folds
 
         return Pasts(self.client)
@@ -155,10 +144,7 @@ class Reader(Resource):
             return self._on_whole_views(lambda: self.runner.catch_up(progress=progress))
 
     def rebuild(self, names: list[str], *, progress: Callable[[Progress], None] | None = None) -> int:
-        """Rebuild views from the log; return the position reached.
-
-        Raises Refused: ``NOT_FOUND`` for a view that does not exist.
-        """
+        """Rebuild views; return the position reached. Raises Refused: ``NOT_FOUND`` for what is no view."""
         with self._folding_all:
             return self._on_whole_views(lambda: self.runner.rebuild(names, progress=progress))
 
@@ -195,10 +181,7 @@ class Reader(Resource):
         return self._ask_past(question, as_of, on_demand=on_demand)
 
     def full_reasoning(self, ref: str) -> FullReasoning:
-        """Return a version of a graph by its ref, with the bytes whose SHA-256 the ref is.
-
-        Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
-        """
+        """Return a version by its ref, with the bytes that the ref hashes. Raises Refused: as ``find_version``."""
         from projections.reasoning.queries import get_full_reasoning  # noqa: PLC0415 - few questions need a graph
 
         return self._ask(lambda moment: get_full_reasoning(moment, ref))
@@ -249,7 +232,9 @@ class Reader(Resource):
             return question(Moment(reading, self._now_ms(reading)))
 
     def _fold(self, runner: str, *, on_demand: bool) -> None:
-        if self._must_fold(runner, on_demand=on_demand):
+        # A runner that was made looks for itself; making one only to see that nothing happened would load every fold.
+        is_made = runner in vars(self)
+        if is_made or not are_current(self.client, self.store, on_demand=on_demand):
             getattr(self, runner).catch_up()
 
     def _on_whole_views(self, work: Callable[[], T]) -> T:
@@ -264,11 +249,6 @@ class Reader(Resource):
         cause = error.details.get("cause", "no database")
         self._notice(f"the views were damaged ({cause}): set aside as {aside}, and made anew from the log")
 
-    def _must_fold(self, runner: str, *, on_demand: bool) -> bool:
-        # A runner that was made looks for itself; making one only to see that nothing happened would load every fold.
-        is_made = runner in vars(self)
-        return is_made or self._until is not None or not are_current(self.client, self.store, on_demand=on_demand)
-
     def _now_ms(self, reading: Reading) -> int:
         return ledger_now(last_ms(reading), time.time_ns() // 1_000_000)
 
@@ -279,7 +259,7 @@ def last_ms(reading: Reading) -> int:
     return int(rows[0]["accepted_ms"]) if rows else 0
 
 
-def are_current(client: Client, store: Store, *, on_demand: bool = False) -> bool:
+def are_current(client: Client, store: Store, *, on_demand: bool) -> bool:
     """Return whether every view is there in its present version, and folded up to the end of the log.
 
     Those that are folded ``on_demand`` count only when they are what is asked. What is compared is what the runner

@@ -42,17 +42,14 @@ class Progress(NamedTuple):
 class Runner:
     """Keeps some views of one store up to date with one log; used by one thread at a time."""
 
-    def __init__(
-        self, client: Client, store: Store, views: Sequence[Projection[Any]], *, until: int | None = None
-    ) -> None:
-        """Fold what ``client`` reads into ``store``: all of it, or the first ``until`` entries (as-of).
+    def __init__(self, client: Client, store: Store, views: Sequence[Projection[Any]]) -> None:
+        """Fold what ``client`` reads into ``store``.
 
         Raises Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views. Corrupted: the
         store is damaged.
         """
         self._client = client
         self._store = store
-        self._until = until
         self._views = {view.name: view for view in views}
         self._works: dict[tuple[str, bool], Work[Any]] = {}
         self._expected: list[Slot] = []
@@ -70,10 +67,7 @@ class Runner:
                 return position
 
     def rebuild(self, names: Iterable[str], *, progress: Callable[[Progress], None] | None = None) -> int:
-        """Rebuild views from the log beside their live rows, and let them take their place; return the position.
-
-        Raises Refused: ``NOT_FOUND`` for a view that does not exist.
-        """
+        """Rebuild views beside their live rows; return the position. Raises Refused: ``NOT_FOUND``: no such view."""
         for name in (names := list(names)):
             if name not in self._views:
                 raise Refused("NOT_FOUND", f"there is no view {name}: there are {', '.join(self._views)}", view=name)
@@ -81,10 +75,7 @@ class Runner:
         return self.catch_up(progress=progress)
 
     def digest(self, name: str) -> str:
-        """Return the BLAKE3 (hex) over a view's tables: equal for equal rows, whatever batches they came in.
-
-        Raises Refused: ``NOT_FOUND`` for a view that does not exist.
-        """
+        """Return the BLAKE3 (hex) over a view's tables, equal for equal rows. Raises Refused: as ``rebuild``."""
         if name not in self._views:
             raise Refused("NOT_FOUND", f"there is no view {name}", view=name)
         with self._store.reading() as reading:
@@ -97,7 +88,7 @@ class Runner:
             missing = self._missing(reading.slots(), anew)
         if not missing:
             return
-        is_short = (self._until or self._client.head().size) <= in_place_events_max
+        is_short = self._client.head().size <= in_place_events_max
         with self._store.writing() as writing:
             for view in self._missing(writing.slots(), anew):
                 writing.start_building(view, in_place=is_short)
@@ -128,25 +119,23 @@ class Runner:
             return None
         start = min((slot.position for slot in slots), default=0)
         batch = self._read(start)
-        end = batch.size if self._until is None else min(self._until, batch.size)
         if self._store.is_shared and any(slot.position > batch.size for slot in slots) and self._is_behind(batch.size):
             return batch.size  # a node whose log is ahead has folded, and folds on
         if _is_of_another_past(slots, batch, start):
             self._start_over(slots, batch)
             return None
-        is_current = all(slot.is_live and slot.position >= end for slot in slots)
+        is_current = all(slot.is_live and slot.position >= batch.size for slot in slots)
         if is_current and not batch.events:
             return start
         with self._store.writing() as writing:
             if self._mine(writing.slots()) != slots:
                 return None  # another process folded meanwhile
-            self._apply(writing, slots, batch, end)
+            self._apply(writing, slots, batch)
         if progress is not None:
-            progress(Progress(batch.next_index, end))
+            progress(Progress(batch.next_index, batch.size))
         return None
 
     def _is_behind(self, size: int) -> bool:
-        """Whether the views, which reach further than the log of this node, hold its last entry."""
         if size == 0:
             return True
         last = read_logged(size - 1, self._client.entries(size - 1, limit=1).entries[0][1]).event.id
@@ -171,7 +160,7 @@ class Runner:
         self._works.clear()
         self._expected = []
 
-    def _apply(self, writing: Writing, slots: list[Slot], batch: Batch, end: int) -> None:
+    def _apply(self, writing: Writing, slots: list[Slot], batch: Batch) -> None:
         if slots != self._expected:
             self._works.clear()
         self._expected = []  # until the commit, nothing that is kept in memory is true
@@ -188,7 +177,7 @@ class Runner:
                 moved[key] = slot._replace(position=batch.next_index, last_id=batch.events[-1].event.id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)
-        for name in [name for (name, is_live), slot in moved.items() if not is_live and slot.position >= end]:
+        for name in [name for (name, is_live), slot in moved.items() if not is_live and slot.position >= batch.size]:
             writing.make_live(self._views[name])
             moved[name, True] = moved.pop((name, False))._replace(is_live=True)
             self._works[name, True] = self._works.pop((name, False), Work(self._views[name]))
@@ -200,7 +189,6 @@ class Runner:
         before: Logged | None = None
         position, total = max(0, start - 1), 0
         last = min(start + batch_events_max, boundary_behind(start))
-        last = last if self._until is None else min(last, self._until)
         while True:
             page = self._client.entries(position, limit=max(1, last - position))
             for index, data in page.entries:

@@ -1,10 +1,7 @@
 """What a runner and a reader ask of a view store: SQLite's file and PostgreSQL's schema both answer it.
 
 A **slot** is one copy of a view's tables: the *live* one that queries read, or the one being *built* beside it under
-other table names, until it has caught up and takes the live one's place. Each slot has a **position**: the index of
-the next event to apply. Rows, states and position of a batch commit together, or not at all.
-
-The SQL of queries is common but for what ``projections.dialect`` states twice.
+other table names, until it has caught up and takes the live one's place.
 """
 
 from __future__ import annotations
@@ -168,10 +165,7 @@ class Writing(Reading, Protocol):
 
 
 class Store(Protocol):
-    """A place for views; both transactions last as long as their block.
-
-    Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the store is damaged.
-    """
+    """A place for views. Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the store is damaged."""
 
     @property
     def is_shared(self) -> bool:

@@ -90,10 +90,7 @@ def compare_beside(settings: Settings, answering: Connection) -> None:
 def _rebuild(
     client: Client, views: Sequence[Projection[Any]], size: int, progress: Callable[[int], None]
 ) -> dict[str, dict[str, str]]:
-    """Return the digests of the tables that the log gives.
-
-    Rows of events come in the order of their keys: they are hashed and not kept (8 of 42 µs an event were their table).
-    """
+    """Return the digests that the log gives. Rows of events are hashed, not kept (8 of 42 µs an event)."""
     folds = [
         (Slot(view.name, view.version, True, 0, ""), view, Work(view), {  # noqa: FBT003 - live
             table: blake3()

@@ -1,15 +1,11 @@
-"""Every view there is: the only table of projections, and the only table of queries.
-
-Both are loaded when first asked for: a command that asks one question of views that are up to date loads one module
-of queries and no fold, which is half of its start (measured).
-"""
+"""Every view there is: the only table of projections, and the only table of queries; both are loaded when asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from projections.projection import Projection
 from projections.query import Query
@@ -132,11 +128,7 @@ class _Views(Sequence[Projection[Any]]):
     def _loaded(self) -> tuple[Projection[Any], ...]:
         return tuple(import_module(f"projections.{name}.fold").VIEW for name in self._names)
 
-    @overload
-    def __getitem__(self, index: int) -> Projection[Any]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Projection[Any]]: ...
-    def __getitem__(self, index: int | slice) -> Projection[Any] | Sequence[Projection[Any]]:
+    def __getitem__(self, index: Any) -> Any:
         return self._loaded[index]
 
     def __len__(self) -> int:

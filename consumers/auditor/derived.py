@@ -201,22 +201,15 @@ def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
     except UNREADABLE as error:
         findings.problem(None, "CORRUPTED", f"the head cannot be decoded: {error}")
         return
-    wrong = [
-        name
-        for name, is_right in (
-            ("format", head.format == FORMAT),
-            ("ledger", head.ledger == replay.ledger or replay.lost_from == 0),
-            ("size", head.size == replay.size),
-            ("frontier", frontier is None or head.frontier == frontier.to_bytes()),
-            ("accepted_ms", head.accepted_ms == replay.clock_ms),
-            (
-                "authority_version",
-                head.authority_version == replay.state.authority_version or replay.lost_from is not None,
-            ),
-        )
-        if not is_right
-    ]
-    if wrong:
+    is_right = {
+        "format": head.format == FORMAT,
+        "ledger": head.ledger == replay.ledger or replay.lost_from == 0,
+        "size": head.size == replay.size,
+        "frontier": frontier is None or head.frontier == frontier.to_bytes(),
+        "accepted_ms": head.accepted_ms == replay.clock_ms,
+        "authority_version": head.authority_version == replay.state.authority_version or replay.lost_from is not None,
+    }
+    if wrong := [name for name in is_right if not is_right[name]]:
         findings.problem(None, "CORRUPTED", f"the head says another {', '.join(wrong)} than the entries give")
 
 

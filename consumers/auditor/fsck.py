@@ -1,7 +1,7 @@
 """``baton fsck``: everything that an auditor checks, and that what the log derived from its entries still fits them.
 
-Local only; pages are read by ``pages`` in processes of their own. The ledger may be in use meanwhile: entries never
-change, and derived tables are compared when the head before and after is the same.
+The ledger may be in use meanwhile: entries never change, and derived tables are compared when the head before and after
+is the same.
 
 Entries are compared with the stored hashes, 256 at a time: a full tile names the damaged one. In the last, unfinished
 tile only the frontier is stored: a few roots over up to 128 entries each. There, whatever a signature covers is named

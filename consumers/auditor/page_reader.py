@@ -72,10 +72,7 @@ class PageReader:
             return None
 
     def entries(self, size: int, findings: Findings) -> Iterator[bytes | None]:
-        """Yield the entries up to ``size``; None for one that is missing or unreadable, and reported.
-
-        It ends early where the table ends, or where nothing after an unreadable page can be read.
-        """
+        """Yield the entries up to ``size``, as far as any can be read; None for one that cannot, which is reported."""
         position = 0
         for _ in range(unreadable_ranges_max):
             for is_careful in (False, True):
@@ -97,7 +94,6 @@ class PageReader:
         findings.problem(position, "CORRUPTED", "too many stretches cannot be read: the rest was not tried", end=size)
 
     def _stretch(self, position: int, size: int, findings: Findings, *, is_careful: bool) -> Iterator[bytes | None]:
-        """Yield entries in windows: each is read in one short transaction of its own."""
         while True:
             before = position
             limit = min(window_records_max, size - position + 1)

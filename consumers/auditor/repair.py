@@ -102,7 +102,6 @@ def _head(head: Head, replay: Replay) -> bytes:
 
 
 def _put_right(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, bytes]) -> tuple[int, int]:
-    """Make a table hold exactly what is wanted; return how many records were written and removed."""
     stored = _records(txn, table)
     extra = stored.keys() - wanted.keys()
     for key in extra:

@@ -1,11 +1,8 @@
 """Replaying a log: every entry in its one form, every signature, and the very rules the gate decided by.
 
-The source does not matter: entries come in order, from LMDB, the bus or a bundle, and whoever feeds them may say which
-ones the tree does not hold (``damaged``). Nothing here stops at a problem. But an entry that could not be decoded
-is missing from the state, so what rules refuse after it is a note, not a problem: it would blame honest entries.
-
-A refused event leaves no trace in the replayed state, as at the gate. Gate-only checks (secret patterns) depend on
-more than the log and are not replayed.
+Nothing here stops at a problem. But an entry that could not be decoded is missing from the state, so what rules refuse
+after it is a note, not a problem: it would blame honest entries. A refused event leaves no trace in the replayed state,
+as at the gate. Gate-only checks (secret patterns) depend on more than the log and are not replayed.
 
 The state stays small over millions of events: a record is kept as the bytes that the log itself stores, decoded only in
 a cache of bounded size, and an id as its 32 bytes. (As objects and text they took some 600 bytes an event.)
@@ -117,7 +114,6 @@ class Replay:
             self._findings.note(self.lost_from, "VERIFICATION_FAILED", message)
 
     def _suspects(self) -> Iterator[int]:
-        """Yield the entries that a key signed which was called compromised since."""
         state = Layer(self.state)
         for key, indexes in self._signed_by.items():
             # A key in doubt is in doubt from some index on, so the last one tells whether to look at the others.

@@ -1,8 +1,7 @@
 """``baton verify``: what a stranger can check of a ledger, over a client or from a bundle, without writing anything.
 
-Of a bundle, members are checked against each other, entries against tiles and proofs, and then replayed: of a whole log
-everything; a bundle of one stream is a part of one (``ledger.admission.replay``): it holds authority, the streams that
-the rules look at, and the ledger's word on where they end. What is left out is named.
+A bundle of one stream is a part of a log (``ledger.admission.replay``): it holds authority, the streams that the rules
+look at, and the ledger's word on where they end.
 
 An entry bundle is taken apart by the tile beside it, so that damage stays with the entry that has it. Entries stand one
 after the other, each behind its length (C2SP tlog-tiles, Log entries): one wrong length would shift all that follow.
@@ -97,10 +96,7 @@ def verify_bundle(
     trusted_checkpoint: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
-    """Return the audit of an exported bundle; of one stream, with what it lacks.
-
-    Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: the file is no bundle.
-    """
+    """Return the audit of a bundle. Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT``, ``TOO_LARGE``: it is none."""
     findings = Findings()
     anchor = Anchor(findings, root, trusted_checkpoint)
     try:
@@ -174,7 +170,6 @@ def _replay_all(
 
 
 def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Callable[[int, int], None]) -> AuditReport:
-    """Return the audit of a bundle of a whole log."""
     size = bundle.manifest.size
     replay = Replay(findings, size, roots_at={size, *anchor.sizes})
     hashes: list[bytes] = []

@@ -1,10 +1,10 @@
 """Reasoning graphs from a file, and the events that record a graph: started, extended as its size needs, concluded.
 
-A file is one JSON object, a JSON array of them, or JSON Lines. A graph may have any fields beside those of the format
-(``id``, ``source``, ``answer``, ``critical_steps``, …): they are kept aside and reported by path. Of these ``id``,
-``domain`` and ``session`` belong to the events that record the graph and are handed back as hints; they stay in
-``kept_aside`` too, because whoever records may decide otherwise. The file is strict JSON. It is read whole or refused
-whole: the refusal has the code of the first fault, and names each faulty graph with its line (``problems_shown_max``).
+A file is one JSON object, a JSON array of them, or JSON Lines, all strict. A graph may have any fields beside those of
+the format (``id``, ``source``, ``answer``, …): they are kept aside and reported by path. Of these ``id``, ``domain``
+and ``session`` belong to the events that record the graph and are handed back as hints, too. A file is read whole or
+refused whole: the refusal has the code of the first fault, and names each faulty graph with its line
+(``problems_shown_max``).
 
 Rules of the events:
 
@@ -93,7 +93,7 @@ def read_reasoning_file(content: bytes) -> list[ReadGraph]:
         message = f"the file has {len(content)} bytes; at most {file_size_max_bytes} are read"
         raise Refused("TOO_LARGE", message, size=len(content))
     text = content.removeprefix(BOM_UTF8)
-    items = _read_lines(text) if _is_json_lines(text) else _read_whole(text)
+    items = _read_items(text)
     if not items:
         raise Refused("INVALID_FORMAT", "the file holds no reasoning graph")
     if len(items) > graphs_max:
@@ -124,37 +124,29 @@ def _is_json_lines(text: bytes) -> bool:
     return True
 
 
-def _read_lines(text: bytes) -> list[_Item]:
+def _read_items(text: bytes) -> list[_Item]:
+    start = 1 + text.count(b"\n", 0, len(text) - len(text.lstrip()))
+    is_lines = _is_json_lines(text)
+    numbered = enumerate(text.split(b"\n"), start=1) if is_lines else [(start, text)]
+    pieces = [(line, piece) for line, piece in numbered if piece.strip() or not is_lines]
     items: list[_Item] = []
     problems: list[tuple[_Item, Refused]] = []
-    count = 0
-    for number, line in enumerate(text.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        count += 1
-        item = _Item(None, number, f"line {number}")
+    for line, piece in pieces:
         try:
-            items.append(item._replace(value=check_strict(line)))
+            value = check_strict(piece)
         except Refused as refusal:
-            problems.append((item, refusal))
+            at = line if is_lines else _line_of(refusal, text)
+            if at is None:
+                raise
+            problems.append((_Item(None, at, f"line {at}"), refusal))
+            continue
+        if isinstance(value, list) and not is_lines:
+            items += [_Item(item, None, f"graph {number} of the array") for number, item in enumerate(value, start=1)]
+        else:
+            items.append(_Item(value, line, f"line {line}"))
     if problems:
-        raise _all_refused(problems, count)
+        raise _all_refused(problems, len(pieces)) from problems[0][1]
     return items
-
-
-def _read_whole(text: bytes) -> list[_Item]:
-    try:
-        value = check_strict(text)
-    except Refused as refusal:
-        line = _line_of(refusal, text)
-        if line is None:
-            raise
-        raise _all_refused([(_Item(None, line, f"line {line}"), refusal)], 1) from refusal
-    if isinstance(value, list):
-        return [_Item(item, None, f"graph {position} of the array") for position, item in enumerate(value, start=1)]
-    start = len(text) - len(text.lstrip())
-    line = 1 + text.count(b"\n", 0, start)
-    return [_Item(value, line, f"line {line}")]
 
 
 def _line_of(refusal: Refused, text: bytes) -> int | None:
@@ -180,7 +172,6 @@ def _graph(item: _Item, position: int) -> ReadGraph:
 
 
 def _all_refused(problems: list[tuple[_Item, Refused]], count: int) -> Refused:
-    """Return one refusal for the file: that of its first faulty graph, naming the others."""
     first, refusal = problems[0]
     others = f" (and {len(problems) - 1} more of {count})" if len(problems) > 1 else ""
     listed = [

@@ -1,9 +1,8 @@
 """Bringing originals of other tools into the ledger: each kept byte for byte, none dropped in silence.
 
-Every importer makes ``Record``s and hands them to ``import_records``. What the ledger refuses as the thing it was read
-as is kept aside with the reason; the same record again adds nothing, because its idempotency key is its stream and
-content. What happens if we crash here: blobs without an event, which nobody sees; running the import again adds the
-rest. ``existing_records`` tells what stands already, whoever imported it.
+What the ledger refuses as the thing it was read as is kept aside with the reason; the same record again adds nothing,
+because its idempotency key is its stream and content. What happens if we crash here: blobs without an event, which
+nobody sees; running the import again adds the rest.
 
 The times that records claim are RFC 3339 UTC where they can be read (``claimed_time``), else as they stand. Unix times
 are told apart by their digits: milliseconds, microseconds and nanoseconds have 13, 16 and 19 from 2001 to 2286.

@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import KINDS
 from ledger.events import authority as kinds
 from ledger.events.body import Event
 from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, KeyEnd
-from projections.projection import Projection, Row, Table, json_text
+from projections.projection import Projection, Row, Table, json_text, kinds_of
 from projections.views import VIEW_VERSIONS
 
 
@@ -149,7 +148,6 @@ def _roles(state: AgentState) -> list[str]:
 
 
 def _key(state: AgentState) -> str:
-    """Return the key that an agent, or ``CHECKPOINT``, is known by."""
     sort = CHECKPOINT if state.name == CHECKPOINT else "identity"
     return next((one.key for one in reversed(state.keys) if one.sort == sort), "")
 
@@ -200,8 +198,7 @@ def _uninvited(state: AgentState, event: Event, how: str, because: str | None = 
 
 VIEW: Final = Projection(
     name="agents", version=VIEW_VERSIONS["agents"],
-    handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "agent")
-    | {"ledger.created", "checkpoint_key.rotated"}, tables=(AGENTS, KEYS, INVITATIONS), state=AgentState, keys=keys,
-    fold=fold,
+    handles=kinds_of("agent") | {"ledger.created", "checkpoint_key.rotated"}, tables=(AGENTS, KEYS, INVITATIONS),
+    state=AgentState, keys=keys, fold=fold,
     rows=lambda state: [row for row in (state.agent, state.invitation, *state.keys) if row is not None],
 )  # fmt: skip

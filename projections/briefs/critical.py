@@ -1,6 +1,4 @@
-"""What a brief must keep of a graph: its critical set.
-
-Four kinds of key facts, each a ``Unit``:
+"""What a brief must keep of a graph, its critical set: of four kinds of key facts, each a ``Unit``.
 
 - the steps that the conclusion rests on, and the conclusion itself;
 - assumptions nobody validated: steps, and the ``assumptions`` that a critical step states;

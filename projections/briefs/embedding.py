@@ -2,16 +2,14 @@
 
 The default embedder ``hash-v1`` needs no model: words, their character 3- and 4-grams, and pairs of Chinese, Japanese
 and Korean characters are hashed with BLAKE2b into 384 signed places; the vector has length 1. It knows spellings, not
-meanings: a paraphrase in other words is far away. Views use it alone, so that they are the same everywhere.
+meanings. Views use it alone, so that they are the same everywhere: only sums, products and square roots, which IEEE 754
+rounds exactly, in the order of the text. Changing anything here needs another version.
 
 The extra ``semantic`` brings ``wordllama`` for briefs: MIT, 256 places, Chinese too, its weights in the wheel, so that
 nothing is downloaded. Refused: model2vec (better kept) and fastembed bring none, sentence-transformers brings PyTorch.
 
-- The same text gives the same floats everywhere (``hash-v1``): only sums, products and square roots, which IEEE 754
-  rounds exactly, in the order of the text. Changing anything here needs another version.
-- Who made a vector stands beside it, and vectors of different embedders are never compared.
-- A published vector is packed: one signed byte a place and one scale for all, 512 characters of base64. Unpacked, a
-  place is off by at most half the scale (itself at most 1/127); of 60,000 cosines measured none moved by .003.
+A published vector is packed: one signed byte a place and one scale for all, 512 characters of base64. Unpacked, a place
+is off by at most half the scale (itself at most 1/127); of 60,000 cosines measured none moved by .003.
 
 **The threshold** of each is the lowest value, in twentieths, that at most one in a hundred unrelated pairs passes: a
 false alarm costs a fetch. Of briefs against the tasks of *other* cases (245 development cases, 59,780 pairs) .4 % pass
@@ -117,10 +115,7 @@ def best_embedder() -> Embedder:
 
 
 def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
-    """Return the vector of a text by an embedder: of length 1, or all zeros for a text without words.
-
-    Raises Refused: ``EMBEDDER_MISMATCH`` when that embedder is not here.
-    """
+    """Return the vector of a text, of length 1 or all zeros. Raises Refused: ``EMBEDDER_MISMATCH``: it is not here."""
     if not embedder.is_same(HASH_V1):
         found = _semantic()
         if found is None or not embedder.is_same(found[0]):
@@ -162,10 +157,7 @@ def pack(vector: Embedding) -> PackedEmbedding:
 
 
 def unpack(packed: PackedEmbedding) -> Embedding:
-    """Return a published vector as floats.
-
-    Raises Refused: ``INVALID_FIELD`` when it does not hold as many places as it says.
-    """
+    """Return a published vector as floats. Raises Refused: ``INVALID_FIELD``: it has not the places that it says."""
     try:
         values = base64.b64decode(packed.values, validate=True)
     except (binascii.Error, ValueError) as error:

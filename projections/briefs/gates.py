@@ -1,9 +1,8 @@
 """When the brief is not enough: the rules for fetching the full graph, and the trust gates of levels, in one place.
 
 What nobody said disarms nothing: where no domain is named, the words of the reasoning give it, and a snapshot where
-nobody assessed the uncertainty or the impact asks for the full graph. A similarity to a vector of another embedder
-fires nothing: the answer names it. Not a number is never below or above anything: the comparisons are turned such that
-it fires.
+nobody assessed the uncertainty or the impact asks for the full graph. Not a number is never below or above anything:
+the comparisons are turned such that it fires.
 """
 
 from __future__ import annotations
@@ -191,7 +190,6 @@ def check_verdict(verdict: LatestVerdict | None) -> tuple[Voice | None, list[str
 
 
 def _wrong(verdict: LatestVerdict | None) -> str:
-    """Return why a reasoning was found wrong; empty where nobody found that."""
     found = [] if verdict is None else verdict.voices("failed")
     return "".join(f"{one.by} found it wrong (entry {one.event_index}): {one.counted}." for one in found[:1])
 
@@ -205,7 +203,6 @@ def _rules(
     *,
     is_imported: bool,
 ) -> Iterator[FetchRule]:
-    """Yield the rules that fire, in their fixed order."""
     if domain is not None and domain.strip().lower() in HIGH_RISK_DOMAINS:
         yield FetchRule("high_risk_domain", f"The domain is {domain.strip().lower()}.")
     for name, threshold in THRESHOLDS_TO_FETCH.items():
@@ -226,7 +223,7 @@ def _rules(
 def _similarity(
     embedding: Embedding | None, task: str | None, own_task: str
 ) -> tuple[tuple[float, Embedder] | None, str]:
-    """Return how near the reasoning's brief or own task is to the task and by which embedder, or why that is not known.
+    """Return how near the reasoning's brief or own task is to the task, or why that is not known.
 
     The threshold is that of the embedder here: whoever signed a vector may write any beside it.
     """

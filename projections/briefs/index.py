@@ -1,7 +1,4 @@
-"""A graph prepared for measuring briefs against it: every text tokenised once.
-
-Work is linear in the graph's size but for clauses that are not verbatim: they look up their sources word by word.
-"""
+"""A graph prepared for measuring briefs against it: every text tokenised once; work is linear in the graph's size."""
 
 from __future__ import annotations
 

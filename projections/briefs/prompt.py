@@ -1,16 +1,15 @@
 """A brief as the text that the next agent reads, within a token budget.
 
-Facts stand under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on
-(measured: .65 against .92 at 200 tokens). A prompt never exceeds its budget, and comes in one of two forms:
+A prompt never exceeds its budget, and comes in one of two forms:
 
 - *roomy*, where everything fits: all sections by their names, in sentences;
 - *tight*, where it does not: CONTEXT, CONCLUSION and the statements in ``shorthand``, without TAGS, EVIDENCE and
   FIDELITY, which stand in the envelope. What does not fit even so is left out statement by statement, the least needed
   first. ``expanded`` is the same written out: what people read, and what the metric measures.
 
-What was left out is named in ``dropped``; CONTEXT and CONCLUSION are shortened first, at a word. CONTEXT takes what the
-other sections leave, up to a quarter of the budget and at least a line: the sender's summary must not cost facts (at
-200 tokens a full quarter cost three of them), and what no fact needs it may have.
+Facts stand under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on
+(measured: .65 against .92 at 200 tokens). CONTEXT takes what the other sections leave, up to a quarter of the budget
+and at least a line: the sender's summary must not cost facts (at 200 tokens a full quarter cost three of them).
 """
 
 from __future__ import annotations
@@ -133,10 +132,10 @@ def to_context_prompt(
     )  # fmt: skip
 
 
-def unfitted_tokens(brief: Brief, budget: int, context_share: float = 0.0) -> int:
-    """Return what a brief's roomy form costs at its level, only CONTEXT (to a share or least) and CONCLUSION cut."""
+def unfitted_tokens(brief: Brief, budget: int) -> int:
+    """Return what a brief's roomy form costs at its level, only CONTEXT (to its least) and CONCLUSION cut."""
     sections = _sections(brief, TransferLevel(brief.level), None)
-    _shorten(sections, budget, context_share, keep=True)
+    _shorten(sections, budget, 0.0, keep=True)
     return count_tokens(_joined(sections))
 
 
@@ -236,7 +235,6 @@ def _shorten(sections: dict[str, list[str]], budget: int, context_share: float, 
 
 
 def _cut_section(sections: dict[str, list[str]], heading: str, limit: int) -> bool:
-    """Cut a section of one line to so many tokens, its heading counted in, and tell whether that changed it."""
     if heading not in sections:
         return False
     whole = sections[heading][0]
@@ -286,7 +284,6 @@ def _tight(brief: Brief, sections: dict[str, list[str]], budget: int) -> tuple[s
 
 
 def _around(sections: dict[str, list[str]], statements: shorthand.Statements) -> str:
-    """Return the tight form of these statements, with what stands before and behind them."""
     before = _joined({name: lines for name, lines in sections.items() if name in {CONTEXT, CONCLUSION}})
     behind = _joined({name: lines for name, lines in sections.items() if name == FULL_REASONING})
     return "\n".join(filter(None, [before, shorthand.shorten(statements, before), behind]))

@@ -26,7 +26,7 @@ def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
 
     Raises Refused: ``NOT_FOUND`` when no such brief was published (one can be made on the spot).
     """
-    ref = whole_ref(moment, asked.ref)
+    ref = find_version(moment, asked.ref).ref
     sql = (
         "SELECT * FROM briefs WHERE reasoning_ref = ? AND level = ? AND tokens <= coalesce(?, tokens) "
         "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"
@@ -34,14 +34,3 @@ def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
     for row in moment.rows(sql, (ref, asked.level, asked.budget)):
         return row | {"exact": bool(row["exact"]), "data": msgspec.json.decode(row["data"])}
     raise Refused("NOT_FOUND", f"no {asked.level} brief of {ref} was published", ref=ref, level=asked.level)
-
-
-def whole_ref(moment: Moment, asked: str) -> str:
-    """Return the whole ref of a reasoning's version (see ``find_version``).
-
-    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
-    """
-    name, version = find_version(moment, asked)
-    sql = "SELECT ref FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
-    (row,) = moment.rows(sql, (name, version))
-    return str(row["ref"])

@@ -1,8 +1,7 @@
 """The lines of a prompt: how facts and remarks become sentences, and how a reader tells Baton's words from the graph's.
 
-A fact is its text, then, where there was room, its evidence as ``[path:line]``: plain facts keep more than labels and
-links. Text of the graph is put on one line, and a line that would read as a heading is marked as a list item: no step
-can forge a section.
+Text of the graph is put on one line, and a line that would read as a heading is marked as a list item: no step can
+forge a section.
 
 ``expand`` writes a prompt out that came in shorthand, and ``readable_text`` returns of it only what conveys the graph:
 so anybody can measure a prompt's fidelity from the prompt and the ref. CONTEXT is the sender's own summary, TAGS are
@@ -57,14 +56,14 @@ _LABELS: Final = re.compile(
 lead_sentences_min: Final = 3
 lead_sentences_max: Final = 6
 
-_ENDS: Final = (".", "!", "?", "。", "！", "？", "…")
+ENDS: Final = (".", "!", "?", "。", "！", "？", "…")
 
 
 def fact_sentence(fact: Fact, layout: Layout) -> str:
     """Return a fact as one sentence with the particulars that the layout shows."""
     text = fact_statement(fact)
     # The stop stands behind the details, so that a fact with them is still one sentence.
-    stop = "" if text.endswith(_ENDS) else "。" if "\u3400" <= text[-1:] <= "\u9fff" else "."
+    stop = "" if text.endswith(ENDS) else "。" if "\u3400" <= text[-1:] <= "\u9fff" else "."
     return fact_line(fact, layout) + stop
 
 
@@ -138,10 +137,7 @@ def counting_sentences(steps: int, critical: int, left_out: int) -> list[str]:
 
 
 def expand(prompt: str) -> str:
-    """Return a prompt with what stands in shorthand written out under the headings it is short for.
-
-    It needs nothing but the prompt; one without shorthand stays as it is.
-    """
+    """Return a prompt with its shorthand, if any, written out under the headings that it is short for."""
     lines: list[str] = []
     opened = ""
     for head, items in shorthand.read_statements(prompt.split("\n")):

@@ -151,7 +151,6 @@ def _whole_words(phrase: str) -> re.Pattern[str]:
 
 
 def _phrases(text: str) -> list[str]:
-    """Return the phrases whose symbols save most tokens in a text of lines, in the order they are to be replaced."""
     longest = heapq.nlargest(
         phrases_weighed_max, _repeated(text).items(), key=lambda item: (item[1] * len(item[0]), item)
     )
@@ -207,7 +206,6 @@ def _is_word(piece: str) -> bool:
 
 
 def _merge(items: list[str]) -> list[str]:
-    """Return statements, those that share a beginning or an end joined where that saves tokens."""
     pieces = [_pieces(item) for item in items]
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for place, own in enumerate(pieces):

@@ -1,12 +1,9 @@
-"""The words of a text as the fidelity metric compares them.
+"""The words of a text as the fidelity metric compares them: changing a rule here changes published values.
 
 - *Words* are all tokens in order, lower case: what "verbatim" means.
 - *Content words* carry meaning: light stems without stop words, bigrams of unspaced scripts and of Korean.
-- *Clauses* end at sentence marks, semicolons, square brackets and newlines, so that text set side by side by a
-  renderer is never read as one statement.
-
-Stemming joins ``logs``/``logged``/``logging`` and does not guess at synonyms. Every rule here is part of the metric:
-changing one changes published values.
+- *Clauses* end at sentence marks, semicolons, square brackets and newlines, so that text set side by side by a renderer
+  is never read as one statement.
 """
 
 from __future__ import annotations

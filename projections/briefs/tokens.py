@@ -1,8 +1,8 @@
 """How many tokens a text costs the model that reads it.
 
-``o200k`` where the optional package is installed (loaded at the first count: it is slow to import), else UTF-8 bytes
-divided by four, rounded up, and marked as an estimate: every answer that carries a count says which it was. What must
-never cost more than is said, whoever reads it, is counted by the strictest of them (``most_tokens``).
+``o200k`` where the optional package is installed, else UTF-8 bytes divided by four, rounded up, and marked as an
+estimate: every answer that carries a count says which it was. What must never cost more than is said, whoever reads it,
+is counted by the strictest of them (``most_tokens``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def count_tokens(text: str) -> int:
 
 @cache
 def tokenizer() -> Tokenizer:
-    """Return the exact tokenizer if its package can be imported, else the estimate."""
+    """Return the exact tokenizer if its package can be imported, which is slow, else the estimate."""
     try:
         encodings = import_module("rs_bpe.bpe").openai
     except ImportError:

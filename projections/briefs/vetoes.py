@@ -98,7 +98,6 @@ def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float
 
 
 def _slots(content: list[str]) -> list[tuple[str, str, str]]:
-    """Return each number with the words before and after it."""
     beside = zip(["", *content], content, [*content[1:], ""], strict=False)
     return [(before, number_value(word), after) for before, word, after in beside if word[:1].isdigit()]
 
@@ -132,10 +131,7 @@ def _stands_elsewhere(slot_given: tuple[str, str, str], index: GraphIndex) -> bo
 
 
 def _negation_changed(clause: str, content: list[str], used: list[Source], index: GraphIndex) -> bool:
-    """Tell whether a clause lost a negation of a source, or has one that none of its sources has.
-
-    A clause that joins two facts may carry the negation of either.
-    """
+    """Tell whether a clause lost a negation of a source, or has one that none of its sources has."""
     own_words, own_scopes = set(content), negation_scopes(clause, index.postings.keys())
     source_scopes = [negation_scopes(source.text, index.postings.keys()) for source in used]
     foreign = _unmet(own_scopes, [scope for scopes in source_scopes for scope in scopes])

@@ -1,34 +1,22 @@
 """The catalog's fold: one row an event, one row a reference, and how far each stream has come.
 
 A reference is what an event rests on, and ``via`` says how: one of its ``causes``; ``stream``, the step before it in
-the life of its handoff, reasoning or review; a ``reasoning_ref``, ``validation``, ``blob`` or imported ``original``;
-what it ``corrects``; the handoff that it ``depends_on``, ``answers`` or is ``superseded_by``; the ``snapshot`` that a
-review is about. What it leads to is looked up at read time: an event, the body of one, a version of a reasoning graph,
-a stream as it was then, a blob, or nothing known here.
+the life of its handoff, reasoning or review; or what its data name (``_NAMED``, and ``blob``). What it leads to is
+looked up at read time: an event, the body of one, a version of a reasoning graph, a stream as it was then, a blob, or
+nothing known here.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import msgspec
 
+from ledger.events import handoff, imported, reasoning, review, session, snapshot
 from ledger.events.blob import blobs_of
 from ledger.events.body import Event
-from ledger.events.handoff import (
-    HandoffAmended,
-    HandoffClaimed,
-    HandoffCompleted,
-    HandoffContent,
-    HandoffCreated,
-    HandoffSuperseded,
-)
-from ledger.events.imported import RecordImported
-from ledger.events.reasoning import ReasoningBriefed, ReasoningValidated
-from ledger.events.review import ReviewRequested
-from ledger.events.session import Correction, DeadEndRetracted, FindingRetracted, ReportGenerated, UnknownResolved
-from ledger.events.snapshot import SnapshotTaken
-from ledger.events.tot import SearchComplete
+from ledger.events.handoff import HandoffClaimed, HandoffContent
 from projections.projection import Logged, Projection, Row, Rows, Table
 from projections.views import VIEW_VERSIONS
 
@@ -40,16 +28,6 @@ STEPS: Final = (
 )
 """The kinds by which a handoff, a reasoning or a review goes on: each rests on the one before it in its stream."""
 _WITH_STEPS: Final = ("handoff/", "reasoning/", "review/")
-
-
-# Asked of every event: the types whose data name something. A subclass is a kind of its own.
-_NAMING: Final = frozenset(
-    (
-        *(HandoffCreated, HandoffAmended, HandoffCompleted, HandoffSuperseded, ReasoningBriefed, ReasoningValidated),
-        *(SnapshotTaken, ReviewRequested, RecordImported, ReportGenerated, SearchComplete),
-        *(FindingRetracted, DeadEndRetracted, UnknownResolved),
-    )
-)
 
 
 class EventRow(Row, frozen=True):
@@ -136,6 +114,33 @@ def rows(state: StreamState) -> Rows:
     return (StreamRow(state.stream, state.stream.partition("/")[2], state.version, state.last_index),)
 
 
+def _of_content(data: HandoffContent) -> Iterable[tuple[str, str]]:
+    yield from ((ref, "reasoning_ref") for ref in data.reasoning_refs)
+    if data.answers:
+        yield f"handoff/{data.answers}", "answers"
+
+
+def _of_request(data: review.ReviewRequested) -> Iterable[tuple[str | None, str]]:
+    yield data.reasoning_ref, "reasoning_ref"
+    yield from ((ref, "validation") for ref in data.validations)
+    if data.snapshot_id:
+        yield f"snapshot/{data.snapshot_id}", "snapshot"
+
+
+# What the data of an event name beside blobs, and how; asked of every event, by its own type.
+_NAMED: Final[dict[type[Any], Callable[[Any], Iterable[tuple[str | None, str]]]]] = {
+    **dict.fromkeys((handoff.HandoffCreated, handoff.HandoffAmended), _of_content),
+    handoff.HandoffCompleted: lambda data: ((ref, "reasoning_ref") for ref in data.reasoning_refs),
+    handoff.HandoffSuperseded: lambda data: [(f"handoff/{data.by}", "superseded_by")],
+    reasoning.ReasoningBriefed: lambda data: [(data.brief.reasoning_ref, "reasoning_ref")],
+    reasoning.ReasoningValidated: lambda data: [(data.reasoning_ref, "reasoning_ref")],
+    snapshot.SnapshotTaken: lambda data: [(data.reasoning_ref, "reasoning_ref")],
+    review.ReviewRequested: _of_request,
+    imported.RecordImported: lambda data: [(data.original, "original")],
+    **dict.fromkeys(session.Correction.__subclasses__(), lambda data: [(data.target, "corrects")]),
+}
+
+
 def added(state: StreamState | None, logged: Logged) -> Rows:
     """Return the event's row and those of the references it makes."""
     event = logged.event
@@ -145,8 +150,9 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         accepted_ms=event.accepted_ms, corr=event.corr, size=logged.size,
     )  # fmt: skip
     refs = [(ref, "causes") for ref in event.causes]
-    if type(event.data) in _NAMING:
-        refs += _refs_in(event)
+    if (named := _NAMED.get(type(event.data))) is not None:
+        refs += [(ref, via) for ref, via in named(event.data) if ref is not None]
+    refs += [(ref, "blob") for ref in blobs_of(event.data)]
     if state is not None and state.depends_on and isinstance(event.data, HandoffContent | HandoffClaimed):
         refs += [(stream, "depends_on") for stream in state.depends_on]  # a claim: what they have come to by then
     if state is not None and state.before:
@@ -155,34 +161,6 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         first = dict(reversed(refs))
         refs = [(ref, via) for ref, via in refs if first[ref] == via]
     return (row, *(RefRow(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)))
-
-
-def _refs_in(event: Event) -> list[tuple[str, str]]:
-    """Return what the event's data names, apart from what its stream says."""
-    refs: list[tuple[str | None, str]] = []
-    match event.data:
-        case ReasoningBriefed() as data:
-            refs = [(data.brief.reasoning_ref, "reasoning_ref")]
-        case HandoffContent() as data:
-            refs = [*((ref, "reasoning_ref") for ref in data.reasoning_refs)]
-            refs += [(f"handoff/{data.answers}", "answers")] if data.answers else []
-        case HandoffCompleted() as data:
-            refs = [(ref, "reasoning_ref") for ref in data.reasoning_refs]
-        case ReasoningValidated() | SnapshotTaken() as data:
-            refs = [(data.reasoning_ref, "reasoning_ref")]
-        case HandoffSuperseded() as data:
-            refs = [(f"handoff/{data.by}", "superseded_by")]
-        case ReviewRequested() as data:
-            refs = [(data.reasoning_ref, "reasoning_ref"), *((ref, "validation") for ref in data.validations)]
-            refs += [(f"snapshot/{data.snapshot_id}", "snapshot")] if data.snapshot_id else []
-        case RecordImported() as data:
-            refs = [(data.original, "original")]
-        case Correction() as data:
-            refs = [(data.target, "corrects")]
-        case _:  # the other kinds of events name nothing but blobs
-            pass
-    refs += [(ref, "blob") for ref in blobs_of(event.data)]
-    return [(ref, via) for ref, via in refs if ref is not None]
 
 
 VIEW: Final = Projection(

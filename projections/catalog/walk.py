@@ -15,7 +15,7 @@ from projections import query
 from projections.catalog.fold import STEPS
 from projections.catalog.queries import matching_events, refs_of
 from projections.reasoning.graph import decode_change
-from projections.reasoning.queries import find_version
+from projections.reasoning.queries import Version, find_version
 
 events_walked_max: Final = 2_000
 steps_walked_max: Final = events_walked_max * causes_max
@@ -68,10 +68,7 @@ def why_event(moment: query.Moment, asked: WhyEvent) -> query.Answer:
 def _walk(
     moment: query.Moment, start: query.Answer, depth: int, steps_from: Callable[[query.Answer], list[query.Answer]]
 ) -> tuple[list[query.Answer], list[query.Answer], bool]:
-    """Go from event to event, nearest first; ``steps_from`` gives where one leads: ``event_index``, ``ref``, ``via``.
-
-    An event is read when it is met first: a dense graph names each of them thousands of times.
-    """
+    """Go from event to event, nearest first, each read when it is met first: some graphs name it thousands of times."""
     unresolved: list[query.Answer] = []
     seen, waiting = {None, start["event_index"]}, [start | {"depth": 0}] if depth else []
     is_complete, left = True, steps_walked_max
@@ -87,7 +84,7 @@ def _walk(
                 is_complete = False
             elif index not in seen:
                 seen.add(index)
-                waiting.append(_linked(moment, _row(moment, index)) | step | place)
+                waiting.append(_linked(moment, index) | step | place)
     return waiting[1:], unresolved, is_complete
 
 
@@ -98,17 +95,12 @@ def _start(moment: query.Moment, asked: str) -> query.Answer:
         if refusal.code != "NOT_FOUND" or not moment.rows("SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (asked,)):
             raise
         return {"event_index": None, "ref": asked, "refs": []}
-    return _linked(moment, _row(moment, index))
+    return _linked(moment, index)
 
 
-def _row(moment: query.Moment, index: int) -> query.Answer:
-    (row,) = moment.rows("SELECT * FROM events WHERE event_index = ?", (index,))
-    return row
-
-
-def _linked(moment: query.Moment, row: query.Answer) -> query.Answer:
+def _linked(moment: query.Moment, index: int) -> query.Answer:
     """Return an event's row with its ``refs``, each with the ``event_index`` that it leads to, or None."""
-    index = row["event_index"]
+    (row,) = moment.rows("SELECT * FROM events WHERE event_index = ?", (index,))
     refs = [ref | {"event_index": _index_behind(moment, ref["ref"], index)} for ref in refs_of(moment, index)]
     return row | {"refs": refs}
 
@@ -162,7 +154,7 @@ def resolve(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     if bounds is not None:
         sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
         for row in moment.rows(sql, (*bounds, query.candidates_max + 1)):
-            matches[row["ref"]] = _version(moment, row["ref"])
+            matches[row["ref"]] = _version(find_version(moment, row["ref"]))
     name = asked.ref.removesuffix(".md")
     if not matches and name:
         sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
@@ -178,25 +170,21 @@ def _event(row: dict[str, Any]) -> dict[str, Any]:
     return {"sort": "event", "ref": row["id"]} | {name: row[name] for name in names}
 
 
-def _version(moment: query.Moment, ref: str) -> dict[str, Any]:
-    name, version = find_version(moment, ref)
-    sql = "SELECT ref, event_index FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
-    (row,) = moment.rows(sql, (name, version))
-    stream = {"stream": f"reasoning/{name}", "event_index": row["event_index"]}
-    return {"sort": "reasoning", "ref": row["ref"], **stream, "reasoning_id": name, "version": version}
+def _version(found: Version) -> dict[str, Any]:
+    stream = {"stream": f"reasoning/{found.reasoning_id}", "event_index": found.event_index}
+    own = {"reasoning_id": found.reasoning_id, "version": found.version}
+    return {"sort": "reasoning", "ref": found.ref} | stream | own
 
 
 def _step(moment: query.Moment, ref: str, number: int) -> dict[str, Any]:
-    """Return the event that added a step, as the version ``ref`` holds it."""
-    name, version = find_version(moment, ref)
+    found = find_version(moment, ref)
     sql = (
         "SELECT event_index, delta FROM reasoning_versions "
         "WHERE reasoning_id = ? AND version <= ? AND kind = 'reasoning.extended' ORDER BY version"
     )
-    for row in moment.rows(sql, (name, version)):
+    for row in moment.rows(sql, (found.reasoning_id, found.version)):
         if any(step.step_number == number for step in decode_change(row["delta"]).steps_added):
-            whole = _version(moment, ref)
-            return whole | {"sort": "step", "version": version, "step": number, "event_index": row["event_index"]}
+            return _version(found) | {"sort": "step", "step": number, "event_index": row["event_index"]}
     raise Refused("NOT_FOUND", f"{ref} has no step {number}", ref=ref, step=number)
 
 

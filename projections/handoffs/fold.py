@@ -13,12 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import KINDS
 from ledger.events import handoff as kinds
 from ledger.events.body import Event
 from ledger.events.imported import RecordImported, read_mapped
 from ledger.lifecycle.handoff import HandoffState, Status, transition
-from projections.projection import Logged, Projection, Row, Rows, Table, json_text, row_of
+from projections.projection import Logged, Projection, Row, Rows, Table, json_text, kinds_of, names_of, row_of
 from projections.views import VIEW_VERSIONS
 
 
@@ -187,10 +186,7 @@ _TURNS: Final = {
 
 
 def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
-    """Return the record after one more event of its handoff.
-
-    Raises Refused: the event does not follow, by the gate's own machine.
-    """
+    """Return the record after one more event. Raises Refused: it does not follow, by the gate's own machine."""
     life = transition(state.life, event)
     is_claimable = life.status in ("pending", "approved")  # amended, released, or its lease ran out
     state = msgspec.structs.replace(
@@ -297,10 +293,7 @@ def _remarked(state: HandoffRecord, position: int, remark: Remark) -> HandoffRec
 
 
 def log_text(event: Event, content: kinds.HandoffContent) -> str:
-    """Return the text of the event's log line; ``content`` gives the words of tasks and criteria.
-
-    A kind that is not listed below says its own name, and its reason, comment or summary.
-    """
+    """Return the text of a log line; a kind not listed below says its name, and its reason, comment or summary."""
     text = _TEXTS.get(type(event.data))
     if text is not None:
         return text(event.data, content)
@@ -348,12 +341,8 @@ _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
 }
 
 
-def keys(event: Event) -> tuple[str, ...]:
-    """Return the id of the event's handoff; none for a record that stands for something else."""
-    return (event.name,) if event.stream.startswith("handoff/") else ()
-
-
-HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.stream == "handoff") | {"record.imported"}
+HANDLED: Final = kinds_of("handoff") | {"record.imported"}
+keys: Final = names_of("handoff")
 
 VIEW: Final = Projection(
     name="handoffs", version=VIEW_VERSIONS["handoffs"], handles=HANDLED,

@@ -1,11 +1,9 @@
 """Who waits for whom, as a tree with its critical path.
 
 The functions of graphs are pure, take a mapping from an id to the ids that it depends on, and never recurse: ten
-thousand handoffs may stand in one row. They take what they are given: an id that is not in the mapping (a handoff that
-nobody created) has no level, and what stands on a cycle, which the gate refuses, comes last. ``graphlib`` stops at a
-cycle, gives an order but no levels, and takes several times as long (measured): so the levels are counted here.
-
-A page is a stretch of the tree's lines, and holds each dependency that it draws once: all pages together are the whole.
+thousand handoffs may stand in one row. An id that is not in the mapping (a handoff that nobody created) has no level,
+and what stands on a cycle, which the gate refuses, comes last. ``graphlib`` stops at a cycle, gives an order but no
+levels, and takes several times as long (measured): so the levels are counted here.
 """
 
 from __future__ import annotations
@@ -184,7 +182,8 @@ def graph_handoffs(moment: Moment, asked: HandoffGraph) -> Answer:
     root = None if asked.id is None else find_handoff(moment, asked.id)
     links, drawn = _drawn(moment, asked, root)
     branches = reversed_graph(drawn) if asked.dependents else drawn
-    roots = _roots(branches) if root is None else [root]
+    inner = {on for wanted in branches.values() for on in wanted}
+    roots = [name for name in branches if name not in inner] if root is None else [root]
     parents: dict[str, str | None] = {}
     lines = walk(branches, roots)
     for line in islice(lines, asked.after):
@@ -304,16 +303,9 @@ def _links(moment: Moment, before: str, condition: str, *values: str) -> Links:
 
 
 def _beyond(moment: Moment, asked: HandoffGraph) -> int:
-    """Return how many handoffs there are beyond those that were read."""
     condition = "TRUE" if asked.is_all else _OPEN_SQL
     total = moment.count(f"SELECT count(*) FROM handoffs h WHERE {condition}")  # noqa: S608 - fixed texts
     return max(0, total - graph_handoffs_max)
-
-
-def _roots(branches: Graph) -> list[str]:
-    """Return what nothing branches to, in the order of the graph (newest first)."""
-    inner = {on for wanted in branches.values() for on in wanted}
-    return [name for name in branches if name not in inner]
 
 
 def _path_to(page: Sequence[Line], parents: Mapping[str, str | None]) -> list[str]:

@@ -1,8 +1,8 @@
 """The needs-me queue: what waits for whom, why, and the act with which it goes on (`baton next`).
 
 ``waits_for`` decides, purely, by the table ``WAITS``. The SQL that finds, orders and counts is made from the same
-table, so ten thousand handoffs are never read to show ten, and what each row asks for is decided by ``waits_for``
-again. An open review waits for every human. Only registered agents have a queue: an imported file may name anybody.
+table, so ten thousand handoffs are never read to show ten. An open review waits for every human. Only registered agents
+have a queue: an imported file may name anybody.
 """
 
 from __future__ import annotations
@@ -304,7 +304,8 @@ def _act_of(
     match action:
         case "approve":
             # An imported file may say of itself that it is done: then there is nothing left to approve.
-            return ("verify" if _claimed_word(facts) in DONE_WORDS else "approve"), {}
+            words = (facts.claimed_status or "").lower().split(maxsplit=1)  # text may follow the first
+            return ("verify" if words and words[0] in DONE_WORDS else "approve"), {}
         case "continue":
             left = [number for number in facts.criteria_left if number not in asked]
             if not left and asked:  # the reviewer's turn
@@ -369,9 +370,3 @@ def _why_to_continue(reason: str, criteria: Sequence[Mapping[str, Any]]) -> str:
         left = len(criteria) - len(named)
         parts.append("open criteria: " + ", ".join([*named, *([f"and {left} more"] if left else [])]))
     return "; ".join(parts) or "every criterion is met: complete it"
-
-
-def _claimed_word(facts: HandoffFacts) -> str:
-    """Return the word with which an imported file says where it stands; text may follow it."""
-    words = (facts.claimed_status or "").split(maxsplit=1)
-    return words[0].lower() if words else ""

@@ -156,10 +156,7 @@ def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
 
 
 def _known(moment: query.Moment, names: Iterable[str]) -> dict[str, HandoffFacts]:
-    """Return the facts of handoffs and of all that ``explain`` asks for them.
-
-    A level at a time: all that each waits for, then of those only the first that holds it up, as ``explain`` says.
-    """
+    """Return the facts of handoffs and of all that ``explain`` asks for them, read a level at a time."""
     known = facts_of(moment, names)
     frontier, is_root = list(known.values()), True
     for _ in range(chain_links_max + 1):

@@ -1,8 +1,7 @@
 """Every version that a handoff had, and what changed between two: what a reviewer asks before he signs the next one.
 
 A version is what one event set as the content: the first is 1, each amendment and each import over it the next, also
-where it goes back to a content that was there before and so has the same ref. Compared are the texts themselves: tasks
-and criteria one by one, words line by line, what was said of each of the sender's notes.
+where it goes back to a content that was there before and so has the same ref.
 """
 
 from __future__ import annotations

@@ -76,13 +76,15 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
 
 
 def _ended_words(handoff: HandoffFacts) -> str:
-    at = None if handoff.status_ms is None else datetime.fromtimestamp(handoff.status_ms // 1000, UTC)
-    return f"{handoff.status_by or 'somebody'} {handoff.status} it" + (f" at {at:%Y-%m-%d %H:%M} UTC" if at else "")
+    return f"{handoff.status_by or 'somebody'} {handoff.status} it{_time('at', handoff.status_ms)}"
 
 
 def _working_words(handoff: HandoffFacts) -> str:
-    at = None if handoff.claimed_ms is None else datetime.fromtimestamp(handoff.claimed_ms // 1000, UTC)
-    return f"{handoff.receiver} works on it" + ("" if at is None else f" since {at:%Y-%m-%d %H:%M} UTC")
+    return f"{handoff.receiver} works on it{_time('since', handoff.claimed_ms)}"
+
+
+def _time(word: str, at_ms: int | None) -> str:
+    return "" if at_ms is None else f" {word} {datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def left_words(handoff: HandoffFacts) -> str:

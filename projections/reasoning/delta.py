@@ -2,15 +2,10 @@
 
 A delta may come from anybody: one for another base is refused, and what comes of it must hash to the ref it names.
 
-A *payload* is JSON text that a receiver turns into the graph and hashes:
-
-- ``full``: the graph as ``memory_from_dict`` reads it, without what has its default;
-- ``squashed``: ``{"reasoning_ref", "reasoning_delta", "target"}``, from the receiver's base straight to the ref;
-- ``chain``: ``{"reasoning_ref", "chain": [reasoning_delta, …], "target"}``, through every version in between, whose
-  refs whoever applies the chain computes.
-
-Inside a payload a ref is 12 hex digits (7 tokens instead of 40): it only says which version is meant. The envelope has
-the whole ref, with which the hash is compared.
+A *payload* is JSON text that a receiver turns into the graph and hashes: ``full``, the graph as ``memory_from_dict``
+reads it, without what has its default; ``squashed``, one delta from the receiver's base straight to the ref; ``chain``,
+through every version in between. Inside it a ref is 12 hex digits (7 tokens instead of 40) and only says which version
+is meant: the envelope has the whole ref, with which the hash is compared.
 
 The smallest is sent: fewest tokens where they are counted exactly, else fewest bytes. Tokens are counted when somebody
 asks and are stored nowhere: a machine without the tokenizer must fold the same rows.
@@ -198,7 +193,6 @@ def _find_update(old: ReasoningStep, new: ReasoningStep) -> str | None:
 
 
 def _is_named(ref: str, whole: str) -> bool:
-    """Whether ``ref``, whole or a beginning of 12 or more hex digits, names the whole ref."""
     bounds = prefix_range(ref, "sha256")
     if bounds is None:
         raise Refused("INVALID_FIELD", f"{ref!r} names no version of a graph", ref=ref)

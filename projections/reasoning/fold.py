@@ -1,12 +1,8 @@
 """The fold of reasoning graphs: their present version, and the chain of deltas that leads to every earlier one.
 
-No version is stored whole: thirty versions of a 200-step graph cost one graph, not thirty. A version is read by
-applying the deltas up to it with the function that folds the events, and its ref is computed anew and compared, so a
-damaged row can never pass for the graph that was asked for. A ref names content, not a stream: two reasonings with
-equal content have equal refs.
-
-No row holds a count of tokens: a machine without the tokenizer would fold other rows from the same log, and no two
-digests could be compared.
+A version is read by applying the deltas up to it with the function that folds the events, and its ref is computed anew
+and compared, so a damaged row can never pass for the graph that was asked for. A ref names content, not a stream: two
+reasonings with equal content have equal refs.
 
 Imported records are folded as the events that they stand for. The row has the importer as ``author``; where it came
 from, and what its original claims, every answer shows under ``imported``: nobody here vouches for it.
@@ -21,7 +17,7 @@ import msgspec
 from ledger.events import reasoning as kinds
 from ledger.events.body import Event, read_as
 from ledger.events.imported import RecordImported
-from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, json_text, row_of
+from projections.projection import Logged, Projection, Row, Rows, Table, json_text, names_of, row_of
 from projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, ref_of
 from projections.views import VIEW_VERSIONS
 
@@ -166,13 +162,8 @@ def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
     return (VersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps, delta),)
 
 
-def keys(event: Event) -> tuple[str, ...]:
-    """Return the reasoning that an event belongs to; records of other things belong to none."""
-    return by_name_of_stream(event) if event.stream.startswith("reasoning/") else ()
-
-
 VIEW: Final = Projection(
     name="reasoning", version=VIEW_VERSIONS["reasoning"],
     handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded", "record.imported"}),
-    tables=(REASONINGS, VERSIONS), state=ReasoningRecord, keys=keys, fold=fold, rows=rows, added=added,
+    tables=(REASONINGS, VERSIONS), state=ReasoningRecord, keys=names_of("reasoning"), fold=fold, rows=rows, added=added,
 )  # fmt: skip

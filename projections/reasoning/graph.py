@@ -1,18 +1,16 @@
 """From events to a reasoning graph: its versions, and what changes from one to the next.
 
-Each event makes a new version of the graph, and each version has its ref. To hash a graph of n steps anew at every
-step would cost n² encodings, so a ``GraphState`` keeps each step as the very text that stands in the canonical form.
-``canonical_text`` is byte for byte ``memory.canonical_json`` (a property test holds the two together).
+Each event makes a new version of the graph, and each version has its ref. To hash a graph of n steps anew at every step
+would cost n² encodings, so a ``GraphState`` keeps each step as the very text that stands in the canonical form.
 
 An update of an assumption, whichever way it settles it, makes ``needs_validation`` false and writes its text into the
 step's own ``conclusion`` (after what stands there, parted by "; "). So ``content`` stays as it was stated, the ref
-covers the outcome, briefs show it, and ``evidence`` holds nothing but references that a validator can check.
+covers the outcome, briefs show it, and ``evidence`` holds nothing but references that a validator can check. An
+extension leaves an earlier conclusion standing until the graph is concluded anew.
 
-An extension leaves an earlier conclusion standing until the graph is concluded anew.
-
-Between any two graphs, also backwards or to another graph altogether, a ``ReasoningDelta`` turns the first into the
-second. Its JSON is sent again and again, so it is short: what is absent did not change, a step leaves out what has its
-default. All of that comes back when the graph is hashed, so the short form never decides what a ref covers.
+The JSON of a ``ReasoningDelta`` is sent again and again, so it is short: what is absent did not change, a step leaves
+out what has its default. All of that comes back when the graph is hashed, so the short form never decides what a ref
+covers.
 """
 
 from __future__ import annotations
@@ -177,16 +175,15 @@ def settle(before: str, update: str) -> str:
     return f"{before}; {update}" if before else update
 
 
-def sent_step(step: ReasoningStep) -> SentStep:
-    """Return the step as it is sent."""
-    return SentStep(**msgspec.structs.asdict(step) | {"confidence": sent_confidence(step.confidence)})
+def sent_step(step: ReasoningStep | kinds.Step) -> SentStep:
+    """Return the step, of a graph or of an event, as it is sent."""
+    given = msgspec.structs.asdict(step).items()
+    values: dict[str, Any] = {name: UNSET if value is None else value for name, value in given}
+    return SentStep(**values | {"confidence": sent_confidence(step.confidence)})
 
 
 def sent_confidence(confidence: float) -> float | UnsetType:
-    """Return a confidence as it is sent: not at all when it is the default.
-
-    ``omit_defaults`` would not do: it knows a default by its identity, and two floats of 1.0 are two objects.
-    """
+    """Return a confidence as it is sent: not 1.0, as ``omit_defaults`` knows a default by its identity."""
     return UNSET if confidence == 1.0 else confidence + 0.0  # -0.0 would be spelt differently
 
 
@@ -205,15 +202,9 @@ def change_of(data: Any) -> ReasoningDelta:
             )
         case kinds.ReasoningExtended():
             return ReasoningDelta(
-                steps_added=[_recorded_step(step) for step in data.steps],
+                steps_added=[sent_step(step) for step in data.steps],
                 dependencies=data.dependencies,
                 assumptions_updated=data.assumptions_updated,
             )
         case _:  # the data of any other kind
             return ReasoningDelta()
-
-
-def _recorded_step(step: kinds.Step) -> SentStep:
-    given = msgspec.structs.asdict(step).items()
-    values: dict[str, Any] = {name: UNSET if value is None else value for name, value in given}
-    return SentStep(**values | {"confidence": sent_confidence(step.confidence)})

@@ -122,10 +122,7 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
 
 
 def check_graph(memory: ReasoningMemory) -> None:
-    """Refuse a graph whose steps and dependencies do not fit together.
-
-    Raises Refused: ``STEP_CONFLICT`` for a number used twice, a dependency on no step, or a cycle (which is named).
-    """
+    """Raises Refused: ``STEP_CONFLICT``: a number used twice, a dependency on no step, or a cycle (which is named)."""
     numbers: set[int] = set()
     for position, step in enumerate(memory.steps):
         if step.step_number in numbers:
@@ -143,7 +140,6 @@ def check_graph(memory: ReasoningMemory) -> None:
 
 
 def _read_steps(given: Any, kept_aside: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return steps under their own names, without what they have no place for."""
     if not isinstance(given, list):
         raise _invalid("steps", "is not a list")
     if len(given) > steps_max:
@@ -199,7 +195,6 @@ def _read_step_number(value: Any, path: str) -> int:
 
 
 def _read_confidence(fields: dict[str, Any], name: str, within: str = "") -> None:
-    """Check what is given as a confidence, and spell it in one way."""
     if name not in fields:
         return
     value = fields[name]

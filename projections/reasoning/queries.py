@@ -1,7 +1,4 @@
-"""Questions about reasoning: a reasoning by its id, any version of a graph by its ref, and what must be sent of it.
-
-``fetch`` answers with the smallest of the full graph, a delta chain and one squashed delta, and the sizes of all.
-"""
+"""Questions about reasoning: a reasoning by its id, any version of a graph by its ref, and what must be sent of it."""
 
 from __future__ import annotations
 
@@ -19,6 +16,18 @@ from projections.reasoning.graph import GraphState, apply_change, canonical_text
 from projections.reasoning.memory import ReasoningMemory
 
 LISTING: Final = query.Listing("SELECT * FROM reasonings", "reasonings", "started_index")
+
+
+_VERSIONS: Final = "SELECT reasoning_id, version, ref, event_index FROM reasoning_versions WHERE"
+
+
+class Version(NamedTuple):
+    """A version of a graph, and the event that made it."""
+
+    reasoning_id: str
+    version: int
+    ref: str
+    event_index: int
 
 
 class FullReasoning(NamedTuple):
@@ -47,10 +56,11 @@ class ReasoningList(query.Page, frozen=True):
     status: Literal["open", "concluded"] | None = None
 
 
-def find_version(moment: query.Moment, asked: str) -> tuple[str, int]:
-    """Return (reasoning id, version) of a ref, of an unambiguous beginning of one, or the latest of an id.
+def find_version(moment: query.Moment, asked: str) -> Version:
+    """Return the version of a ref, of an unambiguous beginning of one, or the latest of an id.
 
-    A ref comes before an id: briefs name theirs by a beginning, and anybody may call a reasoning like that.
+    A ref comes before an id: briefs name theirs by a beginning, and anybody may call a reasoning like that. Raises
+    Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     name = asked.removeprefix("reasoning/")
     refs: list[str] = []
@@ -58,28 +68,26 @@ def find_version(moment: query.Moment, asked: str) -> tuple[str, int]:
     if bounds is not None:
         sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
         refs = [row["ref"] for row in moment.rows(sql, (*bounds, query.candidates_max + 1))]
-    named = "SELECT id, version FROM reasonings WHERE id = ?"
-    for row in () if refs or query.is_whole_ref(asked) else moment.rows(named, (name,)):
-        return row["id"], row["version"]
+    latest = f"{_VERSIONS} reasoning_id = ? ORDER BY version DESC LIMIT 1"
+    for row in () if refs or query.is_whole_ref(asked) else moment.rows(latest, (name,)):
+        return Version(**row)
     ref = query.only_match(refs, asked, "reasoning", lambda: query.names_in(moment, "reasonings"))
-    first = "SELECT reasoning_id, version FROM reasoning_versions WHERE ref = ? ORDER BY event_index LIMIT 1"
-    (row,) = moment.rows(first, (ref,))
-    return row["reasoning_id"], row["version"]
+    (row,) = moment.rows(f"{_VERSIONS} ref = ? ORDER BY event_index LIMIT 1", (ref,))
+    return Version(**row)
 
 
 def get_full_reasoning(moment: query.Moment, asked: str) -> FullReasoning:
     """Return a version of a graph whole, with the bytes whose SHA-256 is its ref.
 
-    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``. Corrupted: the stored deltas do not lead to the ref they are
-    stored under.
+    Raises Refused: as ``find_version``. Corrupted: the stored deltas do not lead to the ref they are stored under.
     """
-    name, version = find_version(moment, asked)
-    return _whole(moment, name, version, _deltas(moment, name, version))
+    found = find_version(moment, asked)
+    return _whole(found, _deltas(moment, found))
 
 
 def show_reasoning(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return a reasoning at its latest version, its ``versions`` and its whole ``memory``."""
-    name, version = find_version(moment, asked.id)
+    name, version, *_ = find_version(moment, asked.id)
     (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))
     sql = "SELECT version, ref, base, event_index, kind, steps FROM reasoning_versions WHERE reasoning_id = ? "
     memory = get_full_reasoning(moment, name).memory.to_dict()
@@ -107,9 +115,9 @@ def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
     receiver did not name, or that the wanted version did not grow out of. Raises Refused: ``NOT_FOUND`` or
     ``REF_AMBIGUOUS``, for either.
     """
-    name, version = find_version(moment, asked.ref)
-    deltas = _deltas(moment, name, version)
-    full = _whole(moment, name, version, deltas)
+    found = find_version(moment, asked.ref)
+    deltas = _deltas(moment, found)
+    full = _whole(found, deltas)
     payloads: dict[SentAs, str] = {"full": write_full(full.memory)}
     base = None
     if asked.have is not None:
@@ -119,13 +127,13 @@ def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
         sql = (
             "SELECT max(version) AS newest FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"
         )
-        (row,) = moment.rows(sql, (name, version, base.ref))
+        (row,) = moment.rows(sql, (full.reasoning_id, full.version, base.ref))
         if row["newest"] is not None:
             payloads["chain"] = write_chain(base.ref, full.ref, deltas[row["newest"] :])
     sent_as, sizes = choose(payloads)
     return {
-        "ref": full.ref, "reasoning_id": name, "version": version, "base": None if base is None else base.ref,
-        "sent_as": sent_as, "payload": payloads[sent_as],
+        "ref": full.ref, "reasoning_id": full.reasoning_id, "version": full.version,
+        "base": None if base is None else base.ref, "sent_as": sent_as, "payload": payloads[sent_as],
         "sizes": dict.fromkeys(("full", "chain", "squashed")) | msgspec.to_builtins(sizes),
         "tokenizer": tokenizer().name, "exact": tokenizer().exact,
     }  # fmt: skip
@@ -147,28 +155,28 @@ def existing(moment: query.Moment, asked: query.ByIds) -> query.Answer:
 def origins(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     """Return ``{"own", "imported", "ids"}``: how many reasonings with a version were recorded here, and imported."""
     try:
-        name, version = find_version(moment, asked.ref)
+        ref = find_version(moment, asked.ref).ref
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
         return {"own": 0, "imported": 0, "ids": []}
     sql = (
         "SELECT DISTINCT id, original IS NULL AS is_own FROM reasonings JOIN reasoning_versions ON reasoning_id = id "
-        "WHERE reasoning_versions.ref = (SELECT ref FROM reasoning_versions WHERE reasoning_id = ? AND version = ?) "
-        "ORDER BY id"
+        "WHERE reasoning_versions.ref = ? ORDER BY id"
     )
-    rows = moment.rows(sql, (name, version))
+    rows = moment.rows(sql, (ref,))
     own = sum(row["is_own"] for row in rows)
     return {"own": own, "imported": len(rows) - own, "ids": [row["id"] for row in rows]}
 
 
-def _deltas(moment: query.Moment, name: str, version: int) -> list[str]:
+def _deltas(moment: query.Moment, found: Version) -> list[str]:
     sql = "SELECT delta FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? ORDER BY version"
-    return [row["delta"] for row in moment.rows(sql, (name, version))]
+    return [row["delta"] for row in moment.rows(sql, (found.reasoning_id, found.version))]
 
 
-def _whole(moment: query.Moment, name: str, version: int, deltas: Iterable[str]) -> FullReasoning:
+def _whole(found: Version, deltas: Iterable[str]) -> FullReasoning:
     """Return the version that the deltas lead to, its hash compared with the ref it is stored under."""
+    name, version, ref, index = found
     graph = GraphState()
     try:
         for delta in deltas:
@@ -176,10 +184,7 @@ def _whole(moment: query.Moment, name: str, version: int, deltas: Iterable[str])
     except msgspec.DecodeError as error:
         message = f"a delta of {name} cannot be read: run `baton project --rebuild`"
         raise Corrupted("CORRUPTED", message, id=name) from error
-    sql = "SELECT ref, event_index FROM reasoning_versions WHERE reasoning_id = ? AND version = ?"
-    (row,) = moment.rows(sql, (name, version))
-    ref = ref_of(graph)
-    if ref != row["ref"]:
-        message = f"version {version} of {name} is not {row['ref']}: run `baton project --rebuild`"
+    if ref_of(graph) != ref:
+        message = f"version {version} of {name} is not {ref}: run `baton project --rebuild`"
         raise Corrupted("CORRUPTED", message, id=name)
-    return FullReasoning(ref, name, version, row["event_index"], memory_of(graph, name), canonical_text(graph))
+    return FullReasoning(ref, name, version, index, memory_of(graph, name), canonical_text(graph))

@@ -63,32 +63,22 @@ def difference(before: float, after: float) -> float:
     return round(after - before, decimals) + 0.0
 
 
-def deltas_of(before: Mapping[str, float] | None, after: Mapping[str, float] | None) -> dict[str, float]:
+def deltas_of(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """Return after minus before for each vector assessed on both sides, in the order of the kind."""
-    if before is None or after is None:
-        return {}
     return {name: difference(before[name], after[name]) for name in VECTOR_NAMES if name in before and name in after}
 
 
-def overall_of(
-    before: Mapping[str, float] | None, after: Mapping[str, float] | None
-) -> tuple[float, float] | tuple[None, None]:
-    """Return the overall confidence before and after: means over the vectors assessed on both sides, 4 decimals.
-
-    Uncertainty counts as 1 - u. Both are None when no vector was assessed on both sides.
-    """
+def overall_of(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[float, float] | tuple[None, None]:
+    """Return the means over vectors assessed on both sides, 4 decimals, uncertainty as 1 - u; None without one."""
     names = list(deltas_of(before, after))
-    if before is None or after is None or not names:
-        return None, None
-    return _mean(before, names), _mean(after, names)
+    return (_mean(before, names), _mean(after, names)) if names else (None, None)
 
 
 def bias_of(delta_know: float | None, delta_uncertainty: float | None) -> float | None:
     """Return dk - du, 4 decimals: how much more knowledge grew than uncertainty fell (negative: less)."""
     if delta_know is None or delta_uncertainty is None:
         return None
-    know, fall = round(delta_know, decimals), -round(delta_uncertainty, decimals)
-    return difference(fall, know)
+    return difference(-round(delta_uncertainty, decimals), round(delta_know, decimals))
 
 
 def label_of_bias(bias: float | None) -> Calibration:
@@ -107,10 +97,8 @@ def compare(
     given_before: float | None = None,
     given_after: float | None = None,
 ) -> Comparison:
-    """Return deltas, overall confidence and calibration of a session's two assessments.
-
-    The author's own overall values win where both are given: beside a mean their difference would mean nothing.
-    """
+    """Return what two assessments say together; the author's own overall values win where both are given."""
+    before, after = before or {}, after or {}
     deltas = deltas_of(before, after)
     is_given = given_before is not None and given_after is not None
     overall_before, overall_after = (given_before, given_after) if is_given else overall_of(before, after)

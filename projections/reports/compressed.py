@@ -39,10 +39,7 @@ _JOINER: Final = "\u200d"
 
 
 def compressed_of(report: Report) -> str:
-    """Return the report as compact JSON text, keys in their order, then ``ref`` and ``more`` (if anything is).
-
-    What its session took back is not there.
-    """
+    """Return the report, without what its session took back, as compact JSON; ``ref`` and ``more`` come last."""
     corrected, report = len(report.corrections), uncorrected(report)
     # Compared at 4 decimals (0.90 - 0.80 is 0.10 here), then rounded to 2.
     rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
@@ -85,7 +82,6 @@ def shorten(text: str, chars_max: int) -> str:
 
 
 def _word_end(text: str, room: int) -> int:
-    """Return where the last word ends that has room."""
     if text.isascii():  # most texts: looked at from the cut backwards
         return next((place for place in range(room, 0, -1) if text[place].isspace()), 0)
     between_words = between_signs = used = 0
@@ -125,14 +121,12 @@ def _top(texts: Sequence[str], count_max: int, chars_max: int) -> list[str]:
 def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
     """Return, by key, how many entries are left out and how many of those kept are shortened; and what has no key."""
     more: dict[str, Any] = {}
-    for key, texts in (
-        ("task", [report.title]),
-        ("outcome", [report.outcome]),
-        ("findings", report.key_findings),
-        ("unknowns", report.remaining_unknowns),
-        ("next", [report.next_session_context]),
-        ("recommend", report.recommended_next_steps),
-    ):
+    whole_texts = {
+        "task": [report.title], "outcome": [report.outcome], "findings": report.key_findings,
+        "unknowns": report.remaining_unknowns, "next": [report.next_session_context],
+        "recommend": report.recommended_next_steps,
+    }  # fmt: skip
+    for key, texts in whole_texts.items():
         kept = fields.get(key, "")
         kept = kept if isinstance(kept, list) else [kept]
         shortened = sum(text.strip() != whole for text, whole in zip(texts, kept, strict=False))
@@ -143,11 +137,9 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
     if small:
         more["deltas"] = {"left_out": len(small)}
     without_key: dict[str, Sequence[object]] = {
-        "accomplished": report.accomplished,
-        "gaps": report.knowledge_gaps_filled,
-        "tools": report.investigation_tools,
-        "artifacts": report.artifacts_created,
-    }
+        "accomplished": report.accomplished, "gaps": report.knowledge_gaps_filled,
+        "tools": report.investigation_tools, "artifacts": report.artifacts_created,
+    }  # fmt: skip
     return more | {key: {"left_out": len(found)} for key, found in without_key.items() if found}
 
 

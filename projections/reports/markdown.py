@@ -1,7 +1,6 @@
-"""The report as Markdown, by one template: the same sections in the same order.
+"""The report as Markdown, by one template: the same report gives the same bytes everywhere.
 
-Pure and deterministic: the same report gives the same bytes everywhere. Every section is there; an empty one says so,
-because a reader must tell "nothing" from "left out".
+Every section is there; an empty one says so, because a reader must tell "nothing" from "left out".
 
 Texts of agents stay text: a finding must not be able to open a section, close a table, hide text in HTML or swallow
 what follows in a code fence. Every line is disarmed where Markdown would read it as a block; inside a line only HTML
@@ -26,6 +25,7 @@ from projections.reports.report import Correction, Report, plain, uncorrected
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"
 BLANK: Final = "(blank)"
+_EMPTY: Final = "*No {} were recorded.*"
 
 _TAG: Final = re.compile(r"<(?=[A-Za-z/!?])")
 _BLOCK: Final = re.compile(r"[#>|\[]|```|~~~|[-+*](?:\s|$)|[-=_*+|:\s]+$")
@@ -84,7 +84,9 @@ def sections(report: Report) -> dict[str, str]:
     refs = _refs(report)
     current = uncorrected(report)
     text = current.next_session_context
-    context = "\n".join(lines(text)) + _whole(refs, "/next_session_context") if text.strip() else _empty("context")
+    context = "*No context was recorded.*"
+    if text.strip():
+        context = "\n".join(lines(text)) + _whole(refs, "/next_session_context")
     if dead_ends := [_struck(one) for one in report.corrections if one.kind == "dead_end.retracted"]:
         context += "\n\n" + "\n".join(dead_ends)
     task = _items([(report.task_summary, "/task_summary")], refs, "")
@@ -109,7 +111,6 @@ def sections(report: Report) -> dict[str, str]:
 
 
 def _struck(one: Correction) -> str:
-    """Return what was corrected as an item that is struck, and who did that, when and why."""
     how = f"{one.kind.partition('.')[2]} {one.timestamp[:10]} by {inline(one.author)}: {span(one.words)}"
     return f"- ~~{inline(one.text)}~~ ({how})"
 
@@ -184,8 +185,7 @@ def _status(name: str, delta: float | None, *, has_before: bool) -> str:
 
 
 def _items(texts: Sequence[tuple[str, str]], refs: dict[str, str], what: str) -> str:
-    """Return texts, each with its JSON pointer, as a list."""
-    return "\n".join(item(text) + _whole(refs, path) for text, path in texts) or _empty(what)
+    return "\n".join(item(text) + _whole(refs, path) for text, path in texts) or _EMPTY.format(what)
 
 
 def _gaps(gaps: Sequence[FilledGap], refs: dict[str, str]) -> str:
@@ -197,11 +197,7 @@ def _gaps(gaps: Sequence[FilledGap], refs: dict[str, str]) -> str:
             for side, text in (("before", gap.before), ("after", gap.after))
         )
         found.append(f"- **{inline(gap.gap)}:** {before} → {after}{change}")
-    return "\n".join(found) or _empty("filled gaps")
-
-
-def _empty(what: str) -> str:
-    return f"*No {what} were recorded.*" if what != "context" else "*No context was recorded.*"
+    return "\n".join(found) or _EMPTY.format("filled gaps")
 
 
 def _refs(report: Report) -> dict[str, str]:

@@ -4,7 +4,7 @@ A list holds the latest version of each session, newest first: by the ledger's c
 that they claim. ``total_found`` counts all that match.
 
 A pattern is RE2's: matching takes time linear in the text, and a pattern that it cannot read (backreferences,
-look-around) is refused, never tried with another engine; so is one that compiles to too many instructions.
+look-around), or that compiles to too many instructions, is refused, never tried with another engine.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from ledger.errors import Refused
 from ledger.lifecycle.clock import clock_text
 from projections import query
+from projections.handoffs.facts import json_list
 from projections.reports.markdown import with_texts
 from projections.reports.report import Correction, is_same, plain, read_report
 from projections.reports.trends import grounds_of
@@ -118,7 +119,7 @@ def list_reports(moment: query.Moment, asked: ReportList) -> query.Answer:
     where.given("r.happened_ms >= ?", asked.since_ms)
     _by_origin(where, "r", asked.imported)
     if asked.task_pattern is not None:
-        return _matching(moment, where, asked, asked.task_pattern)
+        _keep_matching(moment, where, asked.task_pattern)
     page, total, following = query.page_of(moment, LISTING, where, asked.cursor, asked.limit)
     reports = with_corrections(moment, [decoded(row) for row in page])
     return {"reports": reports, "total_found": total, "next": following}
@@ -165,31 +166,17 @@ def decoded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:  # noqa: FBT001 - three cases, by name
-    """Keep what was imported, or what was not; None: both."""
     if imported is not None:
         where.add(f"{table}.imported IS {'NOT ' if imported else ''}NULL")
 
 
-def _matching(moment: query.Moment, where: query.Where, asked: ReportList, pattern: str) -> query.Answer:
+def _keep_matching(moment: query.Moment, where: query.Where, pattern: str) -> None:
+    """Keep the reports in whose task, or in what came of it, a pattern occurs."""
     matches = matcher(pattern)
-    columns = "SELECT r.event_index, r.task, r.task_summary FROM handoff_reports r"
-    order = f"ORDER BY {LISTING.order()}"
-
-    def fits(row: dict[str, Any]) -> bool:
-        return any(matches(text) for text in {row["task"] or row["task_summary"], row["task_summary"]})
-
-    total = sum(map(fits, moment.rows(f"{columns}{where.sql}", where.values)))
-    if asked.cursor is not None:
-        where.add(LISTING.beyond(), asked.cursor)
-    rows = moment.rows(f"{columns}{where.sql} {order}", where.values)
-    left = [row["event_index"] for row in rows if fits(row)]
-    page = left[: asked.limit]
-    following = page[-1] if len(left) > len(page) else None
-    marks = ", ".join("?" * len(page))
-    sql = f"SELECT event_index, report FROM handoff_report_versions WHERE event_index IN ({marks})"  # noqa: S608
-    read = {row["event_index"]: decoded(row) for row in moment.rows(sql, page)}
-    reports = with_corrections(moment, [read[index] for index in page])
-    return {"reports": reports, "total_found": total, "next": following}
+    sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"  # noqa: S608 - fixed texts
+    texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in moment.rows(sql, where.values)}
+    found = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
+    where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", json_list(found))
 
 
 def _find(moment: query.Moment, asked: ReportName) -> tuple[str, str | None]:
@@ -215,10 +202,7 @@ def _is_named(report_id: str, wanted: str) -> bool:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return the function that tells whether a pattern occurs in a text; upper and lower case are the same.
-
-    Raises Refused: ``PATTERN_NOT_SUPPORTED`` with what RE2 says about it.
-    """
+    """Return what tells whether a pattern occurs, in any case. Raises Refused: ``PATTERN_NOT_SUPPORTED``."""
     import re2  # noqa: PLC0415 - only a search by pattern loads it
 
     options = re2.Options()

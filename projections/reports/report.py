@@ -1,12 +1,9 @@
 """One shape for a report, wherever it comes from: a published event, a row of the view, or a report just made.
 
-Its fields have the names that other tools know. What was not assessed is absent: a delta not taken is never 0.
-
-A report is signed and never changes, and every version is kept; but whoever reads it must not go on from what its
-author no longer believes. What its session took back or found out since is laid over it whenever it is read: struck in
-Markdown, with who did it, when and why, and left out of what others go on from (``uncorrected``). A text is known by
-its words, also where the report holds it shortened: one that was told in other words for the report stands, and what
-was corrected stands beside it.
+A report is signed and never changes; but whoever reads it must not go on from what its author no longer believes. What
+its session took back or found out since is laid over it whenever it is read: struck in Markdown, and left out of what
+others go on from (``uncorrected``). A text is known by its words, also where the report holds it shortened: one that
+was told in other words for the report stands, and what was corrected stands beside it.
 """
 
 from __future__ import annotations
@@ -116,19 +113,12 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
 def plain(report: Report) -> dict[str, Any]:
     """Return a report as plain JSON values, every field present (None where there is nothing)."""
     made: dict[str, Any] = msgspec.to_builtins(report) | {"outcome": report.outcome}
-    made["knowledge_gaps_filled"] = [
-        {"gap": gap.gap, "before": gap.before, "after": gap.after, "confidence_change": gap.confidence_change}
-        for gap in report.knowledge_gaps_filled
-    ]
+    made["knowledge_gaps_filled"] = [msgspec.structs.asdict(gap) for gap in report.knowledge_gaps_filled]
     return made
 
 
 def read_report(fields: Mapping[str, Any]) -> Report:
-    """Return the report that ``plain`` made plain; what stands beside its fields (``outcome``) is left out.
-
-    Raises:
-        msgspec.ValidationError: the fields are not those of a report.
-    """
+    """Return the report that ``plain`` made plain. Raises msgspec.ValidationError: the fields are not those of one."""
     return msgspec.convert(fields, Report)
 
 

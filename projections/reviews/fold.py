@@ -9,7 +9,7 @@ import msgspec
 from ledger.events import review as kinds
 from ledger.events.body import Event
 from ledger.lifecycle.review import ReviewState, transition
-from projections.projection import Projection, Row, Table, by_name_of_stream, json_text
+from projections.projection import Projection, Row, Table, json_text, kinds_of, names_of
 from projections.views import VIEW_VERSIONS
 
 
@@ -62,7 +62,7 @@ def fold(state: ReviewRow, event: Event) -> ReviewRow:
 
 
 VIEW: Final = Projection(
-    name="reviews", version=VIEW_VERSIONS["reviews"], handles=frozenset({"review.requested", "review.answered"}),
-    tables=(REVIEWS,), state=ReviewRow, keys=by_name_of_stream, fold=fold,
+    name="reviews", version=VIEW_VERSIONS["reviews"], handles=kinds_of("review"),
+    tables=(REVIEWS,), state=ReviewRow, keys=names_of("review"), fold=fold,
     rows=lambda review: (review,) if review.status else (),
 )  # fmt: skip

@@ -1,7 +1,4 @@
-"""The fold of sessions: a small state that counts, and one row for everything an agent recorded.
-
-What was recorded is written once and never again, so a session of ten thousand findings folds as fast as a short one:
-what corrects it is a row beside it, and queries put both together.
+"""The fold of sessions: a small state that counts, and one row for each thing recorded, never changed.
 
 What another tool recorded is folded as what it stands for (``read_as``). A session of such records is *imported*, and
 neither open nor ended: its ``author`` is who imported it, its ``ai_id`` who is said to have worked. It has the task of
@@ -15,10 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import KINDS
 from ledger.events import session as kinds
 from ledger.events.body import Event, read_as
-from projections.projection import Logged, Projection, Row, Rows, Table, json_text, row_of
+from projections.projection import Logged, Projection, Row, Rows, Table, json_text, kinds_of, names_of, row_of
 from projections.records.marks import UNKNOWN, Imported, claimed_author, encoded, happened_ms, imported_of
 from projections.reports.calibration import VECTOR_NAMES
 from projections.views import VIEW_VERSIONS
@@ -126,6 +122,9 @@ def _with_record(state: SessionRow, event: Event, mark: Imported) -> SessionRow:
     return msgspec.structs.replace(state, ai_id=ai_id, happened_ms=min(state.happened_ms, happened_ms(event)))
 
 
+keys: Final = names_of("session")
+
+
 def added(_state: SessionRow | None, logged: Logged) -> Rows:
     """Return the row of what the event recorded."""
     event = logged.event
@@ -151,14 +150,9 @@ def added(_state: SessionRow | None, logged: Logged) -> Rows:
             return ()
 
 
-def keys(event: Event) -> tuple[str, ...]:
-    """Return the id of the event's session; none for a record that stands for something else."""
-    return (event.name,) if event.stream.startswith("session/") else ()
-
-
 VIEW: Final = Projection(
     name="sessions", version=VIEW_VERSIONS["sessions"],
-    handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "session") | {"record.imported"},
+    handles=kinds_of("session") | {"record.imported"},
     tables=(SESSIONS, ASSESSMENTS, FINDINGS, UNKNOWNS, DEAD_ENDS, TOOLS, CORRECTIONS),
     state=SessionRow, keys=keys, fold=fold, rows=lambda session: (session,), added=added,
 )  # fmt: skip

@@ -1,8 +1,7 @@
 """``EnhancedEpistemicSnapshot``: what travels from one agent to the next, and how it becomes a prompt.
 
-A prompt at a level stays within that level's budget; ``render_snapshot`` is the whole, context (500 tokens) and
-reasoning (400). Both render the brief that was made and measured for the level; where a snapshot carries none, they
-render its own fields alone.
+A prompt renders the brief that was made and measured for its level; where a snapshot carries none, the snapshot's own
+fields alone.
 
 ``derive_context`` writes the summary of a snapshot whose author wrote none, from the session's events in order of
 worth. An item is whole or, if it alone would take more than its share, cut at a word and marked; what did not fit is
@@ -24,7 +23,7 @@ from projections.briefs.fidelity import band_of
 from projections.briefs.gates import Rejected
 from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, context_share_max, cut_to_tokens
 from projections.briefs.prompt import to_context_prompt as brief_prompt
-from projections.briefs.sentences import FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
+from projections.briefs.sentences import ENDS, FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
 from projections.briefs.text import one_line
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.snapshots.vectors import AssessedVectors
@@ -35,7 +34,6 @@ CONTEXT_TOKENS_MAX: Final = 500
 _item_tokens_max: Final = 120
 _items_max: Final = 200
 _rest_tokens: Final = 12
-_ENDS: Final = (".", "!", "?", "。", "！", "？", "…")
 _NO_REF: Final = "sha256:" + "0" * 64
 _LOSING: Final = frozenset({REASONING_BRIEF, TOP_ASSUMPTIONS, FULL_REASONING})
 
@@ -135,7 +133,6 @@ def _prompt(
 
 
 def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
-    """Return a brief of the snapshot's own fields alone: labels, sentences and assumptions, without facts."""
     fidelity = 0.0 if snapshot.reasoning_fidelity is None else snapshot.reasoning_fidelity
     sizes: dict[str, Any] = {"compressed": 0, "full": 0} | snapshot.reasoning_size
     return Brief(
@@ -157,7 +154,8 @@ def derive_context(session: Mapping[str, Any] | None, *, task: str = "") -> str:
     kept: list[str] = []
     left_out = 0
     for item in items[:_items_max]:
-        sentence = _sentence(cut_to_tokens(one_line(item), _item_tokens_max))
+        text = cut_to_tokens(one_line(item), _item_tokens_max)
+        sentence = text if text.endswith(ENDS) else f"{text}."
         if count_tokens(" ".join([*kept, sentence])) <= CONTEXT_TOKENS_MAX - _rest_tokens:
             kept.append(sentence)
         else:
@@ -189,7 +187,3 @@ def _weight(logged: Mapping[str, Any]) -> tuple[float, int]:
     """Return the sort key: highest impact first, then newest; an impact nobody gave weighs least."""
     impact = logged["impact"]
     return (1.0 if impact is None else -impact, -logged["event_index"])
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(_ENDS) else f"{text}."

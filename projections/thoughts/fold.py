@@ -1,8 +1,7 @@
 """The fold of trees of thoughts: one state a task, with its whole tree, and one row for every message.
 
-The gate's machine says what a status is and which request an answer answers (``ledger.lifecycle.tot``); what it keeps
-as digests, contents and evaluations, is kept whole here. Children, frontier, best path and stats follow from the nodes
-and are not kept.
+The gate's machine says what a status is and which request an answer answers (``ledger.lifecycle.tot``). Children,
+frontier, best path and stats follow from the nodes and are not kept.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import KINDS
 from ledger.events import tot as kinds
 from ledger.events.body import Event
 from ledger.lifecycle.tot import TotState, transition, tree_digest
-from projections.projection import Logged, Projection, Row, Rows, Table, by_name_of_stream, json_text, row_of
+from projections.projection import Logged, Projection, Row, Rows, Table, json_text, kinds_of, names_of, row_of
 from projections.thoughts.tree import Costs, costs_after, root_of, search_state, stats_of, with_children
 from projections.views import VIEW_VERSIONS
 
@@ -145,7 +143,6 @@ def fold(state: TaskRecord, event: Event) -> TaskRecord:
 
 
 def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
-    """Return the fields of a task (as it was before) that an event changes."""
     match event.data:
         case kinds.TotStarted() as data:
             since = {"started_index": event.index, "started_ms": event.accepted_ms}
@@ -173,7 +170,6 @@ def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
 
 
 def _ended(event: Event) -> dict[str, Any]:
-    """Return the fields that the end of a task changes: its search's, or the orchestrator's, who could not begin it."""
     end: dict[str, Any] = {"ended_index": event.index, "ended_ms": event.accepted_ms}
     match event.data:
         case kinds.SearchComplete(payload=payload, error=error):
@@ -268,6 +264,6 @@ def _plain(value: Any) -> Any:
 
 VIEW: Final = Projection(
     name="thoughts", version=VIEW_VERSIONS["thoughts"], state=TaskRecord, tables=(TASKS, NODES, MESSAGES),
-    handles=frozenset(name for name, kind in KINDS.items() if kind.stream == "tot"),
-    keys=by_name_of_stream, fold=fold, rows=rows, added=added,
+    handles=kinds_of("tot"),
+    keys=names_of("tot"), fold=fold, rows=rows, added=added,
 )  # fmt: skip

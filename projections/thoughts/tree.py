@@ -61,10 +61,7 @@ def root_of(nodes: Mapping[str, ThoughtNode]) -> str | None:
 
 
 def search_state(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> SearchState:
-    """Return where a search stands; ``frontier`` has the nodes that may grow, the next one first.
-
-    ``current_depth`` is that of the next node to grow; without one, of the deepest.
-    """
+    """Return where a search stands; ``current_depth`` is that of the next node to grow, else of the deepest."""
     open_ = frontier(nodes, config)
     depth = nodes[open_[0]].depth if open_ else max((node.depth for node in nodes.values()), default=0)
     return SearchState(current_depth=depth, frontier=open_, best_path=best_path(nodes))

@@ -3,12 +3,10 @@
 **The verdict is one value**, and every reader of a reasoning shows it. It is the newest independent report; where the
 newest of another validator comes to something else, ``differing`` names that one too. One voice against is enough for
 ``failed``: who is right is for a human to say. A report that found nothing wrong, but could not look up a reference or
-an assumption, vouches for nothing: ``unchecked``, which speaks neither for a graph nor against it; and so does one that
-passed by a key that was called compromised since.
+an assumption, or that a key signed which was called compromised since, vouches for nothing: ``unchecked``.
 
 A report is *independent* when it stands on a reasoning that has this very version, and its author owns no reasoning
-that has it. The gate refuses an owner's report on his own stream; that equal content has equal refs, and that a report
-may name a ref of another stream, spans streams and is seen here.
+that has it. The gate refuses an owner's report on his own stream; what spans streams is seen here.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ import msgspec
 
 from ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
 from projections.agents.suspects import suspect_by
-from projections.briefs.queries import whole_ref
 from projections.query import Answer, Arguments, ByRef, Limit, Listing, Moment, Where, age_of, list_of
 from projections.reasoning.queries import find_version
 
@@ -83,18 +80,22 @@ class ValidationsOf(Arguments, frozen=True):
 
 def list_validations(moment: Moment, asked: ValidationsOf) -> Answer:
     """Return ``{"validations", "total", "next"}``, each with its ``data``, newest first."""
-    name, _ = find_version(moment, asked.ref)
+    found = find_version(moment, asked.ref)
     where = Where(asked, "author", "passed")
-    if asked.ref.removeprefix("reasoning/") == name:
-        where.add("reasoning_ref IN (SELECT ref FROM reasoning_versions WHERE reasoning_id = ?)", name)
+    if asked.ref.removeprefix("reasoning/") == found.reasoning_id:
+        where.add("reasoning_ref IN (SELECT ref FROM reasoning_versions WHERE reasoning_id = ?)", found.reasoning_id)
     else:
-        where.equal("reasoning_ref", whole_ref(moment, asked.ref))
-    return list_of(moment, LISTING, where, asked, of="validations", read=_validation)
+        where.equal("reasoning_ref", found.ref)
+
+    def read(row: Answer) -> Answer:
+        return row | {"passed": bool(row["passed"]), "data": msgspec.json.decode(row["data"])}
+
+    return list_of(moment, LISTING, where, asked, of="validations", read=read)
 
 
 def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
     """Return the ``LatestVerdict`` on a version."""
-    ref = whole_ref(moment, asked.ref)
+    ref = find_version(moment, asked.ref).ref
     voices = _voices(moment, ref)
     if not voices:
         return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, "none", "not validated")))
@@ -106,7 +107,6 @@ def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
 
 
 def _voices(moment: Moment, ref: str) -> list[Voice]:
-    """Return what the newest report of each independent validator comes to, the latest first."""
     newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
     key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
     suspect = suspect_by(key, "v.event_index")
@@ -150,7 +150,3 @@ def counted_words(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str 
     if {check.status for check in evidence} == {"not_checked"}:  # those that do not hold are listed first
         return f"nothing was looked up of {counts.evidence} reference{'s' * (counts.evidence > 1)}"
     return f"{counts.evidence_ok} of {counts.evidence} {stand}"
-
-
-def _validation(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"passed": bool(row["passed"]), "data": msgspec.json.decode(row["data"])}

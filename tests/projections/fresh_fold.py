@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from projections.reader import Reader, last_ms
 
 if TYPE_CHECKING:
-    from ledger.client import Client
+    from ledger.client import Client, HeadView, Page
     from ledger.config import Settings
     from projections.store import Reading
+
+
+class Beginning:
+    """A client whose log ends after ``size`` entries."""
+
+    def __init__(self, client: Client, size: int) -> None:
+        self._client = client
+        self._size = size
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def head(self) -> HeadView:
+        return msgspec.structs.replace(self._client.head(), size=self._size)
+
+    def entries(self, start: int, *, limit: int) -> Page:
+        page = self._client.entries(start, limit=limit)
+        entries = [(index, data) for index, data in page.entries if index < self._size]
+        next_index = max(start, min(page.next_index, self._size))
+        return msgspec.structs.replace(page, entries=entries, next_index=next_index, size=self._size)
 
 
 class Prefix(Reader):
@@ -19,7 +41,7 @@ class Prefix(Reader):
 
     def __init__(self, client: Client, settings: Settings, size: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="baton-prefix-")
-        super().__init__(client, settings, views_file=Path(self._folder.name) / "views.db", until=size)
+        super().__init__(Beginning(client, size), msgspec.structs.replace(settings, home=Path(self._folder.name)))
 
     def close(self) -> None:
         super().close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from folding import facts, rows_of
 
-from ledger.events import blob
 from ledger.events.body import Event
 from ledger.events.handoff import (
     HandoffAmended,
@@ -16,7 +15,6 @@ from ledger.events.handoff import (
 )
 from ledger.events.session import FindingLogged, SessionStarted, Vectors
 from ledger.events.snapshot import SnapshotTaken
-from projections.catalog import fold as catalog_fold
 from projections.catalog.fold import VIEW as CATALOG
 from projections.catalog.fold import RefRow, StreamState, added
 from projections.projection import Logged
@@ -84,7 +82,3 @@ def test_a_claim_rests_on_the_step_before_and_on_the_handoffs_its_content_depend
     given = [("alice", created), ("alice", amended), ("bob", HandoffLogged(text="x")), ("bob", HandoffClaimed())]
     step = facts("handoff/h", *given)[1].id
     assert refs_of("handoff/h", *given) == [("handoff/b", "depends_on"), (step, "stream")]
-
-
-def test_every_type_that_can_hold_a_blob_is_asked_what_it_names():
-    assert blob._WITH_BLOBS <= catalog_fold._NAMING

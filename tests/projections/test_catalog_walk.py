@@ -151,8 +151,8 @@ def test_where_all_name_all_each_event_is_read_once_and_the_walk_ends(ledger, re
             ledger.emit("bob", "session/s", FindingLogged(finding=f"{number}.{one}"), causes=layer).id
             for one in range(6)
         ]
-    read, row_of = [], walk._row
-    monkeypatch.setattr(walk, "_row", lambda moment, index: read.append(index) or row_of(moment, index))
+    read, linked = [], walk._linked
+    monkeypatch.setattr(walk, "_linked", lambda moment, index: read.append(index) or linked(moment, index))
     asked = {"ref": first.id, "direction": "forward"}
     answer = reader.answer("catalog.why", asked)
     assert (answer["effects_total"], answer["is_complete"]) == (18, True)

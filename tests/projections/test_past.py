@@ -223,7 +223,7 @@ def test_past_of_a_log_that_was_rolled_back_is_refused(lived, reader, tmp_path):
     reader.answer("handoffs.list", as_of=7)
     with (
         type(lived)(tmp_path / "fork") as fork,  # the same keys, so the same ledger
-        Reader(fork.reads, fork.settings(), views_file=lived.home.views) as other,
+        Reader(fork.reads, msgspec.structs.replace(fork.settings(), home=lived.home.path)) as other,
     ):
         assert answer_of(other, "handoffs.list", {}, 7)["code"] == "HISTORY_CHANGED"
 

@@ -5,14 +5,12 @@ happens if we crash in between: blobs that no event names, or some of the events
 stand already (``records.existing``), and adds the others. So does a run of another importer, or from a clone.
 
 Notes that this ledger wrote itself are known by their bytes: they are what it derives from one of its own reports.
-Neither the ref nor a trailer of the commit decides that: anybody can write both. A note that claims to be ours, and
-says something else, is another tool's and is imported as such.
+Neither the ref nor a trailer of the commit decides that: anybody can write both.
 
-A note's session is the one that the ref names; only notes whose refs name none (findings, goals, …) have it in a field.
-So an id that the tool cut to eight characters is whole again. A note that stands for nothing is kept aside with a
-reason. A record is made to fit an entry: its texts are shortened at words, all to one length, the greatest that fits;
-of too many fewer are kept; every shortening is listed as dirty. Refused: keeping long notes aside, where nobody would
-find them.
+A note's session is the one that the ref names, so that an id which the tool cut to eight characters is whole again;
+only notes whose refs name none (findings, goals, …) have it in a field. A record is made to fit an entry: its texts are
+shortened at words, all to one length, the greatest that fits; of too many fewer are kept; every shortening is listed as
+dirty. Refused: keeping long notes aside, where nobody would find them.
 """
 
 from __future__ import annotations
@@ -299,10 +297,7 @@ def _stream(reading: Reading, by_ref: str) -> str:
 
 
 def _claimed_at(reading: Reading) -> tuple[str | None, int | None]:
-    """Return the time that a note claims, as text and in Unix microseconds: the first of its times that can be read.
-
-    Where none can be, the first one stands as it is.
-    """
+    """Return the first claimed time that can be read, as text and in Unix microseconds; else the first as it is."""
     unread: str | None = None
     for name in ("ts", "timestamp", "created_at"):
         value = reading.fields.get(name)
@@ -346,7 +341,6 @@ def _shortened(data: RecordImported, chars: int, items: int) -> RecordImported:
 
 
 def _claims(claims: dict[str, Any]) -> dict[str, Any]:
-    """Return what is said with its values shortened: every name stays."""
     said = {name: shown(text, 2 * _claims_max_chars) for name, text in claims.get("said", {}).items()}
     dirty = [value | {"value": shown(value["value"], _claims_max_chars)} for value in claims.get("dirty", [])]
     return {"said": said, "dirty": dirty}

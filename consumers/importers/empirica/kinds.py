@@ -1,13 +1,8 @@
 """What each kind of note stands for here: the data of an event, or why there is no place for it. Pure.
 
 The keys are those of the compressed report and of the tool's own records. Where an original lacks what an event must
-have, a default or "not said" stands in, and ``said`` names it under ``filled in``. Rules:
-
-- a calibration word that is none of the four is ``not_assessable``; the word itself is said;
-- a mistake is a dead end: what was done, why it was wrong, and how to prevent it;
-- a goal is the start of a session with the objective as its task;
-- a task of a goal and a message have no place: tasks belong to handoffs, which need a receiver and a reviewer, and
-  agents speak to each other by handoffs. Both are kept aside.
+have, a default or "not said" stands in, and ``said`` names it under ``filled in``; so does a calibration word that is
+none of the four, which is ``not_assessable``.
 """
 
 from __future__ import annotations

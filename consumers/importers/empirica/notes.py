@@ -1,11 +1,8 @@
 """The notes of a repository under some refs: every blob in the newest tree of every notes ref is one note.
 
 A notes ref is a commit whose tree maps the id of a noted object to a blob; with many notes the ids are split into
-folders ("fan-out"). Refs are found by one `git for-each-ref`, everything else is read from one running git
-(``Objects``), so three thousand refs are read in a second. Nothing is written, and nothing is fetched.
-
-What cannot be read (an ``Aside``, of which there are no bytes to keep) is told: a ref that git itself passes over, an
-object that is not there, an entry that is no file.
+folders ("fan-out"). Everything but the list of refs is read from one running git (``Objects``), so three thousand refs
+are read in a second. What cannot be read (an ``Aside``, of which there are no bytes to keep) is told.
 """
 
 from __future__ import annotations
@@ -105,8 +102,8 @@ def checked_root(given: str) -> str:
 def _place(root: str, name: str) -> tuple[str, str]:
     """Return what the ledger calls a note's place, and the part of it that tells its kind.
 
-    The place is the tool's own ref, whatever was asked for: a fetched copy is no second note, and a note found by
-    ``--refs refs/notes`` or ``--refs refs/notes/empirica/findings`` is the same as one found by the default.
+    The place is the tool's own ref, whatever was asked for: a fetched copy, or a note that was found by another
+    ``--refs``, is no second note.
     """
     _, is_tools, tail = f"{name}/".partition("/empirica/")
     shown = DEFAULT_REFS if is_tools else root
@@ -125,7 +122,6 @@ def _notes_of(objects: Objects, ref: Ref) -> Iterator[Note | Aside]:
 
 
 def _no_tree(objects: Objects, ref: Ref) -> Note | Aside:
-    """Say of a ref that leads to no tree what it is instead."""
     object_ = objects.get(ref.object_id, blob_size_max_bytes)
     if object_ is None:
         return Aside(ref.source, f"its object {ref.object_id} is missing or damaged: `git fsck` tells more")

@@ -252,7 +252,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _why_no_number(value: Any, low: float, high: float) -> str:
-    """Return why a value is no number between two bounds; empty if it is."""
     if isinstance(value, str):
         return "this is a number written as text" if _NUMBER.fullmatch(value) else "this is a text, and no number"
     if not _is_number(value):

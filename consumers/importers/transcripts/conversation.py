@@ -9,8 +9,8 @@ Rules this module keeps:
   them; ``open_max`` of them are waited for at once. What comes after that is a response of its own.
 - A response answers the user's prompt above it: the nearest along ``parentUuid``, else the last one of the same agent.
   Results of tools, what the harness put in (``isMeta``) and summaries of compacted sessions are no prompts.
-- A line without a word that thinking could stand under is counted and decoded no further.
-- A line that cannot be read is handed on with the reason; the others are read.
+- A line that cannot be read is handed on with the reason, one without a word that thinking could stand under is
+  counted; neither keeps the others from being read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class Place(NamedTuple):
     position: int | None = None
 
     def __str__(self) -> str:
-        """Return the place as records name it."""
         line = "" if self.line is None else f":{self.line}"
         return f"{self.file}{line}" + ("" if self.position is None else f"#{self.position}")
 
@@ -73,10 +72,7 @@ class Answered(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """A line or file that could not be read, or a response whose thinking cannot be, with the ids it bears; and why.
-
-    ``original`` is None where it is too large to be kept, too.
-    """
+    """What could not be read, the ids it bears, and why; ``original`` is None where it is too large to be kept, too."""
 
     place: Place
     original: bytes | None
@@ -184,7 +180,7 @@ class Conversation:
         yield from self._closed(opened, is_session=True)
 
     def _closed(self, opened: _Open, *, is_session: bool) -> Iterator[Answered | Unread]:
-        original = b"".join(_ended(line) for line in opened.lines[:-1]) + opened.lines[-1]
+        original = b"".join(line.removesuffix(b"\n") + b"\n" for line in opened.lines[:-1]) + opened.lines[-1]
         self._open_bytes -= sum(len(line) for line in opened.lines)
         # What a tool is called with may be anything; the original has it.
         calls = lines.only_calls_tools if is_session else lambda _line: False
@@ -206,7 +202,6 @@ class Conversation:
     def _prompt_for(
         self, line: bytes, head: lines.Head, message: lines.Message | None, role: str, session: str
     ) -> Prompt | None:
-        """Return the prompt above a line, or the line's own, and remember it for the lines below."""
         chain = (session, lines.text(head.agent) or str(head.is_sidechain is True))
         own = None
         if role == "user" and head.is_meta is not True and head.is_summary is not True:
@@ -221,7 +216,6 @@ class Conversation:
         return prompt
 
     def _inner(self, messages: list[msgspec.Raw], place: Place) -> Iterator[Answered | Unread]:
-        """Yield the responses of a conversation that stands in one line or document."""
         if self._depth >= nesting_max:
             self._progress.skipped += 1
             return
@@ -276,10 +270,6 @@ def _innermost(value: Any) -> Any:
         return value["payload"]
     data = value.get("data") if type_ == lines.OTHER_AGENT else None
     return data["message"] if isinstance(data, dict) and isinstance(data.get("message"), dict) else value
-
-
-def _ended(line: bytes) -> bytes:
-    return line if line.endswith(b"\n") else line + b"\n"
 
 
 def _remember(known: OrderedDict[Any, Prompt], key: Any, prompt: Prompt) -> None:

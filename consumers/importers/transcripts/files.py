@@ -1,12 +1,7 @@
-"""Which files are transcripts, and their reading: line by line, or whole where a file is one document.
+"""Which files are transcripts, and their reading: line by line, or whole where a file is one document or a text.
 
-- ``*.jsonl`` and ``*.ndjson`` are lines; so is a file whose first line is a JSON object by itself. They are read line
-  by line, whatever their size; of a line longer than ``line_size_max_bytes`` nothing is decoded.
-- Any other file that begins like JSON is one document, and read whole: at most ``document_size_max_bytes``.
-- Everything else is text, read whole as one response: at most ``text_size_max_bytes``.
-- A file that begins as no UTF-8 text does (packed, or UTF-16) is one thing that could not be read, whatever its name.
-
-A folder is walked for ``*.jsonl``, ``*.ndjson`` and ``*.json``, and for ``*.md`` and ``*.txt`` that hold thinking tags.
+Lines are read whatever the file's size; of one longer than ``line_size_max_bytes`` nothing is decoded. A file that
+begins as no UTF-8 text does (packed, or UTF-16) is one thing that could not be read, whatever its name.
 """
 
 from __future__ import annotations
@@ -99,7 +94,6 @@ def _read_lines(opened: BinaryIO, place: Place, progress: Progress) -> Iterator[
 
 
 def _too_long(opened: BinaryIO, line: bytes, place: Place, progress: Progress) -> Unread:
-    """Return a line that is too long to be decoded, kept as it is as long as a blob can hold it."""
     whole = bytearray(line)
     size = len(line)
     while not line.endswith(b"\n") and (line := opened.readline(_skip_bytes)):

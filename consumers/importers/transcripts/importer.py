@@ -217,7 +217,6 @@ class TranscriptImport:
         return record
 
     def _check(self, thought: mapping.Thought) -> None:
-        """Count whether what a response thought holds together, and why not."""
         faults = self._faults_of(thought.memory)
         self.tally.sound += not faults
         self.tally.faults.update(faults)
@@ -251,7 +250,6 @@ class TranscriptImport:
         return kept_aside(ref, source, UNREAD, reason)._replace(stream=stream, aside=stream)
 
     def _note(self, note: dict[str, Any], ids: dict[str, str]) -> str:
-        """Store a note that stands for what cannot be stored, and return its ref."""
         try:
             return self._put_blob(encode_canonical(note | ids))
         except Refused:

@@ -3,8 +3,8 @@
 A line of a session may be megabytes of a tool's output. What may be long is kept as the bytes it is, and decoded when
 it is asked for. A value of another type than expected is no error: it counts as absent.
 
-Whole lines are decoded under the ledger's strict rules, but for numbers that no event holds (ids of 64 bits, ``NaN``,
-``Infinity``): each is read as the text that it is written as, and told, as it must not cost the thinking beside it.
+Whole lines are decoded under the ledger's strict rules, but for numbers that no event holds (ids of 64 bits, ``NaN``):
+each is read as the text that it is written as, and told, as it must not cost the thinking beside it.
 
 To read another vendor's transcripts, add its row to ``VENDORS``, and the field of its conversations to ``Head``.
 """
@@ -143,10 +143,7 @@ def _begins(raw: msgspec.Raw, sign: bytes) -> bool:
 
 
 def nested_head(around: Head) -> Head | None:
-    """Return the fields of the line of another agent that a ``progress`` line carries, or of the item of a payload.
-
-    Where it tells no time itself, it is that of the line around it.
-    """
+    """Return the fields of the line that a ``progress`` line or payload carries; its time may be that around it."""
     line = around.payload if around.type == CARRIER else NONE
     if around.type == OTHER_AGENT and _begins(around.data, b"{"):
         line = _nested.decode(around.data).message
@@ -185,10 +182,7 @@ def raw_text(raw: msgspec.Raw) -> str:
 
 
 def role_of(head: Head, message: Message | None) -> str:
-    """Return who speaks: ``user``, ``assistant``, or empty for lines that are neither.
-
-    A line that names neither a role nor a type of its own may be a response by itself.
-    """
+    """Return who speaks: ``user``, ``assistant`` (also of a response by itself, which names no role), or empty."""
     type_ = text(head.type)
     spoken = (message.role if message else None, head.role, head.sender, head.speaker)
     role = next(filter(None, map(text, spoken)), type_)

@@ -1,14 +1,12 @@
 """From a response to imported reasoning: what its graph is called, what it says, and what only its original can say.
 
-Rules this module keeps:
+An id is made of the message's id, so it is the same wherever the response was found, also where a resumed session
+repeats it; of the session's, too, where the message's is so short that it may be somebody else's; without them it is
+made of the prompt and of what the response says.
 
-- An id is made of the message's id, so it is the same wherever the response was found, also where a resumed session
-  repeats it; of the session's, too, where the message's is so short that it may be somebody else's; without them it is
-  made of the prompt and of what the response says.
-- Steps are what ``extract_reasoning`` finds. What was guessed is named in the claims, and so is what could not be
-  read. Nothing is cut: task and conclusion end at a word, and their whole text is in the originals that are named.
-- The conclusion is the answer that follows the last thinking; a response that went on to call a tool has none, and its
-  reasoning stays open.
+What was guessed is named in the claims, and so is what could not be read. Task and conclusion end at a word, and their
+whole text is in the originals that are named. The conclusion is the answer that follows the last thinking; a response
+that went on to call a tool has none, and its reasoning stays open.
 """
 
 from __future__ import annotations
