@@ -10,6 +10,7 @@ import os
 import select
 import subprocess
 import sys
+from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
@@ -133,14 +134,8 @@ class PageReader:
         low, step = first, 1
         while (high := first + step) < size and not self._is_readable(high):
             low, step = high, step * 2
-        high = min(high, size)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._is_readable(middle):
-                high = middle
-            else:
-                low = middle
-        return high
+        between = range(low + 1, min(high, size))
+        return between.start + bisect_left(between, True, key=self._is_readable)  # noqa: FBT003 - a key
 
     def _is_readable(self, index: int) -> bool:
         found = self.first("entries", index_key(index))

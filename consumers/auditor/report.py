@@ -206,8 +206,8 @@ class Anchor:
         self.sizes = set() if self._trusted is None else {self._trusted.size}
 
     def report(
-        self, source: str, replay: Replay | Replayed, *, checkpoint_size: int | None = None, stream: str | None = None,
-        missing: Sequence[Missing] = (),
+        self, source: str, replay: Replay | Replayed, *, checkpoint: Checkpoint | None = None,
+        stream: str | None = None, missing: Sequence[Missing] = (),
     ) -> AuditReport:  # fmt: skip
         """Compare the expectations with a finished replay and return the report."""
         created = replay.created
@@ -220,7 +220,7 @@ class Anchor:
             source=source, ledger=replay.ledger, origin=None if created is None else created.origin,
             root_key=None if created is None else created.root,
             root_fingerprint=None if created is None else fingerprint(bytes.fromhex(created.root)), size=replay.size,
-            tree_head=head, checkpoint_size=checkpoint_size, signatures=replay.verified,
+            tree_head=head, checkpoint_size=None if checkpoint is None else checkpoint.size, signatures=replay.verified,
             kinds=dict(sorted(replay.kinds.items())), problems=findings.sorted_problems(),
             problems_total=findings.problems_total, notes=findings.notes, notes_total=findings.notes_total,
             anchored=is_root_right or is_checkpoint_right, suspects=replay.suspects[:problems_listed_max],

@@ -191,7 +191,7 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
     frontier = replay.frontier
     if checkpoint is not None and frontier is not None and frontier.root() != checkpoint.root:
         findings.problem(None, "VERIFICATION_FAILED", "the entries do not give the root of the checkpoint")
-    return anchor.report("bundle", replay, checkpoint_size=None if checkpoint is None else checkpoint.size)
+    return anchor.report("bundle", replay, checkpoint=checkpoint)
 
 
 def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditReport:
@@ -231,10 +231,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         lost_from=min(part.refused, default=None), verified=part.kinds.total(), suspects=sorted(part.suspects),
     )  # fmt: skip
     checkpoint = _check_members(bundle, replay, findings)
-    return anchor.report(
-        "bundle", replay, checkpoint_size=None if checkpoint is None else checkpoint.size, stream=manifest.stream,
-        missing=part.missing,
-    )  # fmt: skip
+    return anchor.report("bundle", replay, checkpoint=checkpoint, stream=manifest.stream, missing=part.missing)
 
 
 def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:

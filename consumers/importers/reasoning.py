@@ -29,7 +29,7 @@ import msgspec
 
 from consumers.importers.records import batches
 from consumers.sdk.thinking.response import first_text
-from ledger.codec import check_strict, schema_error
+from ledger.codec import check_strict, converted
 from ledger.errors import AS_A_BLOB, Refused
 from ledger.events.fields import EventData
 from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
@@ -210,7 +210,7 @@ def continuation_of(memory: ReasoningMemory) -> Iterator[EventData]:
 def submissions_of(events: Sequence[EventData]) -> list[list[EventData]]:
     """Return the events in groups that each fit one submission (256 events and 900 KiB), in order."""
     limits = (batch_events_max, batch_size_max_bytes)
-    return batches(events, lambda event: (1, _size(event) + submission_reserve_bytes), limits)
+    return list(batches(events, lambda event: (1, _size(event) + submission_reserve_bytes), limits))
 
 
 def _extensions(memory: ReasoningMemory) -> Iterator[ReasoningExtended]:
@@ -263,10 +263,9 @@ def _step(step: ReasoningStep) -> Step:
         )
         raise Refused("TOO_LARGE", message, step=step.step_number, size=size, limit=data_size_max_bytes)
     try:
-        return msgspec.convert(values, Step)
-    except msgspec.ValidationError as error:
-        refusal = schema_error(error, f"step {step.step_number}")
-        raise refusal.with_details(step=step.step_number) from error
+        return converted(values, Step, f"step {step.step_number}")
+    except Refused as refusal:
+        raise refusal.with_details(step=step.step_number) from refusal
 
 
 def _event(kind: type[T], values: dict[str, Any], field: str) -> T:
@@ -276,10 +275,7 @@ def _event(kind: type[T], values: dict[str, Any], field: str) -> T:
             f"the {field} and what stands with it have {size} bytes; an event holds {data_size_max_bytes}: {AS_A_BLOB}"
         )
         raise Refused("TOO_LARGE", message, field=field, size=size, limit=data_size_max_bytes)
-    try:
-        return msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:
-        raise schema_error(error) from error
+    return converted(values, kind)
 
 
 def _check_ref(events: list[EventData], memory: ReasoningMemory) -> None:

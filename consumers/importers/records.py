@@ -197,21 +197,22 @@ def _kept_aside(record: Record, refusal: Refused) -> Record:
     return made._replace(stream=record.aside or made.stream)
 
 
-def batches(items: Iterable[T], measure: Callable[[T], tuple[int, int]], limits: tuple[int, int]) -> list[list[T]]:
-    """Split items into groups within two limits, of the two numbers that ``measure`` gives each; one above is alone."""
-    groups: list[list[T]] = []
+def batches(items: Iterable[T], measure: Callable[[T], tuple[int, int]], limits: tuple[int, int]) -> Iterator[list[T]]:
+    """Yield items in groups within two limits, of the two numbers that ``measure`` gives each; one above is alone."""
+    group: list[T] = []
     count = size = 0
     for item in items:
         more, bytes_ = measure(item)
         count, size = count + more, size + bytes_
-        if not groups or count > limits[0] or size > limits[1]:
-            groups.append([])
-            count, size = more, bytes_
-        groups[-1].append(item)
-    return groups
+        if group and (count > limits[0] or size > limits[1]):
+            yield group
+            group, count, size = [], more, bytes_
+        group.append(item)
+    if group:
+        yield group
 
 
-def _batches(records: Iterable[Record]) -> list[list[Record]]:
+def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
     def measure(record: Record) -> tuple[int, int]:
         return len(record.events), sum(len(encode_canonical(data)) for data in record.events)
 

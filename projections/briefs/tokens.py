@@ -8,6 +8,7 @@ is counted by the strictest of them (``most_tokens``).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -80,14 +81,9 @@ def estimate_tokens(text: str) -> int:
 
 def greatest(low: int, high: int, fits: Callable[[int], bool]) -> int:
     """Return the greatest number from ``low`` to ``high`` that fits; every smaller one does too, ``low`` unasked."""
-    middle = high  # What fits whole, as most does, is asked about once.
-    while low < high:
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-        middle = (low + high + 1) // 2
-    return low
+    if high <= low or fits(high):  # What fits whole, as most does, is asked about once.
+        return max(low, high)
+    return low + bisect_left(range(low + 1, high), True, key=lambda number: not fits(number))  # noqa: FBT003 - a key
 
 
 def _encodable(text: str) -> str:

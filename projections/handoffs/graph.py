@@ -266,14 +266,11 @@ def _hops(root: str, before: Links, behind: Links, depth: int) -> dict[str, int]
 
 def _drawn(moment: Moment, asked: HandoffGraph, root: str | None) -> tuple[Links, dict[str, list[str]]]:
     """Return the handoffs that were read, and which of their dependencies are drawn."""
-    if root is not None:
-        links = _linked(moment, _UP if asked.dependents else _DOWN, root)
-        held = links.keys()
-        if asked.dependents:
-            return links, {name: [on for on in link.depends_on if on in held] for name, link in links.items()}
-        return links, {name: link.depends_on for name, link in links.items()}
-    links = _links(moment, "", "TRUE" if asked.is_all else _OPEN_SQL)
-    if asked.is_all:
+    if root is not None and asked.dependents:
+        links = _linked(moment, _UP, root)
+        return links, {name: [on for on in link.depends_on if on in links] for name, link in links.items()}
+    links = _links(moment, "", "TRUE" if asked.is_all else _OPEN_SQL) if root is None else _linked(moment, _DOWN, root)
+    if root is not None or asked.is_all:
         return links, {name: link.depends_on for name, link in links.items()}
     # Of what is done, an open handoff shows only what holds it up for ever: cancelled, rejected, missing.
     elsewhere = sorted({on for link in links.values() for on in link.depends_on if on not in links})

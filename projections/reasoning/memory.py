@@ -27,9 +27,9 @@ from ledger.errors import Refused
 
 steps_max: Final = 10_000
 step_number_max: Final = 1_000_000
-_dependency_key_max_chars: Final = 16
 
 StepNumber = Annotated[int, msgspec.Meta(ge=1, le=step_number_max)]
+_Links = dict[StepNumber, list[StepNumber]]
 StepType = Annotated[str, msgspec.Meta(pattern=r"^(observation|inference|assumption|hypothesis|conclusion)\Z")]
 ReasoningType = Annotated[str, msgspec.Meta(pattern=r"^(deductive|inductive|abductive|analogical)?\Z")]
 
@@ -171,27 +171,14 @@ def _read_dependencies(given: Any) -> dict[int, list[int]]:
     dependencies: dict[int, list[int]] = {}
     for key, rests_on in given.items():
         path = f"dependencies.{key}"
-        number = _read_step_number(_number_of(key), path)
+        try:
+            ((number, numbers),) = msgspec.convert({key: rests_on}, _Links, str_keys=True).items()
+        except msgspec.ValidationError as error:
+            raise _invalid(path, "is not a list of step numbers (integers from 1 on) by such a number") from error
         if number in dependencies:
             raise _conflict(path, f"The dependencies of step {number} are given twice.")
-        if not isinstance(rests_on, list):
-            raise _invalid(path, "is not a list of step numbers")
-        dependencies[number] = [_read_step_number(item, path) for item in rests_on]
+        dependencies[number] = numbers
     return dependencies
-
-
-def _number_of(key: Any) -> Any:
-    """Return the integer that a JSON key spells in its one minimal form; anything else is left to be refused."""
-    if isinstance(key, str) and len(key) <= _dependency_key_max_chars and key.isascii() and key.isdigit():
-        number = int(key)
-        return number if str(number) == key else key
-    return key
-
-
-def _read_step_number(value: Any, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= step_number_max:
-        raise _invalid(path, "is not a step number (an integer from 1 on)")
-    return value
 
 
 def _read_confidence(fields: dict[str, Any], name: str, within: str = "") -> None:

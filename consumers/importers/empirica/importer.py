@@ -145,19 +145,16 @@ def counted(counts: records.Counts, found: Read) -> Done:
 
 def _pages(notes: Iterator[Note | Aside], unread: list[Aside]) -> Iterator[list[Note]]:
     """Yield notes in pages that one question can ask for, and memory can hold."""
-    page: list[Note] = []
-    size = 0
-    for note in notes:
-        if isinstance(note, Aside):
-            unread.append(note)
-            continue
-        page.append(note)
-        size += len(note.content or b"")
-        if len(page) == page_rows_max or size > page_size_max_bytes:
-            yield page
-            page, size = [], 0
-    if page:
-        yield page
+
+    def readable() -> Iterator[Note]:
+        for note in notes:
+            if isinstance(note, Aside):
+                unread.append(note)
+            else:
+                yield note
+
+    limits = (page_rows_max, page_size_max_bytes)
+    return records.batches(readable(), lambda note: (1, len(note.content or b"")), limits)
 
 
 def _may_be_mine(row: dict[str, Any], importer: str | None) -> bool:

@@ -101,13 +101,9 @@ class Progress:
 
 
 class _Open(msgspec.Struct):
-    """A response whose lines are still being collected."""
+    """A response whose lines are still being collected; ``answered`` has what its first line says of it."""
 
-    place: Place
-    session: str
-    message: str
-    at: Any
-    prompt: Prompt | None
+    answered: Answered
     lines: list[bytes]
     has_trace: bool = False
 
@@ -158,16 +154,16 @@ class Conversation:
             self._progress.skipped += 1
             return
         named = lines.text(message.id) if message is not None else lines.text(head.id)
-        opened = _Open(place, session, named or lines.text(head.uuid), lines.time_of(head), prompt, [])
-        if is_session and opened.message:
-            key = (session, opened.message)
-            opened = self._open.setdefault(key, opened)
+        named = named or lines.text(head.uuid)
+        opened = _Open(Answered(place, b"", None, is_session, session, named, lines.time_of(head), prompt), [])
+        if is_session and named:
+            opened = self._open.setdefault((session, named), opened)
             self._add(opened, line)
             while len(self._open) > open_max or (self._open_bytes > open_size_max_bytes and len(self._open) > 1):
                 yield from self._close_oldest()
         else:
             self._add(opened, line)
-            yield from self._closed(opened, is_session=is_session)
+            yield from self._closed(opened)
 
     def _add(self, opened: _Open, line: bytes) -> None:
         if line not in opened.lines:
@@ -177,13 +173,14 @@ class Conversation:
 
     def _close_oldest(self) -> Iterator[Answered | Unread]:
         _, opened = self._open.popitem(last=False)
-        yield from self._closed(opened, is_session=True)
+        yield from self._closed(opened)
 
-    def _closed(self, opened: _Open, *, is_session: bool) -> Iterator[Answered | Unread]:
+    def _closed(self, opened: _Open) -> Iterator[Answered | Unread]:
+        answered = opened.answered
         original = b"".join(line.removesuffix(b"\n") + b"\n" for line in opened.lines[:-1]) + opened.lines[-1]
         self._open_bytes -= sum(len(line) for line in opened.lines)
         # What a tool is called with may be anything; the original has it.
-        calls = lines.only_calls_tools if is_session else lambda _line: False
+        calls = lines.only_calls_tools if answered.is_session else lambda _line: False
         spoken = [line for line in opened.lines if opened.has_trace and not calls(line)]
         if not spoken:
             self._progress.skipped += len(opened.lines)
@@ -191,13 +188,11 @@ class Conversation:
         try:
             read = [lines.decoded(line) for line in spoken]
         except Refused as refusal:
-            yield Unread(opened.place, original, len(original), f"{refusal.code}: {refusal.message}")
+            yield Unread(answered.place, original, len(original), f"{refusal.code}: {refusal.message}")
             return
         response = merged([_innermost(value) for value, _ in read])
         odd = tuple(number for _, numbers in read for number in numbers)
-        ids = (opened.session, opened.message)
-        answer = Answered(opened.place, original, response, is_session, *ids, opened.at, opened.prompt)
-        yield answer._replace(lines=len(opened.lines), odd=odd)
+        yield answered._replace(original=original, response=response, lines=len(opened.lines), odd=odd)
 
     def _prompt_for(
         self, line: bytes, head: lines.Head, message: lines.Message | None, role: str, session: str

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -156,13 +157,9 @@ def time_of(at: Any) -> str | None:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers as ``1-3, 5``."""
-    bounds: list[list[int]] = []
-    for number in numbers:
-        if bounds and number == bounds[-1][1] + 1:
-            bounds[-1][1] = number
-        else:
-            bounds.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in bounds)
+    placed = groupby(enumerate(numbers), key=lambda item: item[1] - item[0])  # which is equal along a run
+    runs = ([number for _, number in run] for _, run in placed)
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> RecordClaims:

@@ -224,7 +224,7 @@ def test_author_without_a_role_is_refused_and_nothing_is_counted(ledger: Ledger,
 def test_batches_keep_to_both_limits_and_to_the_order(ledger: Ledger) -> None:
     author, client = author_of(ledger)
     records = [handoff(f"h{number:03}", task="x" * 20_000) for number in range(100)]
-    batches = _batches(records)
+    batches = list(_batches(records))
     assert [one for batch in batches for one in batch] == records
     for batch, following in itertools.pairwise(batches):
         size = sum(len(encode_canonical(one.data)) for one in batch)
