@@ -234,7 +234,7 @@ class Cluster:
 
     def holds(self, history: Sequence[bytes]) -> bool:
         stream = self.log_stream()
-        if stream is None or len(stream.messages) != len(history):
+        if stream is None or not len(stream.messages) == stream.last_seq == len(history):
             return False
         return all(entry_in(seq, raw(seq, message)) == history[seq - 1] for seq, message in stream.messages.items())
 
