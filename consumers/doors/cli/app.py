@@ -18,7 +18,7 @@ from ledger.errors import Refused, Unavailable
 from ledger.files import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from consumers.sdk.ledger import Ledger
     from ledger.author import Author
@@ -67,16 +67,13 @@ class App:
             settings = msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
             self._settings = asked, settings
             if settings.text:
-                self._tell_ignored(settings)
+                from ledger.trust import ignored, shown  # noqa: PLC0415 - most ledgers have no settings
+
+                if names := ", ".join(ignored(settings)):
+                    where = shown(settings.home)
+                    way = f"`baton trust --home {where}` shows why"
+                    click.echo(f"{where} is not trusted with {names}: ignored ({way})", err=True)
         return self._settings[1]
-
-    def _tell_ignored(self, settings: Settings) -> None:
-        from ledger.trust import ignored, shown  # noqa: PLC0415 - most ledgers have no settings
-
-        if names := ignored(settings):
-            where = shown(settings.home)
-            text = f"{where} is not trusted with {', '.join(names)}: ignored (`baton trust --home {where}` shows why)"
-            click.echo(text, err=True)
 
     def here(self, command: str) -> str:
         """Return the command that goes on with the folder of this run, when --home named it."""
@@ -165,12 +162,9 @@ class App:
 
     def ask_passphrase(self, name: str) -> str | None:
         """Return the passphrase of ``name``'s key from the descriptor or the terminal; None when there is neither."""
-        if name not in self._passphrases:
-            given = self.read_passphrase(f"Passphrase of {name}: ")
-            if given is None:
-                return None
+        if name not in self._passphrases and (given := self.read_passphrase(f"Passphrase of {name}: ")) is not None:
             self._passphrases[name] = given
-        return self._passphrases[name]
+        return self._passphrases.get(name)
 
     def read_passphrase(self, prompt: str, *, confirm: bool = False) -> str | None:
         """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
@@ -185,14 +179,27 @@ class App:
             return None
         return str(click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm))
 
-    def show(self, kind: str, data: Any, text: Callable[[], None], *, following: str | None = None) -> None:
-        """Print an answer: one JSON document, or what ``text`` prints; ``kind`` may be the query that it answers."""
+    def show(
+        self, kind: str, data: Any, text: str | Iterable[str] | Callable[[], None], *, following: str | None = None
+    ) -> None:
+        """Print an answer: one JSON document, or ``text``: the lines, or what prints them.
+
+        ``kind`` may be the query that it answers.
+        """
         if not self.as_json:
-            self._warn(data)
+            if self._has_asked:  # first, what of it may be the work of a thief
+                from projections.agents.suspects import suspect_words  # noqa: PLC0415 - loaded by what asked views
+
+                for words in suspect_words(data, self._doubts):
+                    click.secho(words, fg="red")
             if self.moment is not None:
                 then = self.query("catalog.moment", at=self.moment)
                 click.echo(f"as of entry {then['event_index']}, {then['at']}", err=True)
-            text()
+            if callable(text):
+                text()
+            else:
+                for line in [text] if isinstance(text, str) else text:
+                    click.echo(line)
             return
         if self._doubts and isinstance(data, dict) and "suspect" not in data:
             data |= {"suspect": max(self._doubts.values())}
@@ -201,14 +208,6 @@ class App:
 
             kind = kind_of(kind)
         self.line(document(kind, data, following))
-
-    def _warn(self, data: Any) -> None:
-        """Say first what of an answer may be the work of a thief."""
-        if self._has_asked:
-            from projections.agents.suspects import suspect_words  # noqa: PLC0415 - loaded by what asked views
-
-            for words in suspect_words(data, self._doubts):
-                click.secho(words, fg="red")
 
     def line(self, value: Any) -> None:
         """Print one JSON document on one line."""

@@ -233,6 +233,15 @@ def show_page(app: App, kind: str, answer: dict[str, Any], text: Callable[[], No
             click.echo(hint, err=True)
 
 
+def list_page(
+    app: App, query: str, of: str, asked: dict[str, Any], cells: Callable[[dict[str, Any]], dict[str, object]]
+) -> None:
+    """Print a page of the rows ``of`` a query as a table, each row as ``cells`` by the names of their columns."""
+    answer = app.query(query, **{"after" if name == "cursor" else name: value for name, value in asked.items()})
+    rows = [cells(row) for row in answer[of]]
+    show_page(app, query, answer, lambda: print_table([*rows[0]] if rows else (), [[*row.values()] for row in rows]))
+
+
 def _unknown_names(app: App, asked: dict[str, Any]) -> Iterator[str]:
     """Yield for each filter of a list without rows what it names that does not exist, with the nearest that does."""
     if given := [asked[of] for of in ("agent", "author", "to", "sender", "reviewer", "importer") if asked.get(of)]:
@@ -317,18 +326,15 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
             from consumers.doors.dashboard.address import path_to, running  # noqa: PLC0415 - few ask for it
 
             if (here := running(app.settings().home)) is None:
-                raise Refused(
-                    "NOT_FOUND", f"no dashboard runs on this ledger: `{app.here('baton dashboard')}` starts one"
-                )
+                message = f"no dashboard runs on this ledger: `{app.here('baton dashboard')}` starts one"
+                raise Refused("NOT_FOUND", message)
             if given[argument] is None:
                 raise Refused("USAGE", "--web shows one thing: name it")
             as_of = "" if app.moment is None else f"?as_of={app.moment}"
             url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
-            app.show("page", {"url": url}, lambda: click.echo(url))
+            app.show("page", {"url": url}, url)
 
-        option: Callable[[Any], Any] = click.option(
-            "--web", is_flag=True, help="Print the address of its page instead."
-        )
+        option: Any = click.option("--web", is_flag=True, help="Print the address of its page instead.")
         decorated: VerbT = option(shown)
         return decorated
 
@@ -372,10 +378,14 @@ def fields_of(accepted: Accepted) -> dict[str, Any]:
     return {name: getattr(accepted, name) for name in accepted.__struct_fields__}
 
 
-def print_accepted(accepted: list[Accepted]) -> None:
+def accepted_line(one: Accepted) -> str:
+    """Return what the ledger answered for one event, in a line."""
+    return f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}"
+
+
+def show_accepted(app: App, accepted: list[Accepted]) -> None:
     """Print what the ledger answered."""
-    for one in accepted:
-        click.echo(f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}")
+    app.show("accepted", {"accepted": [fields_of(one) for one in accepted]}, map(accepted_line, accepted))
 
 
 def stopped_by_signals() -> threading.Event:

@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
@@ -51,11 +52,6 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
 """The options that stand before or after any verb, by the attribute of the ``App`` that keeps what is given."""
 
 
-def common_options() -> list[click.Option]:
-    """Return the options that every verb and group takes."""
-    return [_Common(**option, expose_value=False, callback=_keep(name)) for name, option in _COMMON.items()]
-
-
 class _Common(click.Option):
     """An option of every verb: one line at the end of a page stands for all of them, not five on each."""
 
@@ -66,24 +62,30 @@ class _Common(click.Option):
 _COMMON_LINE: Final = "Everywhere: --as --home --server --spool --json --passphrase-fd{} (see `baton --help`)"
 
 
-def _with_common_line(command: click.Command, formatter: click.HelpFormatter, ctx: click.Context) -> None:
-    """End a page with the common options: in one line, and explained where it is the page of all."""
-    if ctx.parent is not None:
-        formatter.write_paragraph()
-        looks_back = not isinstance(command, Command) or command.looks_back
-        formatter.write_text(_COMMON_LINE.format(" --as-of" if looks_back else ""))
-        return
-    with formatter.section("Everywhere"):
-        records = (click.Option.get_help_record(one, ctx) for one in command.params if isinstance(one, _Common))
-        formatter.write_dl([record for record in records if record is not None])
+class _WithCommon(click.Command):
+    """A command or group with the common options, which the ``App`` keeps."""
+
+    looks_back = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, option in _COMMON.items():
+            self.params.append(_Common(**option, expose_value=False, callback=partial(_keep, name)))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End a page with the common options: in one line, and explained where it is the page of all."""
+        if ctx.parent is not None:
+            formatter.write_paragraph()
+            formatter.write_text(_COMMON_LINE.format(" --as-of" if self.looks_back else ""))
+            return
+        with formatter.section("Everywhere"):
+            records = (click.Option.get_help_record(one, ctx) for one in self.params if isinstance(one, _Common))
+            formatter.write_dl([record for record in records if record is not None])
 
 
-def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def callback(context: click.Context, _: click.Parameter, value: Any) -> None:
-        if value is not None and value is not False:
-            setattr(context.ensure_object(App), name, value)
-
-    return callback
+def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> None:
+    if value is not None and value is not False:
+        setattr(context.ensure_object(App), name, value)
 
 
 class ListOption(click.Option):
@@ -98,7 +100,7 @@ class ListOption(click.Option):
         return super().type_cast_value(ctx, words if value else value)
 
 
-class Command(click.Command):
+class Command(_WithCommon):
     """A verb, with the common options; its function gets the ``App`` first.
 
     One that ``only_looks``, as an auditor, is told of a history that changed, and goes on (``ledger.memory``). One that
@@ -110,12 +112,7 @@ class Command(click.Command):
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(name, callback=click.pass_obj(callback), **kwargs)
-        self.params += common_options()
         self._only_looks, self.looks_back = only_looks, looks_back
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """End the page with the line of the common options."""
-        _with_common_line(self, formatter, ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the verb. Raises Refused: ``USAGE`` for --as-of where it does or shows what is now."""
@@ -127,7 +124,7 @@ class Command(click.Command):
         return super().invoke(ctx)
 
 
-class Group(click.Group):
+class Group(_WithCommon, click.Group):
     """A group of verbs that are imported when called; an unknown one names the nearest."""
 
     command_class = Command
@@ -137,7 +134,6 @@ class Group(click.Group):
         aliases: dict[str, str] | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(*args, **kwargs)
-        self.params += common_options()
         self._lazy = lazy or {}
         self._sections = sections
         self._aliases = aliases or {}
@@ -168,21 +164,15 @@ class Group(click.Group):
 
     def _nested(self, ctx: click.Context, name: str) -> list[str]:
         """Return the verbs of this group's own groups that are called ``name``: `claim` is `handoff claim`."""
-        groups = [(one, self.get_command(ctx, one)) for one in self.list_commands(ctx)]
-        found = [
-            (one, group._aliases.get(name, name))  # noqa: SLF001 - of this very class
-            for one, group in groups
-            if isinstance(group, Group) and group.get_command(ctx, name) is not None
+        return [
+            f"{one} {group._aliases.get(name, name)}"  # noqa: SLF001 - of this very class
+            for one in self.list_commands(ctx)
+            if isinstance(group := self.get_command(ctx, one), Group) and group.get_command(ctx, name) is not None
         ]
-        return [f"{one} {verb}" for one, verb in found]
 
     def _near(self, ctx: click.Context, name: str) -> list[str]:
         alike = near(name, [*self.list_commands(ctx), *self._aliases])
         return list(dict.fromkeys(self._aliases.get(one, one) for one in alike))
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """End the page with the line of the common options, or with what they are."""
-        _with_common_line(self, formatter, ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the verbs with their help from the table, importing nothing."""
@@ -272,13 +262,9 @@ ALIASES: Final = {
 
 
 @click.command(
-    "baton",
-    cls=Group,
-    lazy=VERBS,
-    sections=SECTIONS,
-    aliases=ALIASES,
+    "baton", cls=Group, lazy=VERBS, sections=SECTIONS, aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+)  # fmt: skip
 @click.version_option(package_name="baton-ledger", message="%(version)s")
 @click.pass_context
 def baton(context: click.Context) -> None:
@@ -312,14 +298,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: list[str], app: App) -> int:
     """Run one command and return its exit code; whatever it raises was printed."""
     as_json = "--json" in arguments
-    try:
-        # click returns, and does not raise, the exit code that a command ends with.
+    try:  # click returns, and does not raise, the exit code that a command ends with
         code = baton.main(arguments, prog_name="baton", standalone_mode=False, obj=app)
     except click.Abort:
         click.echo("stopped", err=True)
         return stopped_by_user
-    except SystemExit:
-        # So click ends a command whose reader has gone: that is no failure of ours.
+    except SystemExit:  # so click ends a command whose reader has gone: that is no failure of ours
         return Exit.OK
     except click.UsageError as error:
         return _print_usage(error, arguments, as_json=as_json)

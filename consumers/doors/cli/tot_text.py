@@ -199,7 +199,7 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
         return
     for events in new_events(app, task_id):
         if app.as_json:
-            app.show("tot.tree", app.query("tot.tree", id=task_id), lambda: None)
+            app.show("tot.tree", app.query("tot.tree", id=task_id), ())
             continue
         for event in events:
             for line in lines.of(event):
@@ -216,11 +216,8 @@ def new_events(app: App, task_id: str) -> Iterator[list[Event]]:
         page = app.client().entries(position, stream=f"tot/{task_id}", wait_s=wait_s)
         events = [read_event(index, data) for index, data in page.entries]
         for event in events:
-            is_still = (
-                ends(event)
-                or isinstance(event.data, kinds.TotPaused)
-                or (is_still and not isinstance(event.data, kinds.TotResumed))
-            )
+            begins_anew = isinstance(event.data, kinds.TotResumed)
+            is_still = ends(event) or isinstance(event.data, kinds.TotPaused) or (is_still and not begins_anew)
         if events:
             yield events
         position = page.next_index

@@ -41,11 +41,6 @@ _CODES: Final = {
 }  # fmt: skip
 
 
-def compact(value: Any) -> str:
-    """Return a value as the JSON text that a client's model reads."""
-    return json_text(value)
-
-
 def plain(value: Any) -> Any:
     """Return a structured answer in which what misleads is written as escapes: clients show its texts as they are."""
     if isinstance(value, dict):
@@ -57,7 +52,7 @@ def plain(value: Any) -> Any:
 
 def tokens_of(value: Any) -> int:
     """Return the tokens of a value as JSON text."""
-    return count_tokens(compact(value))
+    return count_tokens(json_text(value))
 
 
 def fitting(items: Sequence[Any], answer: Mapping[str, Any], *, limit: int = filled_tokens_max) -> int:
@@ -102,8 +97,8 @@ class Answer(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        names = {name: field.alias or name for name, field in type(self).model_fields.items()}
-        absent = {names[name] for name in names if name not in self.model_fields_set}
+        fields = type(self).model_fields.items()
+        absent = {field.alias or name for name, field in fields if name not in self.model_fields_set}
         return {name: value for name, value in handler(self).items() if name not in absent}
 
 
@@ -129,7 +124,7 @@ def quoted(item: Mapping[str, Any], author: str, at: str | int, *names: str) -> 
 
 def failed(error: BatonError) -> CallToolResult:
     """Return the answer of a call that failed."""
-    return CallToolResult(content=[TextContent(type="text", text=compact(error_dict(error)))], is_error=True)
+    return CallToolResult(content=[TextContent(type="text", text=json_text(error_dict(error)))], is_error=True)
 
 
 def error_dict(error: BatonError) -> dict[str, Any]:
@@ -160,8 +155,7 @@ def refused_arguments(error: ValidationError) -> Refused:
         {"field": ".".join(str(part) for part in one["loc"]), "message": one["msg"], "type": one["type"]}
         for one in error.errors(include_url=False, include_input=False, include_context=False)
     ]
-    field = found[0]["field"]
-    code = _CODES.get(found[0]["type"], "INVALID_FIELD")
+    field, code = found[0]["field"], _CODES.get(found[0]["type"], "INVALID_FIELD")
     more = {"fields_left_out": len(found) - fields_named_max} if len(found) > fields_named_max else {}
     return Refused(code, f"{field}: {found[0]['message']}", field=field, fields=found[:fields_named_max], **more)
 
@@ -172,7 +166,6 @@ def check_arguments(tool: str, properties: Sequence[str], arguments: Mapping[str
     if unknown:
         message = f"{tool} takes no {unknown[0][:80]!r}: it takes {', '.join(properties)}"
         raise Refused("UNKNOWN_FIELD", message, fields=[name[:80] for name in unknown[:fields_named_max]])
-    size = len(compact(arguments))
-    if size > arguments_size_max_bytes:
+    if (size := len(json_text(arguments))) > arguments_size_max_bytes:
         message = f"the arguments have {size} bytes, and a call at most {arguments_size_max_bytes}"
         raise Refused("TOO_LARGE", f"{message}: send them in several", size=size)

@@ -18,7 +18,7 @@ from pydantic import Field, StrictBool
 
 from consumers.doors.mcp import answers
 from consumers.doors.mcp.reports import NUMBER, Id, PageSize, Said
-from consumers.doors.mcp.tool_ledger import ToolLedger, roles_of
+from consumers.doors.mcp.tool_ledger import Tools, roles_of
 from consumers.handoffs.acts import ACTS, OF_WHAT_WAS_READ, REVIEWS, Argument, Form, ToolVerb, with_commands
 from consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
 from consumers.handoffs.receiver import later, missing, uncommitted
@@ -126,11 +126,8 @@ class ActDone(answers.Quoting):
     warnings: Annotated[list[str] | None, Field(description="What others are not told, or do not have.")] = None
 
 
-class HandoffTools:
+class HandoffTools(Tools):
     """The tools of handoffs."""
-
-    def __init__(self, ledger: ToolLedger) -> None:
-        self._ledger = ledger
 
     def _grounds(self, tokens: int) -> Grounds:
         return Grounds(partial(ask, self._ledger.client), tokens, self._ledger.agent)
@@ -152,8 +149,7 @@ class HandoffTools:
         def page(rows: int) -> dict[str, Any]:
             return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
 
-        found = page(limit)
-        found = self._grounds(next_tokens_max).waiting(found)
+        found = self._grounds(next_tokens_max).waiting(page(limit))
         people = {one.name for one in self._ledger.client.agents() if "human" in one.roles}
         calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
         items = [waiting(item, call) for item, call in zip(with_commands(found)["items"], calls, strict=True)]
@@ -304,13 +300,12 @@ def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
 
 def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     """Return a handoff within an answer's tokens: texts cut at words, the newest of its log, and what was left out."""
-    left_out: list[str] = []
     notes = shown["notes"] | {"later": later(shown)}
     shown = shown | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
     listed = {"why", "log", "skeleton", "tasks", "criteria", "notes"}
     whole = {name: value for name, value in shown.items() if name not in listed and value is not None}
     told = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
-    left_out += [f"the rest of {name}" for name in told.pop("shortened", [])]
+    left_out = [f"the rest of {name}" for name in told.pop("shortened", [])]
     told |= {"notes": [], "tasks": [], "criteria": [], "log": []}
     for name, rows in (
         ("notes", shown["notes"]),  # first: what the receiver cannot find out by himself

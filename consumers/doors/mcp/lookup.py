@@ -17,11 +17,12 @@ from pydantic import Field
 
 from consumers.doors.mcp.answers import Answer, Quoting, Words, filled_tokens_max, paged, quoted, shorten, tokens_of
 from consumers.doors.mcp.reports import NUMBER, After, Id, PageSize, Since
-from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.doors.mcp.tool_ledger import Tools
 from consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from consumers.reasoning.snapshots.act import Action, Decision, act_on
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.quotation import words_of
+from consumers.sdk.text import json_text
 from consumers.sessions.query import parse_since
 from ledger.errors import Refused
 from projections.briefs.gates import check_level
@@ -29,8 +30,6 @@ from projections.briefs.prompt import TransferLevel
 from projections.briefs.tokens import count_tokens, greatest, tokenizer
 from projections.search.queries import Sort
 from projections.views import ask
-
-LOSSLESS: Final = 1.0
 
 _CURSOR: Final = re.compile(r"(sha256:[0-9a-f]{64})@([0-9]{1,9})\Z")
 _BREAK: Final = re.compile(r"[\s,;，。；、]")
@@ -107,11 +106,8 @@ class Hits(Quoting):
     next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
 
 
-class LookupTools:
+class LookupTools(Tools):
     """The tools that look something up."""
-
-    def __init__(self, ledger: ToolLedger) -> None:
-        self._ledger = ledger
 
     def fetch_reasoning(
         self,
@@ -145,7 +141,7 @@ class LookupTools:
             gate = check_level(sent, {**decision.snapshot.fidelities, sent: fidelity}, found.verdict)
         answer = fields_of(found, decision, with_prompt=not at and have is None) | {"others": self._ledger.others()}
         answer["gate"] = msgspec.to_builtins(gate)
-        is_whole = fidelity == LOSSLESS and cursor == "" and have is None
+        is_whole = fidelity == 1 and cursor == "" and have is None
         if sent is TransferLevel.FULL and not is_whole:  # else the graph stands in the prompt already
             self._add_graph(answer, found, have, at or 0)
         return FetchedReasoning.model_validate(answer)
@@ -232,11 +228,8 @@ def read_cursor(cursor: str, ref: str) -> tuple[int | None, str]:
 
 def page_of(text: str, tokens: int) -> str:
     """Return a beginning of ``text`` within ``tokens`` (in JSON) that ends between words, at least one word long."""
-    chars = greatest(
-        1,
-        min(len(text), max(tokens, 1) * _chars_a_token_max),
-        lambda chars: count_tokens(msgspec.json.encode(text[:chars]).decode()) <= tokens,
-    )
+    most = min(len(text), max(tokens, 1) * _chars_a_token_max)
+    chars = greatest(1, most, lambda chars: count_tokens(json_text(text[:chars])) <= tokens)
     if chars >= len(text):
         return text
     ends = [one.end() for one in _BREAK.finditer(text, 0, chars)]

@@ -26,15 +26,15 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from pydantic import Field
 
-from consumers.doors.mcp.answers import Answer, Quoting, Words, compact, fitting
+from consumers.doors.mcp.answers import Answer, Quoting, Words, fitting
 from consumers.doors.mcp.entries import Alone, AnyEntry, Assessment, SessionEntry, Step, Thoughts
 from consumers.doors.mcp.judgement import judged
 from consumers.doors.mcp.reports import Id
 from consumers.doors.mcp.thoughts import search_thoughts
-from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.doors.mcp.tool_ledger import ToolLedger, Tools
 from consumers.reasoning.validator.evidence import cite
 from consumers.sdk.quotation import words_of
-from consumers.sdk.text import default_id
+from consumers.sdk.text import default_id, json_text
 from consumers.sessions.generator import ReportInputs
 from consumers.sessions.open_sessions import meant_session
 from consumers.sessions.report import with_report
@@ -82,12 +82,11 @@ class RecordedAll(Quoting):
     warnings: list[str]
 
 
-class RecordTool:
+class RecordTool(Tools):
     """The tool that records sessions and reasoning."""
 
-    def __init__(self, ledger: ToolLedger) -> None:
-        self._ledger = ledger
-        self._session: str | None = None
+    _session: str | None = None
+    """That of the call before."""
 
     def record_reasoning(
         self,
@@ -121,7 +120,7 @@ class RecordTool:
             "entries": [entry.model_dump(mode="json") for entry in entries], "session_id": session_id,
             "reasoning_id": reasoning_id, "task": task,
         }  # fmt: skip
-        digest = sha256(compact([author.name, idempotency_key, asked]).encode()).hexdigest()[:_digest_digits]
+        digest = sha256(json_text([author.name, idempotency_key, asked]).encode()).hexdigest()[:_digest_digits]
         corr = None if idempotency_key is None else f"record:{digest}"
         if corr is not None and (earlier := self._earlier(author, corr)):
             return self._answer(earlier, self._report(author, entries, earlier), is_repeat=True)
@@ -278,15 +277,9 @@ class Batch(NamedTuple):
 
 
 def place_of(  # noqa: PLR0917 - what a call gives
-    ledger: ToolLedger,
-    agent: str,
-    entries: Sequence[SessionEntry | Step],
-    session_id: str | None,
-    reasoning_id: str | None,
-    task: str,
-    *,
-    seed: str,
-) -> Place:
+    ledger: ToolLedger, agent: str, entries: Sequence[SessionEntry | Step], session_id: str | None,
+    reasoning_id: str | None, task: str, *, seed: str,
+) -> Place:  # fmt: skip
     """Return where entries go.
 
     Raises Refused: ``REF_AMBIGUOUS`` when no session is named and several are open, or a beginning of an id fits
@@ -304,12 +297,9 @@ def place_of(  # noqa: PLR0917 - what a call gives
 
 def plan(entries: Sequence[SessionEntry | Step], place: Place, *, corr: str | None, key: str | None) -> Batch:
     """Return the drafts that record ``entries``, in their order, behind what starts their streams."""
-    planned: list[tuple[str, EventData, int | None]] = []
     session, reasoning = f"session/{place.session_id}", f"reasoning/{place.reasoning_id}"
-    if place.session_start is not None:
-        planned.append((session, place.session_start, None))
-    if place.reasoning_start is not None:
-        planned.append((reasoning, place.reasoning_start, None))
+    starts = ((session, place.session_start), (reasoning, place.reasoning_start))
+    planned: list[tuple[str, EventData, int | None]] = [(of, data, None) for of, data in starts if data is not None]
     following = place.next_step
     for number, entry in enumerate(entries, 1):
         if isinstance(entry, Step):

@@ -13,8 +13,9 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from consumers.doors.mcp import answers
-from consumers.doors.mcp.tool_ledger import ToolLedger
+from consumers.doors.mcp.tool_ledger import Tools
 from consumers.sdk.quotation import is_plain, words_of
+from consumers.sdk.text import json_text
 from consumers.sdk.tokens import Budget
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import inputs_of
@@ -126,11 +127,8 @@ class ReportsFound(answers.Quoting):
     next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
 
 
-class ReportTools:
+class ReportTools(Tools):
     """The tools of handoff reports."""
-
-    def __init__(self, ledger: ToolLedger) -> None:
-        self._ledger = ledger
 
     def generate_handoff_report(  # noqa: PLR0917 - clients rely on these names
         self,
@@ -168,13 +166,11 @@ class ReportTools:
         asked = (ai_id, mode_of(resume_mode, session_id, count), session_id, count or 1, detail_level)
         for _ in range(resumed_tries_max):
             found = self._resumed(*asked, agent=agent, less=less)
-            over = most_tokens(answers.compact(found)) - LEVELS[detail_level] * max(1, len(found["sessions"]))
+            over = most_tokens(json_text(found)) - LEVELS[detail_level] * max(1, len(found["sessions"]))
             if over <= 0 or not strictest().exact:
                 break
-            less += (
-                over + _slack_tokens
-            )  # whose words they are, is said beside them, and costs the more the more there are
-        return Resumed.model_validate(found | {"token_estimate": most_tokens(answers.compact(found))})
+            less += over + _slack_tokens  # whose words they are costs the more the more there are
+        return Resumed.model_validate(found | {"token_estimate": most_tokens(json_text(found))})
 
     def _resumed(self, *asked: Any, agent: str | None, less: int) -> dict[str, Any]:
         client = self._ledger.client
@@ -220,24 +216,19 @@ def fit_report(made: dict[str, Any]) -> ReportMade:
     left_out: list[str] = []
     answer["markdown"] = ""
     budget = Budget(answers.filled_tokens_max - answers.tokens_of(answer) - 4 * len(sections))
-    kept = []
     for text in (head, *(f"\n## {one}" for one in sections)):
         if budget.take(count_tokens(text) + text.count("\n")):  # a line break costs more in JSON
-            kept.append(text)
+            answer["markdown"] += text
         else:
             left_out.append(text.partition("\n\n")[0].strip("\n# ")[:80])
-    answer["markdown"] = "".join(kept)
-    if left_out:
-        answer["left_out"] = left_out
-    return ReportMade.model_validate(answer)
+    return ReportMade.model_validate(answer | ({"left_out": left_out} if left_out else {}))
 
 
 def fit_found(report: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a found report with its task and findings within their share of an answer."""
     found = answers.shorten(report, ("task", "outcome"), min(_task_tokens, tokens // 4))
     findings, left_out = answers.shorten_list(found["key_findings"], min(_findings_tokens, tokens // 2))
-    more = {"findings_left_out": left_out} if left_out else {}
-    found |= {"key_findings": findings} | more
+    found |= {"key_findings": findings} | ({"findings_left_out": left_out} if left_out else {})
     return labelled(found, found.pop("author"), "task", "outcome", "key_findings", "imported")
 
 

@@ -8,8 +8,9 @@ all. What this class changes of the SDK's is the form of an answer: compact, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +27,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
-from consumers.doors.mcp.answers import check_arguments, compact, error_dict, failed, fault_of, plain
+from consumers.doors.mcp.answers import check_arguments, error_dict, failed, fault_of, plain
 from consumers.doors.mcp.handoffs import HandoffTools
 from consumers.doors.mcp.lookup import LookupTools
 from consumers.doors.mcp.record import RecordTool
@@ -34,6 +35,7 @@ from consumers.doors.mcp.reports import ReportTools
 from consumers.doors.mcp.stdio import Answering
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import receive_brief
+from consumers.sdk.text import json_text
 from consumers.sessions.resume import whole
 from ledger.errors import BatonError, Refused
 from projections.briefs.prompt import TransferLevel
@@ -132,8 +134,7 @@ class BatonServer(MCPServer[Any]):
         """Call a tool: its answer as structured data and compact JSON, or its error in the ledger's codes."""
         try:
             if name not in self._arguments:
-                tools = ", ".join(self._arguments)
-                raise Refused("NOT_FOUND", f"there is no tool {name[:80]!r}: there are {tools}")
+                raise Refused("NOT_FOUND", f"there is no tool {name[:80]!r}: there are {', '.join(self._arguments)}")
             await asyncio.to_thread(getattr, self._ledger, "client")  # in a folder that is not trusted each is refused
             check_arguments(name, self._arguments[name], arguments)
             result = await super().call_tool(name, arguments, context)
@@ -143,14 +144,14 @@ class BatonServer(MCPServer[Any]):
             return _refused(name, fault_of(error, name))
         if isinstance(result, types.CallToolResult):
             answer = plain(result.structured_content)
-            content = types.TextContent(type="text", text=compact(answer))
+            content = types.TextContent(type="text", text=json_text(answer))
             return result.model_copy(update={"content": [content], "structured_content": answer})
         return result
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> NoReturn:
         """Refuse every prompt: there is none, and the SDK would answer with an error that has no code."""
-        refused = Refused("NOT_FOUND", f"there is no prompt {name[:80]!r}: this server has tools and resources")
-        error = error_dict(refused)
+        message = f"there is no prompt {name[:80]!r}: this server has tools and resources"
+        error = error_dict(Refused("NOT_FOUND", message))
         raise MCPError(code=types.INVALID_PARAMS, message=error["message"], data=error)
 
     async def run_stdio_async(self) -> None:
@@ -170,22 +171,15 @@ class BatonServer(MCPServer[Any]):
 
 def make_tool(function: Callable[..., Any]) -> Tool:
     """Return the tool that a function is, with its annotations, refusing arguments it does not name."""
-    name = function.__name__
-    text = TEXTS[name]
+    name, text = function.__name__, TEXTS[function.__name__]
+    annotations = types.ToolAnnotations(
+        title=text.title, read_only_hint=text.reads, idempotent_hint=text.repeatable, open_world_hint=False,
+        destructive_hint=False,  # events are added, and none is ever changed
+    )  # fmt: skip
     tool = Tool.from_function(
-        function,
-        name=name,
-        title=text.title,
-        description=text.description,
-        structured_output=True,
-        annotations=types.ToolAnnotations(
-            title=text.title,
-            read_only_hint=text.reads,
-            destructive_hint=False,  # events are added, and none is ever changed
-            idempotent_hint=text.repeatable,
-            open_world_hint=False,
-        ),
-    )
+        function, name=name, title=text.title, description=text.description, structured_output=True,
+        annotations=annotations,
+    )  # fmt: skip
     tool.parameters["additionalProperties"] = False
     slim(tool.parameters)
     slim(tool.fn_metadata.output_schema)
@@ -217,28 +211,21 @@ def _add_resources(server: BatonServer, ledger: ToolLedger) -> None:
     """Add the templates of briefs and reports: the same texts that tools give, for clients that attach them."""
 
     @server.resource(
-        "baton://brief/{ref}",
-        name="brief",
-        title="Reasoning brief",
+        "baton://brief/{ref}", name="brief", title="Reasoning brief", mime_type=TEXT,
         description="The standard brief of a reasoning, by its id or ref, as a prompt.",
-        mime_type=TEXT,
-    )
+    )  # fmt: skip
     def brief(ref: str) -> str:
-        def read() -> str:
+        with _answered():
             found = receive_brief(partial(ask, ledger.client), ref, TransferLevel.STANDARD)
             return ledger.quote(found.author, found.at_ms, found.prompt.prompt)
 
-        return _read(read)
-
     @server.resource(
-        "baton://report/{session_id}",
-        name="report",
-        title="Handoff report",
+        "baton://report/{session_id}", name="report", title="Handoff report", mime_type=MARKDOWN,
         description="The whole report of a session, as Markdown.",
-        mime_type=MARKDOWN,
-    )
+    )  # fmt: skip
     def report(session_id: str) -> str:
-        return _read(lambda: report_of(ledger, session_id))
+        with _answered():
+            return report_of(ledger, session_id)
 
 
 def report_of(ledger: ToolLedger, session_id: str) -> str:
@@ -265,9 +252,11 @@ def _resource(sort: str, id_: str, by: str, mime_type: str) -> types.Resource:
     )  # fmt: skip
 
 
-def _read(read: Callable[[], str]) -> str:
+@contextlib.contextmanager
+def _answered() -> Iterator[None]:
+    """Answer in the ledger's codes what is refused within the block."""
     try:
-        return read()
+        yield
     except BatonError as error:
         kind = ResourceNotFoundError if error.code == "NOT_FOUND" else ResourceError
-        raise kind(compact(error_dict(error))) from error
+        raise kind(json_text(error_dict(error))) from error

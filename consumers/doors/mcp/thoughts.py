@@ -82,9 +82,8 @@ def _report(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
     found, shown = outcome(task), ledger.ask("tot.show", id=task_id)
     error, verification = found["error"] or {}, found["verification"] or {}
     language, later = events[0].data.language, [event for event in events if event.index > after]
-    lines = [
-        (event.index, shorten(entry.msg, line_chars_max)) for event in later for entry in entries_of(event, language)
-    ]
+    entries = ((event.index, entry) for event in later for entry in entries_of(event, language))
+    lines = [(index, shorten(entry.msg, line_chars_max)) for index, entry in entries]
     lines = lines[:lines_max] if after else lines[-lines_max:]
     texts = found | {"problem": shown["problem"], "message": error.get("message")}
     texts |= {"timeline": [line for _, line in lines], "validation_errors": verification.get("validation_errors")}

@@ -71,17 +71,12 @@ class ToolLedger(Ledger):
         return f"{UNTRUSTED}\n{block(said, origin_of(self.client, Home(self.settings.home)))}\n"
 
     def author(self, name: str | None = None) -> Author:
-        """Return the author that signs.
-
-        Raises:
-            Refused: ``USAGE`` without an agent, ``AGENT_UNKNOWN``, or ``NOT_AUTHORIZED`` for one that no tool signs as.
-        """
+        """Return the author that signs. Raises Refused: ``USAGE`` without an agent; as ``check_may_sign``."""
         agent = name or self.agent
         if agent is None:
-            advice = (
-                "start it with `baton mcp --as NAME`, or set BATON_AGENT; `baton agent add NAME` registers an agent"
-            )
-            raise Refused("USAGE", f"somebody must sign this, and this server acts for nobody: {advice}")
+            advice = "start it with `baton mcp --as NAME`, or set BATON_AGENT"
+            message = f"somebody must sign this, and this server acts for nobody: {advice}"
+            raise Refused("USAGE", f"{message}; `baton agent add NAME` registers an agent")
         check_may_sign(agent, roles_of(self.client, agent))
         return super().author(agent)
 
@@ -96,6 +91,13 @@ class ToolLedger(Ledger):
                 " this server, or start it with --passphrase-fd"
             )
             raise Refused("KEY_LOCKED", message, **refusal.details) from refusal
+
+
+class Tools:
+    """Tools of one ledger, each a method."""
+
+    def __init__(self, ledger: ToolLedger) -> None:
+        self._ledger = ledger
 
 
 def roles_of(client: Client, name: str) -> frozenset[str] | None:

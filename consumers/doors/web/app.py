@@ -23,7 +23,7 @@ from functools import partial
 from importlib import resources
 from importlib.metadata import version
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -136,8 +136,7 @@ class Web:
         except Exception as error:  # what nobody foresaw is an answer, too
             if not isinstance(error, BatonError):
                 _log.exception("%s failed", scope["path"])
-                message = f"{type(error).__name__}: the log of `baton serve` says more"
-                error = BatonError("UNEXPECTED", message)
+                error = BatonError("UNEXPECTED", f"{type(error).__name__}: the log of `baton serve` says more")
             if has_begun:
                 raise
             await refused(error)(scope, receive, send_noted)
@@ -196,19 +195,17 @@ class Web:
         return [{"path": path, "meaning": get["summary"], "arguments": names[path]} for path, get in gets.items()]
 
 
-class _Counted:
+class _Counted(NamedTuple):
     """A collector of what a node has counted; levels are asked for when somebody looks, and nothing runs beside."""
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
+    tally: Tally
 
     def collect(self) -> Iterator[Metric]:
         for name, meter in METERS.items():
-            values = self._tally.values(name)
+            values = self.tally.values(name)
             if meter.bounds:
-                buckets = list(
-                    zip([*map(str, meter.bounds), "+Inf"], accumulate(self._tally.spread(name)), strict=True)
-                )
+                bounds, counts = [*map(str, meter.bounds), "+Inf"], accumulate(self.tally.spread(name))
+                buckets = [*zip(bounds, counts, strict=True)]
                 yield HistogramMetricFamily(f"baton_{name}", meter.help, buckets=buckets, sum_value=values[""])
                 continue
             family = CounterMetricFamily if meter.kind == "counter" else GaugeMetricFamily

@@ -113,11 +113,8 @@ def read(path: str, given: Sequence[tuple[str, str]]) -> Question:
     moment, sealed = values.pop(AS_OF, None), values.pop(form.cursor, None)
     moment = None if moment is None else parse_moment(moment)
     question = Question(query, converted(form, values, query), moment)
-    return (
-        question
-        if sealed is None
-        else question._replace(arguments=question.arguments | {str(form.cursor): question.opened(sealed)})
-    )
+    cursor = {} if sealed is None else {str(form.cursor): question.opened(sealed)}
+    return question._replace(arguments=question.arguments | cursor)
 
 
 def values_of(form: Form, given: Sequence[tuple[str, str]], query: str) -> dict[Any, Any]:

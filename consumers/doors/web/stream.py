@@ -72,14 +72,9 @@ class Followers:
 
 
 async def events_from(
-    client: Client,
-    index: int,
-    kinds: Collection[str] = (),
-    *,
-    stream: str | None = None,
-    threads: CapacityLimiter | None = None,
-    until: int | None = None,
-) -> AsyncIterator[Event | int]:
+    client: Client, index: int, kinds: Collection[str] = (), *, stream: str | None = None,
+    threads: CapacityLimiter | None = None, until: int | None = None,
+) -> AsyncIterator[Event | int]:  # fmt: skip
     """Yield the events from ``index`` on, in order, and then what comes; an int says how far there was nothing.
 
     That is yielded every ``heartbeat_s`` seconds without an event, so that a filter that lets little through does not

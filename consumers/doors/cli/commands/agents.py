@@ -66,12 +66,8 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
     data = {
         "name": name, "roles": list(roles), "key": registered.key, "nkey": registered.nkey, "index": accepted.index
     }  # fmt: skip
-
-    def text() -> None:
-        click.echo(f"{name} is registered at entry {accepted.index} as {', '.join(roles)}")
-        click.echo(f"  key file  {home.key_file(name)}{'  (sealed)' if passphrase else ''}")
-
-    app.show("agent", data, text)
+    file = f"  key file  {home.key_file(name)}{'  (sealed)' if passphrase else ''}"
+    app.show("agent", data, [f"{name} is registered at entry {accepted.index} as {', '.join(roles)}", file])
 
 
 @agent.command()
@@ -98,8 +94,7 @@ def invite(
     if revoke:
         taken = author.emit(Draft(stream=f"agent/{name}", data=AgentInvitationRevoked(name=name, reason=reason)))[0]
         data: dict[str, Any] = {"name": name, "index": taken.index, "reason": reason}
-        words = f"the invitation of {name} was taken back at entry {taken.index}"
-        app.show("invitation", data, lambda: click.echo(words))
+        app.show("invitation", data, f"the invitation of {name} was taken back at entry {taken.index}")
         return
     check_is_free(app, name)
     expires_ms = now_ms() + parse_ttl(expires) // timedelta(milliseconds=1)
@@ -117,16 +112,14 @@ def invite(
         "name": name, "roles": invitation.roles, "code": invitation.code, "servers": servers, "expires_at": until,
         "index": accepted.index,
     }  # fmt: skip
-
-    def text() -> None:
-        click.echo(f"{name} is invited at entry {accepted.index} as {', '.join(invitation.roles)}, once, until {until}")
-        click.echo(f"  server  {', '.join(servers) or '-  (whoever joins names one with --server)'}")
-        click.echo("Send this to whom you mean, and to nobody else; it is run in a folder of its own there:")
-        click.echo(f"  baton join{' --node' if NODE_ROLE in roles else ''} {invitation.code}")
-        if any("//127." in one or "//localhost" in one for one in servers):
-            click.echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
-
-    app.show("invitation", data, text)
+    app.show("invitation", data, [
+        f"{name} is invited at entry {accepted.index} as {', '.join(invitation.roles)}, once, until {until}",
+        f"  server  {', '.join(servers) or '-  (whoever joins names one with --server)'}",
+        "Send this to whom you mean, and to nobody else; it is run in a folder of its own there:",
+        f"  baton join{' --node' if NODE_ROLE in roles else ''} {invitation.code}",
+    ])  # fmt: skip
+    if not app.as_json and any("//127." in one or "//localhost" in one for one in servers):
+        click.echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
 
 
 @agent.command("list", looks_back=True)
@@ -136,25 +129,23 @@ def list_(app: App, *, is_all: bool) -> None:
     answer = app.query("agents.list", all=is_all)
     every: list[dict[str, Any]] = answer["agents"]
     agents = [one for one in every if is_all or not {*one["roles"]} <= {"service"}]
-    rows = [(one["name"], _roles(one), short_key(one["key"]), one["ai_id"]) for one in agents]
 
     def text() -> None:
+        rows = [
+            (one["name"], ", ".join(one["roles"]) or
+             ("-" if one["removed_index"] is None else f"removed at {one['removed_index']}"),
+             short_key(one["key"]), one["ai_id"])
+            for one in agents
+        ]  # fmt: skip
         print_table(("name", "roles", "key", "ai_id"), rows)
         for one in answer["invitations"]:
-            print_lines(f"invited: {one['name']} as {', '.join(one['roles'])}, by {one['invited_by']}, {_until(one)}")
+            until = f"{'until' if one['state'] == 'open' else 'expired'} {one['expires_at']}"
+            print_lines(f"invited: {one['name']} as {', '.join(one['roles'])}, by {one['invited_by']}, {until}")
         if services := len(every) - len(agents):
             print_lines(f"not shown: {counted(services, 'service')} (--all)")
 
     data = {"agents": agents, "invitations": answer["invitations"], "total": len(agents)}
     app.show("agents.list", data, text)
-
-
-def _until(invitation: dict[str, Any]) -> str:
-    return f"{'until' if invitation['state'] == 'open' else 'expired'} {invitation['expires_at']}"
-
-
-def _roles(one: dict[str, Any]) -> str:
-    return ", ".join(one["roles"]) or ("-" if one["removed_index"] is None else f"removed at {one['removed_index']}")
 
 
 @agent.command()
@@ -169,11 +160,7 @@ def remove(app: App, name: str, reason: str) -> None:
     author = admin_author(app)
     accepted = author.emit(Draft(stream=f"agent/{name}", data=AgentRemoved(agent=name, reason=reason)))[0]
     data = {"name": name, "index": accepted.index, "reason": reason}
-
-    def text() -> None:
-        click.echo(f"{name} was removed at entry {accepted.index}: its keys sign nothing any more")
-
-    app.show("agent", data, text)
+    app.show("agent", data, f"{name} was removed at entry {accepted.index}: its keys sign nothing any more")
 
 
 @agent.command(looks_back=True)

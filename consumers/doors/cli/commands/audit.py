@@ -118,11 +118,8 @@ def _repair(app: App, settings: Settings) -> None:
     with unserved(settings.home / "bus"), progress("replaying", shown=not app.as_json) as step:
         done = repair(settings.home, map_size=settings.config.map_size_bytes, progress=step)
 
-    def text() -> None:
-        click.echo(f"{done.size} entries replayed: {done.written} records put right, {done.removed} removed")
-        for problem in done.quarantined:
-            click.echo(f"quarantined: {_line(problem)}")
-
+    replayed = f"{done.size} entries replayed: {done.written} records put right, {done.removed} removed"
+    text = [replayed, *(f"quarantined: {_line(problem)}" for problem in done.quarantined)]
     app.show("repair", msgspec.to_builtins(done), text)
 
 
@@ -150,17 +147,9 @@ def export(app: App, file: str, stream: str | None) -> None:
     data = {"file": file, **msgspec.to_builtins(manifest)}
     data["tree_head"] = data.pop("root")
     count = manifest.size if stream is None else len(manifest.indexes)
-
-    def text() -> None:
-        click.echo(f"{count} entries in {file}")
-        how = (
-            "python verify.py in it"
-            if is_folder
-            else f"baton verify --bundle {file}, or python verify.py after unpacking"
-        )
-        click.echo(f"Anyone can check it: {how}")
-
-    app.show("bundle", data, text)
+    of_file = f"baton verify --bundle {file}, or python verify.py after unpacking"
+    how = "python verify.py in it" if is_folder else of_file
+    app.show("bundle", data, [f"{count} entries in {file}", f"Anyone can check it: {how}"])
 
 
 def conclude(
@@ -179,20 +168,12 @@ def conclude(
                 click.echo(clean(_line(problem)), err=True)
         raise Corrupted("VERIFICATION_FAILED", clean(report.verdict), report=data)
 
-    def text() -> None:
-        click.echo(clean(report.verdict) + (", views equal what the log gives" if views else ""))
-        if report.tree_head is not None:
-            click.echo(f"tree head {report.tree_head}")
-        if not report.anchored:
-            click.echo(
-                "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."
-            )
-        if witnessed is not None:
-            click.echo(str(witnessed))
-        for note in report.notes:
-            click.echo(f"note: {clean(note.message)}")
-
-    app.show(kind, data, text)
+    text = [clean(report.verdict) + (", views equal what the log gives" if views else "")]
+    text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]
+    advice = "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."
+    text += [] if report.anchored else [advice]
+    text += [] if witnessed is None else [str(witnessed)]
+    app.show(kind, data, [*text, *(f"note: {clean(note.message)}" for note in report.notes)])
 
 
 def _line(problem: Problem) -> str:

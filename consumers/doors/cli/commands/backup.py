@@ -23,7 +23,6 @@ from ledger.history import shown
 
 if TYPE_CHECKING:
     from consumers.doors.node.recovery import Head, Recovery
-    from ledger.bundle.restore import Restored
     from ledger.bus.history import LostHistory
     from ledger.home import Home
 
@@ -57,16 +56,13 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
         "tree_head": manifest.root, "blobs": len(manifest.blobs), "blobs_left_out": count_left_out(client),
         "files": sorted(manifest.files),
     }  # fmt: skip
-
-    def text() -> None:
-        click.echo(f"{manifest.size} entries and {len(manifest.blobs)} blobs in {path}, tree head {manifest.root}")
-        if left_out := data["blobs_left_out"]:
-            click.echo(f"not in it, for no event refers to them: {left_out} blobs")
-        if manifest.files:
-            click.echo(f"with {', '.join(sorted(manifest.files))}")
-        if not with_keys:
-            click.echo("Keys are not in it: keep a copy of keys/ elsewhere, or call this with --keys.")
-
+    text = [f"{manifest.size} entries and {len(manifest.blobs)} blobs in {path}, tree head {manifest.root}"]
+    if left_out := data["blobs_left_out"]:
+        text.append(f"not in it, for no event refers to them: {left_out} blobs")
+    if manifest.files:
+        text.append(f"with {', '.join(sorted(manifest.files))}")
+    if not with_keys:
+        text.append("Keys are not in it: keep a copy of keys/ elsewhere, or call this with --keys.")
     app.show("backup", data, text, following=f"baton verify --bundle {path}")
 
 
@@ -108,22 +104,17 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
     if restored.has_sealed_keys:
         notes.append("keys are in the backup: restore it again where there are none, with --passphrase-fd N")
     data: dict[str, Any] = {"home": str(home.path), "file": str(path)} | restored._asdict() | {"notes": notes}
-    app.show("restored", data, lambda: _print(home, restored, notes, following), following=following)
-
-
-def _print(home: Home, restored: Restored, notes: list[str], following: str) -> None:
     last = when(restored.accepted_ms)
-    click.echo(f"ledger {restored.ledger} in {home.path}: {restored.size} entries, the last of {last}")
-    click.echo(f"tree head {restored.tree_head}; {restored.blobs} blobs")
+    text = [f"ledger {restored.ledger} in {home.path}: {restored.size} entries, the last of {last}"]
+    text.append(f"tree head {restored.tree_head}; {restored.blobs} blobs")
     if restored.files:
-        click.echo(f"put in place: {', '.join(restored.files)}")
+        text.append(f"put in place: {', '.join(restored.files)}")
     if restored.kept:
-        click.echo(f"left as they were: {', '.join(restored.kept)}")
+        text.append(f"left as they were: {', '.join(restored.kept)}")
     if restored.replaced is not None:
-        click.echo(f"the log before, of {restored.present_size or 'unknown'} entries, lies in {restored.replaced}")
-    for note in notes:
-        click.echo(f"note: {note}")
-    click.echo(f"Next: {following}")
+        text.append(f"the log before, of {restored.present_size or 'unknown'} entries, lies in {restored.replaced}")
+    text += [*(f"note: {note}" for note in notes), f"Next: {following}"]
+    app.show("restored", data, text, following=following)
 
 
 def _is_trusted(home: Home) -> bool:
@@ -141,7 +132,6 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
     Without a server program the stream cannot be asked; then the next `serve` compares.
     """
     from consumers.doors.node.recovery import Recovery  # noqa: PLC0415 - loads the bus
-    from ledger.history import shown  # noqa: PLC0415 - beside it
 
     async def look() -> tuple[list[str], str]:
         async with Recovery(read_settings(home=home.path), is_dry=True) as recovery:
@@ -162,16 +152,14 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
         return [f"the log stream was not asked: {error.message}"], "baton verify --views"
 
 
-default_reason = "acknowledged entries are lost"
-
-
 @click.command(cls=Command)
 @click.option("--from-stream", is_flag=True, help="Bring the entries back that the log stream holds and the log lacks.")
 @click.option(
     "--accept-loss", is_flag=True, help="Go on without them: root signs an epoch that names what is given up."
 )
 @click.option("--check", "is_dry", is_flag=True, help="Only say what would be done.")
-@click.option("--reason", default=default_reason, show_default=True, help="With --accept-loss: why, for every reader.")
+@click.option("--reason", default="acknowledged entries are lost", show_default=True,
+              help="With --accept-loss: why, for every reader.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="With --accept-loss: do not ask.")
 def recover(app: App, reason: str, *, from_stream: bool, accept_loss: bool, is_dry: bool, yes: bool) -> None:
     """Mend a log that was put back to an earlier state, while nothing serves it.
@@ -219,12 +207,11 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
         return
     with progress("bringing entries back", shown=not app.as_json) as step:
         data["brought_back"] = await recovery.bring_back(history, step)
-    text = f"{data['brought_back']} entries brought back"
-    _require_agreement(recovery, text)
+    done = f"{data['brought_back']} entries brought back"
+    _require_agreement(recovery, done)
     head = recovery.head()
-    _show(
-        app, data, head, f"{text}: the log has {head.size} entries, tree head {head.tree_head}", "baton verify --views"
-    )
+    text = f"{done}: the log has {head.size} entries, tree head {head.tree_head}"
+    _show(app, data, head, text, "baton verify --views")
 
 
 def _require_agreement(recovery: Recovery, done: str) -> None:
@@ -252,7 +239,11 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
         _show(app, data, head, _loss(head, abandoned, history), "baton recover --accept-loss")
         return
     if not yes:
-        _ask(_loss(head, abandoned, history))
+        loss = _loss(head, abandoned, history)
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise Refused("USAGE", f"{loss}. Off a terminal say --yes to give them up for good")
+        click.echo(loss, err=True)
+        click.confirm("Give them up for good?", abort=True, err=True)
     root = _root_key(app)
     for one in abandoned:
         recovery.start_epoch(one, reason, root)
@@ -270,13 +261,6 @@ def _loss(head: Head, abandoned: list[Head], history: LostHistory | None) -> str
     return text
 
 
-def _ask(text: str) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused("USAGE", f"{text}. Off a terminal say --yes to give them up for good")
-    click.echo(text, err=True)
-    click.confirm("Give them up for good?", abort=True, err=True)
-
-
 def _root_key(app: App) -> Any:
     from ledger.identity import read_key_file  # noqa: PLC0415 - only this way needs keys
     from ledger.lifecycle.authority import ROOT  # noqa: PLC0415 - as above
@@ -289,4 +273,4 @@ def _root_key(app: App) -> Any:
 def _show(app: App, data: dict[str, Any], head: Head, text: str, following: str | None) -> None:
     following = following and app.here(following)
     lines = [text] if following is None else [text, f"Next: {following}"]
-    app.show("recovery", data | head._asdict(), lambda: click.echo("\n".join(lines)), following=following)
+    app.show("recovery", data | head._asdict(), lines, following=following)

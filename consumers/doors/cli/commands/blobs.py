@@ -39,7 +39,7 @@ def put(app: App, file: str) -> None:
     content = read_argument(file if file == "-" else f"@{file}", "the blob")
     with progress("storing", shown=not app.as_json) as step:
         ref = author.put_blob(content, step)
-    app.show("blob", {"ref": ref, "size": len(content)}, lambda: click.echo(ref))
+    app.show("blob", {"ref": ref, "size": len(content)}, ref)
 
 
 @blob.command(cls=Command)
@@ -58,7 +58,7 @@ def get(app: App, ref: str, out: Path | None) -> None:
         return
     with progress("fetching", shown=not app.as_json) as step:
         size = fetch(client, ref, out, step)
-    app.show("blob", {"ref": ref, "size": size, "file": str(out)}, lambda: click.echo(f"{size} bytes in {out}"))
+    app.show("blob", {"ref": ref, "size": size, "file": str(out)}, f"{size} bytes in {out}")
 
 
 @blob.command("list", cls=Command)
@@ -96,8 +96,7 @@ def prune(app: App) -> None:
     client = app.local_client()
     with progress("dropping", shown=not app.as_json) as step:
         dropped = drop_unreferenced(client.log, progress=step)
-    data = msgspec.to_builtins(dropped)
-    app.show("dropped", data, lambda: click.echo(f"{dropped.blobs} blobs of {dropped.size} bytes dropped"))
+    app.show("dropped", msgspec.to_builtins(dropped), f"{dropped.blobs} blobs of {dropped.size} bytes dropped")
 
 
 def kept(view: BlobView) -> str:

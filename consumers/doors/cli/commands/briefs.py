@@ -51,7 +51,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
     A published one is compared with its graph first; if it does not hold, one is made here, and who signed it is named.
     Where the budget is full the prompt is in shorthand, which it explains; --plain writes it out.
     """
-    client = asked_model(app) if llm else None
+    client = asked_model(app) if llm else None  # before the brief is made, which may take long
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
     if client is not None:
         received = with_prose(received, client)
@@ -123,10 +123,8 @@ def print_rejected(rejected: Rejected | None) -> None:
 
 def print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
     """Print the brief beside its graph."""
-    click.echo(
-        f"{data['level']}: {data['tokens']} of {data['budget']} tokens, fidelity {data['fidelity']['value']:.2f}"
-    )
-    click.echo("certificate: every fact is the step's own words")
+    size, fidelity = f"{data['tokens']} of {data['budget']} tokens", data["fidelity"]["value"]
+    click.echo(f"{data['level']}: {size}, fidelity {fidelity:.2f}\ncertificate: every fact is the step's own words")
     print_rejected(rejected)
     for one in data["steps"]:
         mark = "+" if one["kept"] else "-"
@@ -159,9 +157,8 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
 
     tree = tree or work_tree(Path.cwd())
     if commit is not None and tree is None:
-        raise Refused(
-            "USAGE", "--commit is of the repository in a folder, and you are in none: name one with --tree DIR"
-        )
+        message = "--commit is of the repository in a folder, and you are in none: name one with --tree DIR"
+        raise Refused("USAGE", message)
     with open_tree(tree, commit) if tree is not None else nullcontext() as opened:
         done = validate_ref(app.query_with, ref, tree=opened, judge=ModelJudge(asked_model(app)) if judge else None)
     data = done.report.to_dict() | {"reasoning_id": done.reasoning_id, "published": None}
@@ -187,14 +184,15 @@ def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:
         many = f"{counts['issues']} issue{'s' * (counts['issues'] > 1)}"
         raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {many}; {said}", report=data)
 
-    def text() -> None:
-        click.echo(f"{done.reasoning_id} passes: {said}, {counts['inferences_sound']} inferences are sound (structure)")
-        for inference in (check for check in done.report.inferences if check.opinion is not None):
-            click.echo(clean(f"inference, step {inference.step}: judged: {inference.opinion}: {inference.reason}"))
-        for check in done.report.assumptions:
-            how = f" (check: {check.method})" if check.method else ""
-            click.echo(clean(f"assumption, step {check.step}: {check.status.replace('_', ' ')}: {check.text}{how}"))
-
+    text = [f"{done.reasoning_id} passes: {said}, {counts['inferences_sound']} inferences are sound (structure)"]
+    text += [
+        clean(f"inference, step {one.step}: judged: {one.opinion}: {one.reason}")
+        for one in done.report.inferences
+        if one.opinion is not None
+    ]
+    for check in done.report.assumptions:
+        how = f" (check: {check.method})" if check.method else ""
+        text.append(clean(f"assumption, step {check.step}: {check.status.replace('_', ' ')}: {check.text}{how}"))
     app.show("validation", data, text)
 
 

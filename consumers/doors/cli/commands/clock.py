@@ -27,13 +27,11 @@ def clock(context: click.Context) -> None:
         return
     app: App = context.obj
     found = compare_clocks(app.client())
-
-    def text() -> None:
-        click.echo(f"last entry    {found['last']}  (entry {found['index']})")
-        click.echo(f"this machine  {found['system']}  ({found['difference_s']:+.0f} s)")
-        click.echo("in order: the next entry is accepted" if found["ok"] else f"CLOCK_JUMPED: {found['fix']}")
-
-    app.show("clock", found, text)
+    app.show("clock", found, [
+        f"last entry    {found['last']}  (entry {found['index']})",
+        f"this machine  {found['system']}  ({found['difference_s']:+.0f} s)",
+        "in order: the next entry is accepted" if found["ok"] else f"CLOCK_JUMPED: {found['fix']}",
+    ])  # fmt: skip
 
 
 @clock.command("set")
@@ -47,10 +45,7 @@ def set_(app: App, reason: str) -> None:
     before = compare_clocks(app.client())
     accepted = app.author(app.agent or ROOT).emit(Draft(stream="ledger", data=ClockSet(time=now(), reason=reason)))[0]
     data = {"index": accepted.index, "before": before["last"], "after": clock_text(accepted.accepted_ms)}
-
-    def text() -> None:
-        click.echo(f"the ledger's clock went from {data['before']} to {data['after']} (entry {data['index']})")
-
+    text = f"the ledger's clock went from {data['before']} to {data['after']} (entry {data['index']})"
     app.show("clock", data, text)
 
 

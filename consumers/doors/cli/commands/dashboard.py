@@ -92,7 +92,7 @@ def _show(app: App, here: Address, why_not: str, *, is_opened: bool) -> None:
 
     link = f"{here.url}/launch?token={launch_link(here.secret, time.time_ns() // 1_000_000)}"
     data = {"link": link, "url": here.url, "pid": here.pid, "human": here.human, "reads_only_because": why_not or None}
-    app.show("dashboard", data, lambda: click.echo(link))
+    app.show("dashboard", data, link)
     if not app.as_json:
         click.echo(f"reading only: {why_not}" if why_not else f"decisions are signed as {here.human}", err=True)
     sys.stdout.flush()

@@ -69,7 +69,7 @@ def show_dashboard(app: App, story: Story) -> None:
     """Start the dashboard of a story and say where it is."""
     data = story.open_dashboard(is_opened=sys.stdout.isatty() and not app.as_json)
     text = f"{data['link']}\ndecide there as {data['human']} with the passphrase {data['passphrase']}"
-    app.show("demo_dashboard", data, lambda: click.echo(text))
+    app.show("demo_dashboard", data, text)
     sys.stdout.flush()
 
 

@@ -74,17 +74,15 @@ def nats_config(
     password = _route_password(out / PASSWORD_FILE) if len(names) > 1 and certificates is None else None
     routes = tuple(f"{host}:{number}" for host, number in _addresses(hosts, route_port))
     for name, (host, own_port), route in zip(names, _addresses(hosts, port), routes, strict=True):
-        pem = (
-            None if certificates is None else [certificates / file for file in (f"{name}.pem", f"{name}.key", "ca.pem")]
-        )
-        tls = None if pem is None else Tls(*pem)
+        pem = [] if certificates is None else [certificates / of for of in (f"{name}.pem", f"{name}.key", "ca.pem")]
+        tls = Tls(*pem) if pem else None
         # The cluster is called as the nodes' own servers call it, which these may join.
         member = Member(f"baton-{client.ledger}", name, route, routes, password, tls) if len(names) > 1 else None
         files[f"{name}.conf"] = render_apart(store=store / name, host=host, port=own_port, tls=tls, member=member)
     for name, content in files.items():
         write_whole(out / name, content.encode())
     data = {"folder": str(out.absolute()), "files": list(files)}
-    app.show("nats_config", data, lambda: click.echo("\n".join(str(out / name) for name in files)))
+    app.show("nats_config", data, [str(out / name) for name in files])
 
 
 def _addresses(hosts: Sequence[str], port: int) -> list[tuple[str, int]]:

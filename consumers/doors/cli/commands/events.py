@@ -53,9 +53,8 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
     if kind == "-":
         if any(value not in (None, ()) for value in given.values()):
             raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
-        batch = app.author().emit(*read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
-        app.show(
-            "accepted", {"accepted": [output.fields_of(one) for one in batch]}, lambda: output.print_accepted(batch)
+        output.show_accepted(
+            app, app.author().emit(*read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
         )
         return
     if given["stream"] is None or given["data"] is None:
@@ -72,7 +71,7 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
         except BatonError as error:  # the event is in the log, and stays there: only the file is missing
             error.message += f" (the event was accepted as entry {accepted.index}: `baton receipt {accepted.index}`)"
             raise
-    app.show("accepted", output.fields_of(accepted), lambda: output.print_accepted([accepted]))
+    app.show("accepted", output.fields_of(accepted), output.accepted_line(accepted))
 
 
 class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,10 +114,7 @@ def read_batch(given: bytes) -> list[Draft]:
 def submit(app: App, submission: str) -> None:
     """Append events that were signed elsewhere: a DSSE JSON envelope, an array of those, or a msgpack submission."""
     given = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
-    accepted = app.client().submit(decode_submission(given))
-    app.show(
-        "accepted", {"accepted": [output.fields_of(one) for one in accepted]}, lambda: output.print_accepted(accepted)
-    )
+    output.show_accepted(app, app.client().submit(decode_submission(given)))
 
 
 @click.command("log", cls=Command, only_looks=True, looks_back=True)
@@ -214,8 +210,7 @@ def why(
 
         humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
         count = write_provenance(prov, _walked(app, asked), ledger=app.client().ledger, humans=humans)
-        data = {"file": str(prov), "events": count}
-        app.show("provenance", data, lambda: click.echo(f"{count} events in {clean(str(prov))}"))
+        app.show("provenance", {"file": str(prov), "events": count}, f"{count} events in {clean(str(prov))}")
         return
     answer = app.query("catalog.why", **asked, limit=limit, after=cursor)
     answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
@@ -241,15 +236,8 @@ def _print_walk(answer: dict[str, Any]) -> None:
 def _step_line(event: dict[str, Any]) -> str:
     if event["event_index"] is None:
         return clean(event["ref"])
-    words = (
-        event["event_index"],
-        event["kind"],
-        clean(event["stream"]),
-        "by",
-        event["author"],
-        output.suspect_cell(event),
-    )
-    return "  ".join(map(str, words)).rstrip()
+    place = f"{event['event_index']}  {event['kind']}  {clean(event['stream'])}"
+    return f"{place}  by  {event['author']}  {output.suspect_cell(event)}".rstrip()
 
 
 def _blob_size(app: App, ref: str) -> int | None:

@@ -43,11 +43,8 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     records, unchanged, copies = changed_records(found.records, app.query_with)
     with progress("importing", shown=not app.as_json) as step:
         counts = import_records(author, records, step, unchanged=unchanged)
-    answer = counts.answer() | {
-        "copies": copies,
-        "unread": [one._asdict() for one in found.unread],
-        "warnings": [one._asdict() for one in found.warnings],
-    }
+    lists = {name: [one._asdict() for one in getattr(found, name)] for name in ("unread", "warnings")}
+    answer = counts.answer() | {"copies": copies} | lists
 
     def text() -> None:
         for one in found.warnings:
@@ -79,9 +76,9 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
         content, name = file_now(shown, skeleton), file_name(shown["id"])
     if out is not None:
         write_file(out, content)
-        app.show("rendered", {"file": name, "path": str(out), "size": len(content)}, lambda: click.echo(str(out)))
+        app.show("rendered", {"file": name, "path": str(out), "size": len(content)}, str(out))
     elif app.as_json:
-        app.show("rendered", {"file": name, "content": content.decode()}, lambda: None)
+        app.show("rendered", {"file": name, "content": content.decode()}, ())
     else:
         sys.stdout.buffer.write(content)
 

@@ -6,7 +6,7 @@ strings).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, Literal, assert_never
 
 import click
@@ -38,9 +38,8 @@ def tree_text(answer: dict[str, Any]) -> Iterator[str]:
         yield "(none)"
     if answer["path"]:
         yield f"… below {_names(answer['path'])}:"
-    for line, stem in zip(
-        lines, stems([line["depth"] for line in lines], goes_on=answer["next"] is not None), strict=True
-    ):
+    drawn = stems([line["depth"] for line in lines], goes_on=answer["next"] is not None)
+    for line, stem in zip(lines, drawn, strict=True):
         text = stem + node_text(nodes[line["id"]])
         yield f"{text} (see above)" if line["is_again"] else text
     if len(answer["critical_path"]) > 1:
@@ -74,16 +73,13 @@ def node_text(node: dict[str, Any]) -> str:
 def mermaid_text(answer: dict[str, Any]) -> Iterator[str]:
     """Yield a Mermaid flowchart: an arrow leads from what must be done to what waits for it."""
     nodes = answer["nodes"]
-    yield from Flowchart(
-        prefix=_NAME_PREFIX,
-        direction="LR",
-        nodes={node["id"]: _label(node) for node in nodes},
-        arrows=[(edge["to"], "-->", edge["from"]) for edge in answer["edges"]],
-        classes={
-            name: Style(style, [node["id"] for node in nodes if _is(name, node, answer)])
-            for name, (style, _) in _CLASSES.items()
-        },
-    ).lines()
+    labels = {node["id"]: _label(node) for node in nodes}
+    arrows = [(edge["to"], "-->", edge["from"]) for edge in answer["edges"]]
+    classes: dict[str, Style] = {
+        name: Style(style, [node["id"] for node in nodes if _is(name, node, answer)])
+        for name, (style, _) in _CLASSES.items()
+    }
+    yield from Flowchart(prefix=_NAME_PREFIX, direction="LR", nodes=labels, arrows=arrows, classes=classes).lines()
     if answer["totals"]["left_out"]:
         yield f"  %% {left_out(answer)}"
 
@@ -102,11 +98,6 @@ def dot_text(answer: dict[str, Any]) -> Iterator[str]:
     if answer["totals"]["left_out"]:
         yield f"  // {left_out(answer)}"
     yield "}"
-
-
-FORMATS: Final[dict[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
-    "tree": tree_text, "mermaid": mermaid_text, "dot": dot_text,
-}  # fmt: skip
 
 
 def name_of(id_: str) -> str:
@@ -146,7 +137,8 @@ def _dot(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
 
 
-lines_max = 500
+lines_max: Final = 500
+FORMATS: Final = {"tree": tree_text, "mermaid": mermaid_text, "dot": dot_text}
 
 
 @click.command(cls=Command, looks_back=True)

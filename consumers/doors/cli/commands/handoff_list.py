@@ -63,7 +63,7 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
     """Show one handoff: its state and why, tasks, criteria, history."""
     if is_brief:
         version = app.query("handoffs.facts", id=id_)["version"]
-        app.show("version", {"version": version}, lambda: click.echo(version))
+        app.show("version", {"version": version}, version)
         return
     from consumers.doors.cli import signed_history  # noqa: PLC0415 - a list needs no keys
     from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - as above
@@ -100,19 +100,15 @@ def as_of_line(as_of: dict[str, Any]) -> str:
 def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | None, **given: Any) -> None:
     """Print a page of handoffs as rows."""
     answer = app.query("handoffs.list", ready=ready or None, **given, **{"from": sender}, after=cursor)
+    is_done = ("completed", "verified")  # what was asked of it before is past
     rows = [
-        (
-            one["id"],
-            f"[{one['status']} → {one['to']}]",
-            one["title"],
-            # What was asked of it before it was completed is past.
-            output.suspect_cell(one)
-            or ("ready" if one["is_ready"] else "" if one["status"] in ("completed", "verified") else one["reason"]),
-            f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
-            output.cut(depends_text(one["depends_on"]), depends_cells_max),
-        )
+        (one["id"], f"[{one['status']} → {one['to']}]", one["title"],
+         output.suspect_cell(one)
+         or ("ready" if one["is_ready"] else "" if one["status"] in is_done else one["reason"]),
+         f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
+         output.cut(depends_text(one["depends_on"]), depends_cells_max))
         for one in answer["handoffs"]
-    ]
+    ]  # fmt: skip
     header = ("id", "status", "title", "why", "tasks", "depends on")
     output.show_page(app, "handoffs.list", answer, lambda: output.print_table(header, rows))
 
@@ -222,10 +218,9 @@ def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
             table.add_row(*(Text("\n".join(_cards(column))) for column in group))
             console.print(table)
     yield from (line.rstrip() for line in drawn.get().splitlines())
-    counted = [f"{_heading(one)} {one['total']}" for one in columns if one["total"] and not one["handoffs"]]
-    if counted:
+    if counted := [f"{_heading(one)} {one['total']}" for one in columns if one["total"] and not one["handoffs"]]:
         yield "not shown: " + ", ".join(counted)
-    if not shown and not counted:
+    elif not shown:
         yield "(none)"
 
 
@@ -285,11 +280,10 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             shown = item["agent"]
             click.secho(shown, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
+        since, doubt = output.when(item["since_ms"]), output.suspect_cell(item)
         output.print_lines(
-            f"{item['action']:8}  {where} {one_line(item['title'])}  (since {output.when(item['since_ms'])})"
-        )
-        output.print_lines(
-            f"          {one_line(item['why'])}{'  ' if 'suspect' in item else ''}{output.suspect_cell(item)}"
+            f"{item['action']:8}  {where} {one_line(item['title'])}  (since {since})",
+            f"          {one_line(item['why'])}{'  ' if doubt else ''}{doubt}",
         )
         output.print_command(one_line(item["command"]), " " * 10)
         output.print_lines(*(f"          reasoning {one['said']}" for one in item.get("reasoning", ())))

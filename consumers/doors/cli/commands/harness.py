@@ -60,7 +60,11 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
     kept = None if home is None else home / "setup-kept"
     found = Installation(chosen, folder, launcher, scope=scope, kept=kept)
     if action == "check":
-        _check(app, chosen, found.check())
+        outcomes = found.check()
+        is_whole = all(one.state is State.INSTALLED for one in outcomes)
+        _show(app, {"harness": harness, "installed": is_whole}, outcomes, lambda one: one.state)
+        if not is_whole:
+            click.get_current_context().exit(Exit.UNVERIFIED)
         return
     outcomes = found.remove(force=force) if action == "remove" else found.install(force=force)
     data = {"harness": harness, "scope": scope, "agent": launcher.agent}
@@ -127,28 +131,16 @@ def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope
     return Launcher(sys.executable, agent, pinned, server)
 
 
-def _check(app: App, harness: Harness, outcomes: list[Outcome]) -> None:
-    is_whole = all(one.state is State.INSTALLED for one in outcomes)
-    _show(app, {"harness": harness.name, "installed": is_whole}, outcomes, lambda one: one.state)
-    if not is_whole:
-        click.get_current_context().exit(Exit.UNVERIFIED)
-
-
 def _show(app: App, data: dict[str, Any], outcomes: list[Outcome], word: Callable[[Outcome], str]) -> None:
     files = [
         {"path": str(one.path), "state": str(one.state), "done": one.done, "kept": one.kept and str(one.kept)}
         for one in outcomes
     ]
 
-    def text() -> None:
-        for one in outcomes:
-            click.echo(f"{word(one):10}{one.path}")
-            if one.kept is not None:
-                click.echo(f"{'':10}as it was: {one.kept}")
-        if data.get("advice"):
-            click.echo(data["advice"])
-
-    app.show("setup", data | {"files": files}, text)
+    text = []
+    for one in outcomes:
+        text += [f"{word(one):10}{one.path}", *([f"{'':10}as it was: {one.kept}"] if one.kept else [])]
+    app.show("setup", data | {"files": files}, filter(None, [*text, data.get("advice")]))
 
 
 budget_max_tokens = 100_000
@@ -165,7 +157,7 @@ def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
     Only whole items are printed; what found no room is named at the end, with the command that shows it.
     """
     if page:
-        app.show("page", {"text": agents_page()}, lambda: click.echo(agents_page(), nl=False))
+        app.show("page", {"text": agents_page()}, agents_page().splitlines())
         return
     agent = app.settings().agent
     require_trust(app)
@@ -210,4 +202,4 @@ def completion(app: App, shell: str) -> None:
 
     made = {"bash": shells.BashComplete, "zsh": shells.ZshComplete, "fish": shells.FishComplete}[shell]
     source = made(baton, {}, "baton", "_BATON_COMPLETE").source()
-    app.show("completion", {"shell": shell, "source": source}, lambda: click.echo(source))
+    app.show("completion", {"shell": shell, "source": source}, source)

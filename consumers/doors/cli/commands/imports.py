@@ -69,7 +69,5 @@ def print_asides(answer: Mapping[str, Any]) -> None:
 def counts_line(answer: Mapping[str, Any]) -> str:
     """Return what an import came to in one line."""
     added = f"{answer.get('would_add', answer['added'])} {'would be added' if answer.get('dry_run') else 'added'}"
-    return (
-        f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside, lost {answer['lost']};"
-        f" {added}"
-    )
+    read = f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside"
+    return f"{read}, lost {answer['lost']}; {added}"

@@ -44,17 +44,14 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
         "roles": invitation.roles, "key": joined.key, "servers": joined.membership.servers, "index": joined.index,
     }  # fmt: skip
 
-    def text() -> None:
-        place = "" if joined.index is None else f", at entry {joined.index}"
-        click.echo(f"{invitation.name} joined {invitation.ledger} as {', '.join(invitation.roles)}{place}")
-        click.echo(f"  root    {invitation.root} (pinned)")
-        click.echo(f"  home    {shown(path)}  (its keys were made here; no other copy exists)")
-        here = "" if app.home is None else f" --home {shown(path)}"
-        click.echo(
-            "Next: fill in [cluster] of its config.toml, and `baton serve`" if is_node else f"Next: baton next{here}"
-        )
-
-    app.show("joined", data, text)
+    place = "" if joined.index is None else f", at entry {joined.index}"
+    following = "fill in [cluster] of its config.toml, and `baton serve`" if is_node else app.here("baton next")
+    app.show("joined", data, [
+        f"{invitation.name} joined {invitation.ledger} as {', '.join(invitation.roles)}{place}",
+        f"  root    {invitation.root} (pinned)",
+        f"  home    {shown(path)}  (its keys were made here; no other copy exists)",
+        f"Next: {following}",
+    ])  # fmt: skip
 
 
 def _no_server() -> str:

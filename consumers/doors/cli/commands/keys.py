@@ -57,7 +57,7 @@ def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...
     )  # fmt: skip
     write_session_key(path, content)
     data = {"name": name, "key": content.public, "expires_at": expires_at, "file": str(path), "index": accepted.index}
-    app.show("key", data, lambda: click.echo(f"{path} signs for {name} until {expires_at} (entry {accepted.index})"))
+    app.show("key", data, f"{path} signs for {name} until {expires_at} (entry {accepted.index})")
 
 
 @key.command()
@@ -69,9 +69,7 @@ def revoke(app: App, public_key: str, reason: str) -> None:
     data = KeyRevoked(key=key["key"], reason=reason)
     accepted = app.author().emit(Draft(stream=f"agent/{key['agent']}", data=data))[0]
     answer = {"key": data.key, "agent": key["agent"], "index": accepted.index}
-    app.show(
-        "key", answer, lambda: click.echo(f"revoked {short_key(data.key)} of {answer['agent']} at {accepted.index}")
-    )
+    app.show("key", answer, f"revoked {short_key(data.key)} of {answer['agent']} at {accepted.index}")
 
 
 @key.command()
@@ -122,15 +120,11 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
         "signed_by": signer or name,
     }  # fmt: skip
 
-    def text() -> None:
-        click.echo(f"the key of {name} was replaced at entry {accepted.index} by {short_key(rotated.key)}")
-        click.echo(f"  key file  {path}{'  (sealed)' if passphrase else ''}")
-        if name == ROOT:
-            first = read_event(0, app.client().entry(0)).key
-            click.echo(
-                f"  auditors go on with the fingerprint of the first root key: {fingerprint(bytes.fromhex(first))}"
-            )
-
+    text = [f"the key of {name} was replaced at entry {accepted.index} by {short_key(rotated.key)}"]
+    text.append(f"  key file  {path}{'  (sealed)' if passphrase else ''}")
+    if name == ROOT:
+        first = fingerprint(bytes.fromhex(read_event(0, app.client().entry(0)).key))
+        text.append(f"  auditors go on with the fingerprint of the first root key: {first}")
     app.show("key", data, text)
 
 
@@ -139,13 +133,10 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
 
     client = app.local_client()
     rotated, accepted = rotate_checkpoint(client, app.author(ROOT), app.ledger_home(), reason=reason)
-    data = {"key": rotated.key, "index": accepted.index}
-
-    def text() -> None:
-        click.echo(f"checkpoints of more than {accepted.index} entries are signed with {short_key(rotated.key)}")
-        click.echo("Next: baton checkpoint, and give its key to whoever holds the old one")
-
-    app.show("key", data, text)
+    app.show("key", {"key": rotated.key, "index": accepted.index}, [
+        f"checkpoints of more than {accepted.index} entries are signed with {short_key(rotated.key)}",
+        "Next: baton checkpoint, and give its key to whoever holds the old one",
+    ])  # fmt: skip
 
 
 @key.command()
@@ -172,18 +163,13 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
         "key": data.key, "agent": key["agent"], "since": index, "index": accepted.index, "earlier": earlier,
         "introduced": introduced,
     }  # fmt: skip
-
-    def text() -> None:
-        click.echo(f"{short_key(data.key)} of {key['agent']} is compromised since entry {index}, says {accepted.index}")
-        for old in earlier:
-            click.echo(f"So is {short_key(old)}, which was its key then")
-        for one in introduced:
-            short, at = short_key(one["key"]), one["since_index"]
-            click.echo(f"It brought in {short} of {one['agent']} at entry {at}, which is valid:")
-            click.echo(f"  if that is not theirs either: baton key compromised {short} --since {at}")
-        click.echo(f"Next: baton key rotate --as {key['agent']} --lost, if the agent shall go on")
-
-    app.show("key", answer, text)
+    text = [f"{short_key(data.key)} of {key['agent']} is compromised since entry {index}, says {accepted.index}"]
+    text += [f"So is {short_key(old)}, which was its key then" for old in earlier]
+    for one in introduced:
+        short, at = short_key(one["key"]), one["since_index"]
+        text.append(f"It brought in {short} of {one['agent']} at entry {at}, which is valid:")
+        text.append(f"  if that is not theirs either: baton key compromised {short} --since {at}")
+    app.show("key", answer, [*text, f"Next: baton key rotate --as {key['agent']} --lost, if the agent shall go on"])
 
 
 def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:

@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,16 +63,13 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
         "root_fingerprint": fingerprint(bytes.fromhex(root)),
     }  # fmt: skip
 
-    def text() -> None:
-        click.echo(f"A new ledger {ledger} in {path}")
-        click.echo(f"  origin  {origin}")
-        click.echo(f"  root    {data['root_fingerprint']}")
-        click.echo("Give that fingerprint to auditors: `baton verify --root FINGERPRINT` holds the ledger against it.")
-        if not trust.is_trusted(path):
-            click.echo("It could not be noted that you trust this folder: see `baton doctor`.", err=True)
-        click.echo("Next: baton agent add NAME --role agent")
-
-    app.show("ledger", data, text)
+    app.show("ledger", data, [
+        f"A new ledger {ledger} in {path}", f"  origin  {origin}", f"  root    {data['root_fingerprint']}",
+        "Give that fingerprint to auditors: `baton verify --root FINGERPRINT` holds the ledger against it.",
+        "Next: baton agent add NAME --role agent",
+    ])  # fmt: skip
+    if not app.as_json and not trust.is_trusted(path):
+        click.echo("It could not be noted that you trust this folder: see `baton doctor`.", err=True)
 
 
 def check_is_ours(home: Home) -> None:
@@ -102,9 +99,8 @@ class Check(NamedTuple):
 
 
 @click.command(cls=Command, only_looks=True)
-@click.option(
-    "--llm", is_flag=True, help="Try the model of config.toml, too: in a trusted folder one question is sent."
-)
+@click.option("--llm", is_flag=True,
+              help="Try the model of config.toml, too: in a trusted folder one question is sent.")  # fmt: skip
 @click.option("--settings", "is_page", is_flag=True, help="Print all that config.toml may say instead, commented.")
 def doctor(app: App, *, llm: bool, is_page: bool) -> None:
     """Check the installation, and the ledger here if there is one; says what to do about what is wrong.
@@ -114,8 +110,8 @@ def doctor(app: App, *, llm: bool, is_page: bool) -> None:
     if is_page:
         from consumers.doors.cli.settings_page import settings_page  # noqa: PLC0415 - loads what each setting is of
 
-        page = [*settings_page()]
-        app.show("settings", {"page": "\n".join(page)}, lambda: click.echo("\n".join(page)))
+        page = "\n".join(settings_page())
+        app.show("settings", {"page": page}, page)
         return
     home = app.home or config.find_home(config.present_folder())
     checks = [*_installation_checks(home), *(_ledger_checks(app, Home(home)) if home else [])]
@@ -143,7 +139,7 @@ def _installation_checks(home: Path | None) -> Iterator[Check]:
     for package in PACKAGES:
         problem = problem_of(package)
         yield Check(f"package {package}", problem is None, f"{DISTRIBUTION} in {folder_of(package)}", problem or "")
-    yield _server_check(home)
+    yield _checked("nats-server", partial(_server_check, home))
     has_tokens = find_spec("rs_bpe") is not None
     yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install baton-ledger[tokens]")
     has_mcp = find_spec("mcp") is not None
@@ -175,7 +171,7 @@ def _local_checks(app: App, home: Home, settings: config.Settings) -> Iterator[C
     with client:
         head = client.head()
         yield Check("ledger", ok=True, found=f"{head.ledger}, {head.size} entries, in {home.path}")
-        yield _memory_check(client)
+        yield _checked("memory", partial(_memory_check, client))
         sizes = client.settings.config
         for name, setting, size, used in (
             ("map", "map_size_bytes", sizes.map_size_bytes, client.log.tables.used_ratio()),
@@ -186,12 +182,12 @@ def _local_checks(app: App, home: Home, settings: config.Settings) -> Iterator[C
         clocks = compare_clocks(client)
         found = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
         yield Check("clock", clocks["ok"], found, clocks["fix"])
-        yield _entries_check(client)
+        yield _checked("entries", partial(_entries_check, client))
         if app.settings().server is None:
             yield _trust_check(settings, client)
             yield from _witness_check(settings, client)
             yield from _key_checks(home)
-        yield _gate_check(home, client)
+        yield _checked("gate", partial(_gate_check, home, client))
         yield _views_check(client, settings)
     url = home.bus / "url"
     served = url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)"
@@ -202,14 +198,19 @@ def _local_checks(app: App, home: Home, settings: config.Settings) -> Iterator[C
         yield Check("nodes", *state_here(home))
 
 
+def _checked(name: str, check: Callable[[], Check]) -> Check:
+    """Return what a check finds; what it is refused is what is wrong."""
+    try:
+        return check()
+    except BatonError as error:
+        return Check(name, ok=False, found=error.code, fix=error.message)
+
+
 def _entries_check(client: LocalClient) -> Check:
     from projections.reader import Reader  # noqa: PLC0415 - opens sqlite
 
-    try:
-        with Reader(client, client.settings) as reader:
-            bad = reader.answer("catalog.quarantined")["entries"]
-    except BatonError as error:
-        return Check("entries", ok=False, found=error.code, fix=error.message)
+    with Reader(client, client.settings) as reader:
+        bad = reader.answer("catalog.quarantined")["entries"]
     found = "each follows from those before it"
     if bad:
         shown = ", ".join(f"{one['index']} ({one['code']})" for one in bad[:quarantined_shown_max])
@@ -220,11 +221,8 @@ def _entries_check(client: LocalClient) -> Check:
 
 def _memory_check(client: LocalClient) -> Check:
     memory = client.memory
-    try:
-        remembered = memory.load()
-        memory.compare(remembered, client.consistency, partial(read_epoch, client))
-    except BatonError as error:
-        return Check("memory", ok=False, found=error.code, fix=error.message)
+    remembered = memory.load()
+    memory.compare(remembered, client.consistency, partial(read_epoch, client))
     memory.probe()
     if memory.problem is not None:
         fix = "make it writable, or set XDG_STATE_HOME: until then nobody notices here when a log is put back"
@@ -272,10 +270,7 @@ def _model_check(app: App) -> Check:
 
 
 def _gate_check(home: Home, client: LocalClient) -> Check:
-    try:
-        state, unsealed = gate(home, client)
-    except BatonError as error:
-        return Check("gate", ok=False, found=error.code, fix=error.message)
+    state, unsealed = gate(home, client)
     # An open gate is a choice, and said: it stops mistakes, not malice.
     reason = f": any process of this user can sign as {', '.join(unsealed)}" if unsealed else ""
     return Check("gate", ok=True, found=state + reason)
@@ -301,10 +296,8 @@ def _spool_checks(settings: config.Settings) -> Iterator[Check]:
     for name, spool in spools(settings.home):
         if any(counts := spool.counts()):
             found = f"of {name} {counts.waiting} wait to be recorded, {counts.rejected} were refused"
-            fix = (
-                "`baton spool list` shows them, `baton spool send` sends what waits, `baton spool drop` gives up others"
-            )
-            yield Check("spool", ok=False, found=found, fix=fix)
+            lists = "`baton spool list` shows them, `baton spool send` sends what waits"
+            yield Check("spool", ok=False, found=found, fix=f"{lists}, `baton spool drop` gives up others")
 
 
 def _trust_check(settings: config.Settings, client: Client | None = None) -> Check:
@@ -358,11 +351,8 @@ def tracked_keys(home: Home) -> list[str]:
 def _server_check(home: Path | None) -> Check:
     from ledger.bus.server import find_server  # noqa: PLC0415 - loads what only this check needs
 
-    try:
-        configured = trust.read_folder(home).actions.nats_server if home else None
-        if home is not None and configured:
-            program = visible(str(config.beside(config.resolved(home), configured)))
-            return Check("nats-server", ok=True, found=f"config.toml names {program}; not run by this check")
-        return Check("nats-server", ok=True, found=str(find_server()))
-    except BatonError as error:
-        return Check("nats-server", ok=False, found=error.code, fix=error.message)
+    configured = trust.read_folder(home).actions.nats_server if home else None
+    if home is not None and configured:
+        program = visible(str(config.beside(config.resolved(home), configured)))
+        return Check("nats-server", ok=True, found=f"config.toml names {program}; not run by this check")
+    return Check("nats-server", ok=True, found=str(find_server()))

@@ -43,9 +43,8 @@ def hand_over(app: App, name: str) -> None:
     """Let the node NAME lead, or the one that is furthest; waits until it does."""
     view = _view(app)
     if view.leader != view.node:
-        raise Refused(
-            "NOT_AUTHORIZED", f"{view.node} does not lead: run this in the folder of {view.leader or 'who does'}"
-        )
+        message = f"{view.node} does not lead: run this in the folder of {view.leader or 'who does'}"
+        raise Refused("NOT_AUTHORIZED", message)
     if name and name not in {one.node for one in view.nodes[1:]}:
         raise Refused("NOT_FOUND", f"no node {name} is heard: `baton node list` names those that are", name=name)
     write_whole(Home(app.settings().home).bus / HAND_OVER_FILE, name.encode())
@@ -54,7 +53,7 @@ def hand_over(app: App, name: str) -> None:
         time.sleep(_look_every_s)
         leader = _view(app).leader
         if leader not in {"", view.node}:
-            app.show("node", {"leader": leader}, lambda: click.echo(f"{leader} leads"))  # noqa: B023 - called at once
+            app.show("node", {"leader": leader}, f"{leader} leads")
             return
     raise Unavailable("NOT_LEADER", f"nobody took over within {_wait_s:g} s: `baton node list` says how they stand")
 

@@ -56,11 +56,9 @@ def test(app: App, channel: str | None) -> None:
         is_delivered = outcome.result == "delivered"
         results.append({"number": number, "name": one.name, "is_delivered": is_delivered, "said": outcome.text})
 
-    def text() -> None:
-        for one in results:
-            click.echo(f"{one['name']}: {'delivered' if one['is_delivered'] else 'NOT delivered'}: {one['said']}")
-
-    app.show("notification_tests", {"channels": results}, text)
+    app.show("notification_tests", {"channels": results}, [
+        f"{one['name']}: {'delivered' if one['is_delivered'] else 'NOT delivered'}: {one['said']}" for one in results
+    ])  # fmt: skip
     if not all(one["is_delivered"] for one in results):
         click.get_current_context().exit(Exit.UNAVAILABLE)
 
@@ -76,7 +74,7 @@ def retry(app: App, id_: str | None, *, all_: bool) -> None:
         if store is None and id_ is not None:
             raise Refused("NOT_FOUND", f"{id_} is no dead letter", id=id_)
         count = store.retry(id_, unix_ms()) if store else 0
-    app.show("notifications_retried", {"retried": count}, lambda: click.echo(f"{count} due again"))
+    app.show("notifications_retried", {"retried": count}, f"{count} due again")
 
 
 @notify.command()
@@ -97,7 +95,7 @@ def run(app: App, *, once: bool) -> None:
     worker = NotifierWorker(client, view, _store_path(app), channels, behind=lambda refs: Grounds(view, 0).of(refs))
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]
-    app.show("notifying", {"channels": names}, lambda: click.echo(f"notifying by {', '.join(names)}"))
+    app.show("notifying", {"channels": names}, f"notifying by {', '.join(names)}")
     sys.stdout.flush()
     worker.run(stop, until=client.head().size if once else None)
 

@@ -14,16 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from consumers.doors.cli.app import App, read_argument
-from consumers.doors.cli.output import (
-    fields_of,
-    page_options,
-    print_fields,
-    print_table,
-    progress,
-    show_page,
-    warn,
-    web_option,
-)
+from consumers.doors.cli.output import fields_of, list_page, page_options, print_fields, progress, warn, web_option
 from consumers.doors.cli.program import Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
 from consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
@@ -142,16 +133,12 @@ def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations
 @click.option("--author", help="Only those of this agent.")
 @click.option("--status", type=click.Choice(["open", "concluded"]), help="Only those in this state.")
 @page_options()
-def list_(app: App, author: str | None, status: str | None, limit: int, cursor: int | None) -> None:
+def list_(app: App, **asked: Any) -> None:
     """List reasonings, newest first."""
-    answer = app.query("reasoning.list", author=author, status=status, limit=limit, after=cursor)
-    rows = [
-        (one["id"], one["status"], one["author"] + (" (imported)" if one["imported"] else ""), one["steps"],
-         shorten(one["task"], task_columns, placeholder="…"))
-        for one in answer["reasonings"]
-    ]  # fmt: skip
-    header = ("id", "status", "author", "steps", "task")
-    show_page(app, "reasoning.list", answer, lambda: print_table(header, rows))
+    list_page(app, "reasoning.list", "reasonings", asked, lambda one: {
+        "id": one["id"], "status": one["status"], "author": one["author"] + (" (imported)" if one["imported"] else ""),
+        "steps": one["steps"], "task": shorten(one["task"], task_columns, placeholder="…"),
+    })  # fmt: skip
 
 
 @reasoning.command(looks_back=True)
@@ -223,12 +210,8 @@ def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> 
     answer |= {"warnings": list(warnings)}
     # The id alone: it is what every verb takes, and a hash would change with the next step.
     line = f"{name}: {counted(graph['steps'], 'step')}, {graph['status']} (entry {accepted.index})"
-
-    def text() -> None:
-        click.echo(line)
-        warn(warnings)
-
-    app.show("reasoning", answer, text)
+    app.show("reasoning", answer, line)
+    warn(() if app.as_json else warnings)
 
 
 def find(app: App, ref: str) -> dict[str, Any]:
@@ -294,9 +277,8 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
 
     def text() -> None:
         for one in recorded:
-            click.echo(
-                f"{one['id']}: {one['steps']} steps, {one['ref'][:19]}… (entries {one['first']} to {one['last']})"
-            )
+            place = f"(entries {one['first']} to {one['last']})"
+            click.echo(f"{one['id']}: {one['steps']} steps, {one['ref'][:19]}… {place}")
             for path in one["kept_aside"]:
                 click.echo(f"  kept aside: {clean(path)}", err=True)
         warn(warnings)

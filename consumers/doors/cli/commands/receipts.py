@@ -54,7 +54,7 @@ def take_(app: App, ref: str, output: Path | None, policy_file: Path | None) -> 
     policy = None if policy_file is None else read_policy(policy_file)
     if output is not None:
         write_receipt(app, index, output, policy=policy)
-        app.show("receipt", {"index": index, "file": str(output)}, lambda: click.echo(f"entry {index} in {output}"))
+        app.show("receipt", {"index": index, "file": str(output)}, f"entry {index} in {output}")
         return
     text = take(app.client(), index, policy=policy).to_text()
     app.show("receipt", {"index": index, "receipt": text}, lambda: click.echo(text, nl=False))
@@ -135,17 +135,12 @@ def _read(path: Path, size_max_bytes: int) -> bytes:
 def _data(checked: Checked) -> dict[str, Any]:
     names = ("index", "id", "kind", "stream", "author", "accepted_ms")
     checkpoint = checked.checkpoint
+    # Nothing else than VALID is shown: whatever is wrong was refused.
     return {name: getattr(checked.event, name) for name in names} | {
-        "author_verified": checked.is_signed,
-        "ledger": checked.ledger,
-        "origin": checkpoint.origin,
-        "size": checkpoint.size,
-        "tree_head": checkpoint.root.hex(),
-        "vkey": checked.vkey,
-        "outcome": "VALID",  # nothing else is shown: whatever is wrong was refused
-        "trust": checked.trust,
-        "witnessed": None if checked.witnessed is None else msgspec.to_builtins(checked.witnessed),
-    }
+        "author_verified": checked.is_signed, "ledger": checked.ledger, "origin": checkpoint.origin,
+        "size": checkpoint.size, "tree_head": checkpoint.root.hex(), "vkey": checked.vkey, "outcome": "VALID",
+        "trust": checked.trust, "witnessed": msgspec.to_builtins(checked.witnessed),
+    }  # fmt: skip
 
 
 def _print(checked: Checked, data: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ What `baton report resume` prints, an agent reads first: headings, and nothing c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -44,17 +44,12 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
 
     What is not given is taken from what the session recorded. Making it again adds a version, and the latest counts.
     """
-    from consumers.doors.cli.commands.session_report import (  # noqa: PLC0415 - who reads reports signs nothing
-        inputs_from,
-        make_report,
-        print_made,
-    )
+    from consumers.doors.cli.commands import session_report as made  # noqa: PLC0415 - who reads reports signs nothing
 
     given["artifacts"] = with_contents(app, given["artifacts"]) if given.pop("keep") else given["artifacts"]
-    report = make_report(app, chosen_session(app, session_id), inputs_from(given))
-    if not app.as_json:
-        warn(report["warnings"])
-    app.show("report", report, lambda: print_made(report))
+    report = made.make_report(app, chosen_session(app, session_id), made.inputs_from(given))
+    warn(() if app.as_json else report["warnings"])
+    app.show("report", report, lambda: made.print_made(report))
 
 
 @report.command(looks_back=True)
@@ -78,7 +73,14 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
     get_blob = app.client().get_blob
     agent = app.settings().agent
     answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level, agent=agent)
-    app.show("resumed", answer, lambda: _print_resumed(answer))
+
+    def text() -> None:
+        from consumers.sessions.resumed_text import resumed_text  # noqa: PLC0415 - as above
+
+        for line in resumed_text(answer).splitlines():
+            click.secho(line, bold=line[:1].isalpha())
+
+    app.show("resumed", answer, text)
 
 
 @report.command(looks_back=True)
@@ -91,7 +93,14 @@ def query(app: App, **asked: Any) -> None:
     from consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
 
     page = query_reports(app.query_with, datetime.now(UTC), **asked)
-    show_page(app, "reports.list", page, lambda: _print_reports(page["reports"]))
+    rows = [
+        (report["timestamp"][:19], report["session_id"], report["ai_id"],
+         f"{report['epistemic_growth']:+.2f}" if report["is_assessed"] else "-", len(report["key_findings"]),
+         _about(report))
+        for report in page["reports"]
+    ]  # fmt: skip
+    header = ("reported", "session", "agent", "growth", "findings", "task")
+    show_page(app, "reports.list", page, lambda: print_table(header, rows))
 
 
 @report.command(looks_back=True)
@@ -119,34 +128,40 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
     app.show("reports.show", answer, text)
 
 
+def _limit(default: int, help_: str = "Rows of a page.") -> Callable[[Any], Any]:
+    return click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help=help_)
+
+
 @report.command(looks_back=True)
 @click.argument("task", metavar="TEXT")
 @ai_id_option
 @since_option("Only what was written since")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=5, show_default=True, help="Rows of a page.")
+@_limit(5)
 def similar(app: App, **asked: Any) -> None:
     """Find the sessions nearest to a task in words, and how near each is; those without a report, too."""
-    answer = app.query("search.similar", **asked)
-    app.show("search.similar", answer, lambda: _print_similar(answer))
+    _show(app, "search.similar", asked, _print_similar)
 
 
 @report.command(looks_back=True)
 @since_option("Only reports since then")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=20, show_default=True, help="Rows of a page.")
+@_limit(20)
 def overlap(app: App, **asked: Any) -> None:
     """Show where work may have been done twice: pairs of reports about nearly the same, however it is told."""
-    answer = app.query("reports.overlap", **asked)
-    app.show("reports.overlap", answer, lambda: _print_overlaps(answer))
+    _show(app, "reports.overlap", asked, _print_overlaps)
 
 
 @report.command(looks_back=True)
 @ai_id_option
 @since_option("Only reports since then")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Points of each agent.")
+@_limit(50, "Points of each agent.")
 def calibration(app: App, **asked: Any) -> None:
     """Show how well agents judge themselves: report by report, and over time."""
-    answer = app.query("reports.calibration", **asked)
-    app.show("reports.calibration", answer, lambda: _print_calibration(answer))
+    _show(app, "reports.calibration", asked, _print_calibration)
+
+
+def _show(app: App, query: str, asked: dict[str, Any], text: Callable[[dict[str, Any]], None]) -> None:
+    answer = app.query(query, **asked)
+    app.show(query, answer, lambda: text(answer))
 
 
 def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
@@ -164,23 +179,6 @@ def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
 
 
 _line_cells_max: Final = 110
-
-
-def _print_resumed(answer: dict[str, Any]) -> None:
-    from consumers.sessions.resumed_text import resumed_text  # noqa: PLC0415 - as above
-
-    for line in resumed_text(answer).splitlines():
-        click.secho(line, bold=line[:1].isalpha())
-
-
-def _print_reports(reports: Sequence[dict[str, Any]]) -> None:
-    rows = [
-        (report["timestamp"][:19], report["session_id"], report["ai_id"],
-         f"{report['epistemic_growth']:+.2f}" if report["is_assessed"] else "-", len(report["key_findings"]),
-         _about(report))
-        for report in reports
-    ]  # fmt: skip
-    print_table(("reported", "session", "agent", "growth", "findings", "task"), rows)
 
 
 def _print_report(answer: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from consumers.handoffs.router.plans import rehearse
 from consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
 from consumers.sdk.ledger import entries_now
 from consumers.sdk.subscriptions import Subscriptions
-from consumers.sdk.text import clean
+from consumers.sdk.text import clean, counted
 from ledger import trust
 from ledger.author import Author
 from ledger.client import read_event
@@ -57,11 +57,13 @@ def check(app: App, file: Path | None) -> None:
             raise
         agents = None
     warnings = advise(chains, agents, source.default_reviewer)
-    data = {
-        "file": str(source.path), "chains": [chain.name for chain in chains], "warnings": warnings,
-        "agents_checked": agents is not None,
-    }  # fmt: skip
-    app.show("chains", data, lambda: _print_chains(data))
+    names, path = [chain.name for chain in chains], str(source.path)
+    data = {"file": path, "chains": names, "warnings": warnings, "agents_checked": agents is not None}
+    app.show("chains", data, clean(f"{path}: {', '.join(names) or 'no chains'}"))
+    if not app.as_json:
+        warn(warnings)
+        if agents is None:
+            click.echo("there is no ledger here: names were not checked", err=True)
 
 
 @router.command("dry-run")
@@ -108,8 +110,7 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     worker = RouterWorker(author, app.query_with, store(app, author.name), source)
     stop = stopped_by_signals()
     data = {"agent": author.name, "file": str(source.path), "chains": [chain.name for chain in chains]}
-    counted = "1 chain" if len(chains) == 1 else f"{len(chains)} chains"
-    app.show("routing", data, lambda: click.echo(f"{author.name} routes {counted} of {source.path}"))
+    app.show("routing", data, f"{author.name} routes {counted(len(chains), 'chain')} of {source.path}")
     sys.stdout.flush()
     if once:
         worker.run(stop, until=author.client.head().size)
@@ -193,13 +194,6 @@ def events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event]
     entries = entries_now(app.client(), after + 1, kinds=sorted(kinds & KINDS_OF_HANDOFFS)) if kinds else ()
     events = (read_event(index, data) for index, data in entries)
     return (event for event in events if event.stream.startswith("handoff/"))
-
-
-def _print_chains(data: dict[str, Any]) -> None:
-    click.echo(clean(f"{data['file']}: {', '.join(data['chains']) or 'no chains'}"))
-    warn(data["warnings"])
-    if not data["agents_checked"]:
-        click.echo("there is no ledger here: names were not checked", err=True)
 
 
 def _print_dry_run(data: dict[str, Any], more: str | None) -> None:

@@ -72,12 +72,11 @@ async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> N
     async with node, contextlib.AsyncExitStack() as stack:
         ledger, url = node.client.ledger, node.url
         elsewhere = f" (port {usual_port} is taken: choose one with --port)" if node.is_elsewhere else ""
-        published = (
-            None if web is None else await stack.enter_async_context(_publishing(node, web, is_public=is_public))
-        )
-        also = "" if published is None else f", to be read at {published}/v1"
-        data = {"ledger": ledger, "url": url} | ({} if published is None else {"web": published})
-        app.show("serving", data, lambda: click.echo(f"ledger {ledger} at {url}{elsewhere}{also}"))
+        data, also = {"ledger": ledger, "url": url}, ""
+        if web is not None:
+            data["web"] = await stack.enter_async_context(_publishing(node, web, is_public=is_public))
+            also = f", to be read at {data['web']}/v1"
+        app.show("serving", data, f"ledger {ledger} at {url}{elsewhere}{also}")
         sys.stdout.flush()
         await node.run(stop)
 
@@ -163,6 +162,6 @@ async def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Pa
         tools = http.application(ledger, listening.getsockname()[1], token)
         async with serving(tools, listening, connections=http.connections_max, has_lifespan=True) as server:
             answer = {"url": f"{server}{http.PATH}", "token_file": str(path.absolute()), "pid": os.getpid()}
-            app.show("mcp", answer, lambda: click.echo(f"{answer['url']}\ntoken in {path.absolute()}"))
+            app.show("mcp", answer, f"{answer['url']}\ntoken in {path.absolute()}")
             sys.stdout.flush()
             await stop.wait()

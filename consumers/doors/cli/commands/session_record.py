@@ -118,14 +118,11 @@ def record(app: App, file: str, given: str | None) -> None:
     answer = {"id": session, "counts": counts, "is_repeat": repeated, "warnings": warnings,
               "accepted": [fields_of(one) for one in accepted]}  # fmt: skip
 
-    def print_counts() -> None:
-        what = ", ".join(f"{number} {kind}" for kind, number in counts.items())
-        first, last = accepted[0].index, accepted[-1].index
-        place = f"entry {first}" if first == last else f"entries {first} to {last}"
-        click.echo(f"{session}: {what} {'stood already' if repeated else 'recorded'} ({place})")
-        warn(warnings)
-
-    app.show("session", answer, print_counts)
+    what = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+    first, last = accepted[0].index, accepted[-1].index
+    place = f"entry {first}" if first == last else f"entries {first} to {last}"
+    app.show("session", answer, f"{session}: {what} {'stood already' if repeated else 'recorded'} ({place})")
+    warn(() if app.as_json else warnings)
 
 
 def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> list[tuple[str, EventData]]:

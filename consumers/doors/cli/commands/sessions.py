@@ -154,7 +154,7 @@ def _correct(app: App, ref: str, words: str, within: str | None, *, is_resolved:
     done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved, within=within)
     output.warn(() if app.as_json else done["warnings"])
     verb = "resolved" if is_resolved else "retracted"
-    app.show("session", done, lambda: click.echo(f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})"))
+    app.show("session", done, f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})")
 
 
 @session.command()
@@ -191,14 +191,11 @@ def show(app: App, id_: str | None) -> None:
 @output.page_options()
 def list_(app: App, **asked: Any) -> None:
     """List sessions, newest first."""
-    answer = app.query("sessions.list", after=asked.pop("cursor"), **asked)
-    rows = [
-        (_shown(row["id"]), row["status"], shorten(one_line(row["task"]), task_cells_max),
-         output.when(row["happened_ms"]), row["ai_id"] or row["author"], row["findings"], row["unknowns"])
-        for row in answer["sessions"]
-    ]  # fmt: skip
-    header = ("id", "status", "task", "started", "by", "findings", "unknowns")
-    output.show_page(app, "sessions.list", answer, lambda: output.print_table(header, rows))
+    output.list_page(app, "sessions.list", "sessions", asked, lambda row: {
+        "id": _shown(row["id"]), "status": row["status"], "task": shorten(one_line(row["task"]), task_cells_max),
+        "started": output.when(row["happened_ms"]), "by": row["ai_id"] or row["author"],
+        "findings": row["findings"], "unknowns": row["unknowns"],
+    })  # fmt: skip
 
 
 def _shown(name: str) -> str:
@@ -210,7 +207,7 @@ def record(app: App, given: str, data: EventData, what: str) -> None:
     """Append one event of a session and say so."""
     name, accepted = append(app, given, data)
     answer = {"id": name, "accepted": output.fields_of(accepted[0])}
-    app.show("session", answer, lambda: click.echo(f"{name}: {what} recorded (entry {accepted[0].index})"))
+    app.show("session", answer, f"{name}: {what} recorded (entry {accepted[0].index})")
 
 
 def print_session(session: dict[str, Any]) -> None:
@@ -288,13 +285,8 @@ def _change(values: Sequence[float | None]) -> str:
 
 def _marked(event: dict[str, Any], text: str) -> str:
     """Return what was recorded with its entry, as the reference that corrects it, and who did that."""
-    place, done = f"{text}{_weight(event)}  #{event['event_index']}", event["correction"]
-    if done is None:
-        return place
-    return f"~~{place}~~\n      {output.corrected(done)}"
-
-
-def _weight(event: dict[str, Any]) -> str:
     words = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
     words += [told(event["subject"])] if event["subject"] else []
-    return f"  ({', '.join(words)})" if words else ""
+    weight = f"  ({', '.join(words)})" if words else ""
+    place, done = f"{text}{weight}  #{event['event_index']}", event["correction"]
+    return place if done is None else f"~~{place}~~\n      {output.corrected(done)}"

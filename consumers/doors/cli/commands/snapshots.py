@@ -12,8 +12,8 @@ import msgspec
 
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.assessment import parse_vectors
-from consumers.doors.cli.commands.briefs import print_rejected
-from consumers.doors.cli.output import fields_of, page_options, print_table, show_page, when
+from consumers.doors.cli.commands.briefs import LEVELS, print_rejected
+from consumers.doors.cli.output import fields_of, list_page, page_options, when
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.reasoning_text import print_steps, print_verdict
 from consumers.reasoning.compressor.transfer import find_answer
@@ -23,12 +23,11 @@ from consumers.sdk.text import clean
 from ledger.author import Draft
 from ledger.errors import Refused
 from ledger.events.review import ReviewAnswered, Verdict
+from projections.briefs.gates import Rejected
 from projections.briefs.prompt import TransferLevel
 from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
 from projections.snapshots.vectors import read_vectors
 from projections.validations.queries import LatestVerdict
-
-LEVELS = [level.value for level in TransferLevel]
 
 
 @click.group(cls=Group, aliases={"new": "take", "get": "receive"})
@@ -51,11 +50,9 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
     taken = take_snapshot(author, app.query_with, snapshot_id=id_, context=text_given, vectors=assessed, **given)
     answer = plain(app, taken)
 
-    def text() -> None:
-        click.echo(f"snapshot {taken.snapshot_id}: {answer['tokens']} tokens, context {taken.context_source}")
-        if taken.reasoning_ref is not None:
-            click.echo(f"  reasoning {taken.reasoning_ref[:19]}…, fidelity {taken.reasoning_fidelity:.2f}")
-
+    text = [f"snapshot {taken.snapshot_id}: {answer['tokens']} tokens, context {taken.context_source}"]
+    if taken.reasoning_ref is not None:
+        text.append(f"  reasoning {taken.reasoning_ref[:19]}…, fidelity {taken.reasoning_fidelity:.2f}")
     app.show("snapshot", answer, text, following=f"baton snapshot receive {quote(taken.snapshot_id)}")
 
 
@@ -80,16 +77,13 @@ def show(app: App, id_: str) -> None:
 @click.option("--author", help="Only those of this agent.")
 @click.option("--session", help="Only those of this session.")
 @page_options()
-def list_(app: App, author: str | None, session: str | None, limit: int, cursor: int | None) -> None:
+def list_(app: App, session: str | None, **asked: Any) -> None:
     """List snapshots, newest first."""
-    answer = app.query("snapshots.list", author=author, session_id=session, limit=limit, after=cursor)
-    rows = [
-        (one["id"], when(one["accepted_ms"]), one["author"], one["session_id"] or "-", one["domain"] or "-",
-         "-" if one["reasoning_fidelity"] is None else f"{one['reasoning_fidelity']:.2f}")
-        for one in answer["snapshots"]
-    ]  # fmt: skip
-    header = ("id", "taken", "by", "session", "domain", "fidelity")
-    show_page(app, "snapshots.list", answer, lambda: print_table(header, rows))
+    list_page(app, "snapshots.list", "snapshots", asked | {"session_id": session}, lambda one: {
+        "id": one["id"], "taken": when(one["accepted_ms"]), "by": one["author"], "session": one["session_id"] or "-",
+        "domain": one["domain"] or "-",
+        "fidelity": "-" if one["reasoning_fidelity"] is None else f"{one['reasoning_fidelity']:.2f}",
+    })  # fmt: skip
 
 
 @snapshot.command()
@@ -114,11 +108,7 @@ def receive(
         decision = act_on(app.query_with, ref, author=author, level=wanted, task=task, vectors=assessed, tree=opened)
     data = describe(decision)
 
-    def text() -> None:
-        _print_decision(data)
-        print_rejected(decision.snapshot.rejected)
-
-    app.show("decision", data, text)
+    app.show("decision", data, lambda: _print_decision(data, decision.snapshot.rejected))
 
 
 def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
@@ -143,7 +133,7 @@ def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print_decision(data: dict[str, Any]) -> None:
+def _print_decision(data: dict[str, Any], rejected: Rejected | None) -> None:
     click.echo(clean(data["prompt"]))
     fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {data['fidelity']:.2f}"
     gate = f"gate: {data['gate']['gate']}"
@@ -164,12 +154,12 @@ def _print_decision(data: dict[str, Any]) -> None:
     if data["graph"] is not None:
         click.echo("-- here it is:")
         print_steps(data["graph"])
-    if data["action"] != "human_review_required":
-        return
-    if data["review"] is None:
+    is_for_human, asked = data["action"] == "human_review_required", data["review"]
+    if is_for_human and asked is None:
         click.echo("   nobody was asked: add --as NAME to sign the request")
-    elif data["review"]["verdict"] is None:
-        click.echo(f"   a human answers with: baton review answer {data['review']['id']} --approve|--reject --as NAME")
+    elif is_for_human and asked["verdict"] is None:
+        click.echo(f"   a human answers with: baton review answer {asked['id']} --approve|--reject --as NAME")
+    print_rejected(rejected)
 
 
 def decided(data: dict[str, Any]) -> str:
@@ -193,17 +183,13 @@ def review() -> None:
 )
 @click.option("--author", help="Only what this agent asked.")
 @page_options()
-def list_reviews(app: App, status: str, author: str | None, limit: int, cursor: int | None) -> None:
+def list_reviews(app: App, status: str, **asked: Any) -> None:
     """List requests, those that have waited longest first."""
-    wanted = None if status == "all" else status
-    answer = app.query("reviews.list", status=wanted, author=author, limit=limit, after=cursor)
-    rows = [
-        (one["id"], one["verdict"] or ("superseded" if one["superseded_by"] else one["status"]),
-         when(one["requested_ms"]), one["author"], one["rule"], one["question"])
-        for one in answer["reviews"]
-    ]  # fmt: skip
-    header = ("id", "status", "asked", "by", "rule", "question")
-    show_page(app, "reviews.list", answer, lambda: print_table(header, rows))
+    asked["status"] = None if status == "all" else status
+    list_page(app, "reviews.list", "reviews", asked, lambda one: {
+        "id": one["id"], "status": one["verdict"] or ("superseded" if one["superseded_by"] else one["status"]),
+        "asked": when(one["requested_ms"]), "by": one["author"], "rule": one["rule"], "question": one["question"],
+    })  # fmt: skip
 
 
 @review.command("show", looks_back=True)
@@ -227,7 +213,7 @@ def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> 
     data = ReviewAnswered(verdict=verdict, comment=read_text(comment, "--comment"))
     accepted = app.author().emit(Draft(stream=f"review/{name}", data=data))[0]
     answered = {"id": name, "status": "answered", "verdict": verdict, "accepted": fields_of(accepted)}
-    app.show("review", answered, lambda: click.echo(f"{name} is {verdict} (entry {accepted.index})"))
+    app.show("review", answered, f"{name} is {verdict} (entry {accepted.index})")
 
 
 def _print_review(found: dict[str, Any]) -> None:

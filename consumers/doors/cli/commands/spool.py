@@ -55,7 +55,7 @@ def send(app: App) -> None:
     trust.demand(app.settings().home, client)
     outcome = client.spool.send(client.send)
     text = f"{counted(outcome.recorded, 'submission')} recorded, {outcome.rejected} refused"
-    app.show("spool_sent", outcome._asdict(), lambda: click.echo(text))
+    app.show("spool_sent", outcome._asdict(), text)
     if outcome.rejected:
         raise click.exceptions.Exit(Exit.CONFLICT)
 
@@ -71,7 +71,7 @@ def drop(app: App, *, numbers: tuple[int, ...], is_rejected: bool) -> None:
     gone = list(numbers) or [one.number for one in kept.kept() if one.refusal is not None]
     for number in gone:
         kept.drop(number)
-    app.show("spool_dropped", {"dropped": gone}, lambda: click.echo(f"{counted(len(gone), 'submission')} given up"))
+    app.show("spool_dropped", {"dropped": gone}, f"{counted(len(gone), 'submission')} given up")
 
 
 def _shown(agent: str, kept: Kept) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def create(app: App, name: str, role: Role, expires: str) -> None:
         raise Refused("AGENT_UNKNOWN", f"no agent {name} is registered: `baton agent list` shows those there are")
     kept, text = tokens.create(name, role, now_ms() + parse_ttl(expires) // timedelta(milliseconds=1))
     data = _shown(kept, "valid") | {"token": text}
-    app.show("token", data, lambda: click.echo(text))
+    app.show("token", data, text)
     if not app.as_json:
         click.echo(f"{kept.id} reads as {name} ({role}) until {when(kept.expires_ms)}; not shown again", err=True)
 
@@ -61,7 +61,7 @@ def list_(app: App) -> None:
 def revoke(app: App, name: str) -> None:
     """Let a token, by its id, or all of an agent count no more."""
     gone = [one.id for one in _opened(app)[1].revoke(name)]
-    app.show("tokens_revoked", {"revoked": gone}, lambda: click.echo(f"revoked: {', '.join(gone)}"))
+    app.show("tokens_revoked", {"revoked": gone}, f"revoked: {', '.join(gone)}")
 
 
 def _opened(app: App) -> tuple[LocalClient, Tokens]:

@@ -13,7 +13,7 @@ import click
 from consumers.doors.cli import tot_text
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.keys import parse_ttl
-from consumers.doors.cli.output import page_options, print_lines, print_table, show_page, web_option, when
+from consumers.doors.cli.output import list_page, page_options, print_lines, web_option, when
 from consumers.doors.cli.program import Group
 from consumers.sdk.text import one_line
 from consumers.thoughts.logs import write_logs
@@ -103,7 +103,7 @@ def stop(app: App, task: str, reason: str) -> None:
     stopped = stop_task(app.settings(), task_id, reason, client=app.client())
     done = {"task_id": task_id, "error": stopped["error"], "answer": stopped["answer"]}
     status = app.query("tot.show", id=task_id)["status"]
-    app.show("thought_stopped", done | {"status": status}, lambda: click.echo(f"{task_id}  {status}"))
+    app.show("thought_stopped", done | {"status": status}, f"{task_id}  {status}")
 
 
 @tot.command(looks_back=True)
@@ -134,9 +134,7 @@ def logs(app: App, task: str, logs: Path | None) -> None:
     """Write the log folder of a task, from its events alone: one file an agent and round, and the timeline."""
     folder = write_logs(read_task(app.client(), find(app, task)), logs or default_logs(app))
     files = sorted(path.name for path in folder.iterdir())
-    app.show(
-        "thought_logs", {"folder": str(folder), "files": files}, lambda: click.echo("\n".join([str(folder), *files]))
-    )
+    app.show("thought_logs", {"folder": str(folder), "files": files}, [str(folder), *files])
 
 
 @tot.command(looks_back=True)
@@ -153,16 +151,12 @@ def prove(app: App, task: str) -> None:
 @click.option("--status", type=click.Choice(STATUSES), help="Only those in this state.")
 @click.option("--task-type", help="Only those of this type.")
 @page_options()
-def list_(app: App, status: str | None, task_type: str | None, limit: int, cursor: int | None) -> None:
+def list_(app: App, **asked: Any) -> None:
     """List tasks, newest first."""
-    answer = app.query("tot.list", status=status, task_type=task_type, limit=limit, after=cursor)
-    rows = [
-        (row["id"], when(row["started_ms"]), row["status"], row["task_type"], row["stats"]["total_nodes"],
-         row["problem"])
-        for row in answer["tasks"]
-    ]  # fmt: skip
-    header = ("id", "started", "status", "type", "nodes", "problem")
-    show_page(app, "tot.list", answer, lambda: print_table(header, rows))
+    list_page(app, "tot.list", "tasks", asked, lambda row: {
+        "id": row["id"], "started": when(row["started_ms"]), "status": row["status"], "type": row["task_type"],
+        "nodes": row["stats"]["total_nodes"], "problem": row["problem"],
+    })  # fmt: skip
 
 
 def default_logs(app: App) -> Path:

@@ -51,16 +51,14 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
     """
     named = app.home or named_home()
     if pinned is not None and (action is not None or re.fullmatch("[0-9a-f]{32,64}", pinned) is None):
-        message = (
-            "--root takes the 64 hex digits of a root's fingerprint, or its first 32, and no other option but --yes"
-        )
-        raise Refused("USAGE", message)
+        takes = "--root takes the 64 hex digits of a root's fingerprint, or its first 32"
+        raise Refused("USAGE", f"{takes}, and no other option but --yes")
     if yes and action is not None:
         raise Refused("USAGE", "--yes answers a question that --show and --remove do not ask")
-    if action == "remove":
-        _remove(app, _folder(named))
-        return
     home = _folder(named)
+    if action == "remove":
+        _remove(app, home)
+        return
     if not home.is_dir():
         raise Unavailable("NO_LEDGER", f"there is no folder {trusting.shown(home)}", folder=str(home))
     folder, here = trusting.read_folder(home), root_in(home)
@@ -99,7 +97,7 @@ def _folder(named: Path | None) -> Path:
 def _remove(app: App, home: Path) -> None:
     if not trusting.forget(home):
         raise Refused("NOT_FOUND", f"{trusting.shown(home)} is not trusted", home=str(home))
-    app.show("trust", {"home": str(home), "state": "unknown"}, lambda: click.echo("It is trusted no longer."))
+    app.show("trust", {"home": str(home), "state": "unknown"}, "It is trusted no longer.")
 
 
 def root_in(home: Path) -> str:
@@ -138,9 +136,7 @@ def described(folder: Folder, root: str, record: Record | None) -> dict[str, Any
 
 
 def _state(kept: dict[str, str], now: dict[str, str], name: str) -> str:
-    if name not in kept:
-        return "new"
-    return "trusted" if kept[name] == now[name] else "changed"
+    return "new" if name not in kept else "trusted" if kept[name] == now[name] else "changed"
 
 
 def _text(value: Any) -> str:
@@ -204,9 +200,8 @@ def _ask(app: App, home: Path, data: dict[str, Any], pinned: str | None) -> None
 
 def _print(data: dict[str, Any]) -> None:
     words = {"unknown": "NOT trusted", "changed": "trusted, but not its settings as they are now", "trusted": "trusted"}
-    click.echo(
-        f"{data['home']}\n  ledger  {data['root_fingerprint'] or 'no log here'}\n  state   {words[data['state']]}"
-    )
+    click.echo(f"{data['home']}\n  ledger  {data['root_fingerprint'] or 'no log here'}")
+    click.echo(f"  state   {words[data['state']]}")
     if data["reason"]:
         click.echo(f"  beware  {visible(data['reason'])}")
     for act in data["settings"]:

@@ -61,7 +61,7 @@ def _follow(app: App, reader: Reader, stop: threading.Event) -> None:
         try:
             if (reached := reader.catch_up()) != position or trouble:
                 position, wait_s, trouble = reached, follow_wait_min_s, ""
-                app.show("views_position", {"position": reached}, partial(click.echo, f"folded up to {reached}"))
+                app.show("views_position", {"position": reached}, f"folded up to {reached}")
                 sys.stdout.flush()
             reader.client.entries(position, limit=1, wait_s=poll_wait_s)
         except Unavailable as error:

@@ -38,14 +38,8 @@ server_wait_s = 1.0
 @click.option("--kind", "kinds", cls=ListOption, required=True, help="A kind to react to; may be given more than once.")
 @click.option("--exec", "command", metavar="CMD", help="Run CMD by sh, with the event as JSON on its standard input.")
 @click.option("--post", "url", metavar="URL", help="POST each event there as a CloudEvent, in binary mode.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["baton", "cloudevents"]),
-    default="baton",
-    show_default=True,
-    help="What is printed, or given to CMD.",
-)
+@click.option("--format", "form", type=click.Choice(["baton", "cloudevents"]), default="baton", show_default=True,
+              help="What is printed, or given to CMD.")  # fmt: skip
 @click.option("--from-start", is_flag=True, help="A new watcher begins at entry 0, not at the head.")
 @click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
 @click.option("--store", metavar="URI", help="Keep the position in PostgreSQL, so that another machine may take over.")
@@ -98,7 +92,7 @@ def watch(
             _show_dead(app, subscriptions.dead_letters(name))
         elif retry is not None:
             reactor.retry(retry)
-            app.show("retried", {"index": retry}, lambda: click.echo(f"entry {retry} was handled"))
+            app.show("retried", {"index": retry}, f"entry {retry} was handled")
         else:
             what = f"{', '.join(kinds)} as {app.acting()}"
             _watch(app, reactor, subscriptions, stop, what, name=name, from_start=from_start, once=once)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from consumers.doors.dashboard.page import Route
 from consumers.doors.dashboard.pages.agents import agent, agents
 from consumers.doors.dashboard.pages.audit import VERIFY, audit, verify
-from consumers.doors.dashboard.pages.decisions import lock, logout, unlock
+from consumers.doors.dashboard.pages.decisions import decided, lock, logout, unlock
 from consumers.doors.dashboard.pages.events import event, events, search
 from consumers.doors.dashboard.pages.graph import graph, knowledge
-from consumers.doors.dashboard.pages.handoffs import answer, decide, handoff, handoff_diff, handoff_version, review
+from consumers.doors.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version, review
 from consumers.doors.dashboard.pages.home import home
 from consumers.doors.dashboard.pages.reasoning import reasoning
 from consumers.doors.dashboard.pages.session import session
@@ -39,8 +40,8 @@ ROUTES: Final[tuple[Route, ...]] = (
 )
 
 ACTS: Final[tuple[Route, ...]] = (
-    Route("/h/{id}/decide", "handoff", decide),
-    Route("/reviews/{id:path}/decide", "review", answer),
+    Route("/h/{id}/decide", "handoff", partial(decided, "handoff", handoff)),
+    Route("/reviews/{id:path}/decide", "review", partial(decided, "review", review)),
     Route(VERIFY, "audit", verify),
     Route("/unlock", "unlock", unlock),
     Route("/lock", "lock", lock),

@@ -9,16 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from consumers.doors.dashboard import decision as decisions
 from consumers.doors.dashboard.address import own_path, path_to
-from consumers.doors.dashboard.decision import (
-    ANSWERS,
-    Choice,
-    Decision,
-    Displayed,
-    arguments_of,
-    choices_of,
-    decision_in,
-)
+from consumers.doors.dashboard.decision import ANSWERS, Choice, Decision, Displayed
 from consumers.doors.dashboard.page import Go, Page, Seen
 from consumers.doors.web.server import status_of
 from consumers.handoffs.acts import saying_way_on
@@ -42,11 +35,11 @@ def handoff_form(seen: Seen, shown: Mapping[str, Any], versions: Mapping[str, An
     state = seen.client.streams.read(f"handoff/{shown['id']}").state
     if seen.human is None or not isinstance(state, HandoffState):
         return None
+    choices = decisions.choices_of(state, shown, versions["to"], seen.human, seen.now_ms)
     criteria = [one | {"number": one["position"] + 1} for one in shown["criteria"]]
     met = sum(one["mark"] in ("checked", "waived") for one in criteria)
     return _form(
-        seen, f"handoff/{shown['id']}", shown, note, choices_of(state, shown, versions["to"], seen.human, seen.now_ms),
-        signs=shown["version"], number=versions["to"], since=versions["from"],
+        seen, f"handoff/{shown['id']}", shown, note, choices, signs=shown["version"], number=versions["to"], since=versions["from"],
         changes=[{of: one[of] for of in ("field", "counts")} for one in versions["changes"]],
         tasks=[sum(one["done"] for one in shown["tasks"]), len(shown["tasks"])], criteria=[met, len(criteria)],
         asked=[one for one in criteria if one["mark"] == "asked"],
@@ -83,7 +76,7 @@ def grounds_of(seen: Seen, shown: Mapping[str, Any]) -> list[dict[str, Any]]:
     return Grounds(seen.view, asker=shown["author"]).of(filter(None, [shown["reasoning_ref"]]))
 
 
-def decided(seen: Seen, form: Mapping[str, str], sort: str, show: Callable[..., Page]) -> Page | Go:
+def decided(sort: str, show: Callable[..., Page], seen: Seen, form: Mapping[str, str]) -> Page | Go:
     """Sign what was pressed, and lead to its receipt; else ``show`` the page again, with the note and the ``problem``.
 
     Raises Refused: ``NOT_AUTHORIZED``, ``INVALID_FORMAT`` for what this session was not shown: of nobody's concern.
@@ -91,10 +84,10 @@ def decided(seen: Seen, form: Mapping[str, str], sort: str, show: Callable[..., 
     if seen.human is None or seen.as_of is not None:
         raise _nobody()
     name = seen.params["id"]
-    decision = decision_in(form, f"{sort}/{name}")
+    decision = decisions.decision_in(form, f"{sort}/{name}")
     seen.session.demand({"csrf": decision.token}, *decision.displayed.words(decision.word))
     try:
-        given = arguments_of(decision, seen.now_ms)
+        given = decisions.arguments_of(decision, seen.now_ms)
         author = seen.session.signer.author(seen.ledger, seen.human, form.get("passphrase", ""), form.get("proof", ""))
         if sort == "review":
             verdict: Verdict = "approved" if decision.verb == "approve" else "rejected"
@@ -113,9 +106,8 @@ def _emitted(author: Author, decision: Decision, events: Iterable[EventData]) ->
     """Append what was decided, or find it where the same form was sent before; lead to the receipt."""
     stream = decision.displayed.stream
     drafts = [Draft(stream=stream, data=one, expect=decision.expect, idem=decision.idem) for one in events]
-    accepted = author.emit(*drafts)[0]
     sort, _, name = stream.partition("/")
-    return Go(f"{path_to(sort, name)}?done={accepted.index}")
+    return Go(f"{path_to(sort, name)}?done={author.emit(*drafts)[0].index}")
 
 
 def unlock(seen: Seen, form: Mapping[str, str]) -> Go:

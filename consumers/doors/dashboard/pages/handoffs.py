@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from consumers.doors.dashboard.address import path_to
-from consumers.doors.dashboard.page import Go, Page, Seen
-from consumers.doors.dashboard.pages.decisions import decided, grounds_of, handoff_form, review_form
+from consumers.doors.dashboard.page import Page, Seen
+from consumers.doors.dashboard.pages.decisions import grounds_of, handoff_form, review_form
 from consumers.handoffs.acts import NOTES, commands_on
 from consumers.handoffs.receiver import later
 from consumers.reasoning.grounds import Grounds
@@ -86,16 +86,6 @@ def review(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, st
         "problem": problem, "done": done if done == shown["answered_index"] else None,
     }  # fmt: skip
     return Page("review.html", shown["question"], data, status, path_to("review", shown["id"]) if problem else "")
-
-
-def decide(seen: Seen, form: Mapping[str, str]) -> Page | Go:
-    """Sign what was pressed in the form of a handoff; else show its page again."""
-    return decided(seen, form, "handoff", handoff)
-
-
-def answer(seen: Seen, form: Mapping[str, str]) -> Page | Go:
-    """Sign what was pressed in the form of a review; else show its page again."""
-    return decided(seen, form, "review", review)
 
 
 def form_of(seen: Seen, sort: str, name: str) -> dict[str, Any] | None:

@@ -36,9 +36,8 @@ def thoughts(seen: Seen) -> Page:
     last = newest["events"][0]["event_index"]
     at = seen.number("at", last) or 0
     if not first <= at <= (seen.head if seen.as_of is None else seen.as_of):
-        raise Refused(
-            "NOT_FOUND", f"there is no {stream} after entry {at}: it begins at {first}", asked=at, first=first
-        )
+        message = f"there is no {stream} after entry {at}: it begins at {first}"
+        raise Refused("NOT_FOUND", message, asked=at, first=first)
     if at < last:
         task = seen.ledger.ask("tot.show", as_of=at, id=task["id"])
     nodes = _nodes(seen.ledger.ask("tot.tree", as_of=at if at < last else seen.moment, id=task["id"]))
