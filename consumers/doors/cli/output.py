@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from msgspec.structs import asdict
 
 from consumers.doors.cli.app import App
 from consumers.sdk.text import clean, one_line, told
@@ -219,16 +220,11 @@ def when(milliseconds: int) -> str:
 
 def show_page(app: App, kind: str, answer: dict[str, Any], text: Callable[[], None], *, cursor: str = "cursor") -> None:
     """Print a page by ``text``, and the command that goes on with ``answer["next"]`` (None: this page is the last)."""
-    following = next_page(answer["next"], cursor)
-
-    def with_following() -> None:
-        text()
-        if following is not None:
-            total = answer.get("total", answer.get("total_found"))
-            print_command(clean(following), f"{'' if total is None else f'{total} in all; '}go on with: ")
-
-    app.show(kind, answer, with_following, following=following)
-    if answer.get("total", answer.get("total_found")) == 0:
+    following, total = next_page(answer["next"], cursor), answer.get("total", answer.get("total_found"))
+    app.show(kind, answer, text, following=following)
+    if following is not None and not app.as_json:
+        print_command(clean(following), f"{'' if total is None else f'{total} in all; '}go on with: ")
+    if total == 0:
         for hint in _unknown_names(app, click.get_current_context().params):
             click.echo(hint, err=True)
 
@@ -343,14 +339,9 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
 
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
     """Return what adds ``--limit`` and ``--cursor`` to a verb that lists."""
-
-    def decorate(verb: VerbT) -> VerbT:
-        limit = click.option(
-            "--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows."
-        )
-        return limit(click.option("--cursor", type=int, help="Go on where an earlier page ended.")(verb))
-
-    return decorate
+    limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows.")
+    cursor = click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+    return lambda verb: limit(cursor(verb))
 
 
 def configure_logging(*, verbose: bool) -> None:
@@ -373,11 +364,6 @@ def configure_logging(*, verbose: bool) -> None:
     )
 
 
-def fields_of(accepted: Accepted) -> dict[str, Any]:
-    """Return what the ledger answered for one event, with names."""
-    return {name: getattr(accepted, name) for name in accepted.__struct_fields__}
-
-
 def accepted_line(one: Accepted) -> str:
     """Return what the ledger answered for one event, in a line."""
     return f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}"
@@ -385,7 +371,7 @@ def accepted_line(one: Accepted) -> str:
 
 def show_accepted(app: App, accepted: list[Accepted]) -> None:
     """Print what the ledger answered."""
-    app.show("accepted", {"accepted": [fields_of(one) for one in accepted]}, map(accepted_line, accepted))
+    app.show("accepted", {"accepted": [asdict(one) for one in accepted]}, map(accepted_line, accepted))
 
 
 def stopped_by_signals() -> threading.Event:

@@ -22,7 +22,7 @@ def print_reasoning(found: dict[str, Any]) -> None:
     click.secho(told(memory["task"]), bold=True)
     click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
     print_verdict(found["verdict"])
-    print_import(found)
+    _print_import(found)
     print_steps(memory)
 
 
@@ -65,8 +65,7 @@ def print_grounds(grounds: Sequence[Mapping[str, Any]], heading: str, indent: st
             click.echo(f"{indent}the whole graph: `baton reasoning fetch {ref}`{asks}")
 
 
-def print_import(found: dict[str, Any]) -> None:
-    """Print what marks imported reasoning, and what of it was guessed or could not be read."""
+def _print_import(found: dict[str, Any]) -> None:
     imported = found["imported"]
     if imported is None:
         return
@@ -95,7 +94,7 @@ def print_tree(found: dict[str, Any]) -> None:
     supporting = {number for wanted in rests_on.values() for number in wanted}
     click.secho(told(memory["conclusion"] or memory["task"]), bold=True)
     print_verdict(found["verdict"])
-    print_import(found)
+    _print_import(found)
     # A stack, not recursion: a chain of two thousand steps is as deep as it is long.
     roots = sorted((number for number in steps if number not in supporting), key=lambda one: (one not in rests_on, one))
     waiting = [(number, 0) for number in reversed(roots)]

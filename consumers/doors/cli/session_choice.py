@@ -8,7 +8,7 @@ refuses is the session looked up, for the beginning of an id that fits one sessi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from consumers.doors.cli.app import App
 from consumers.sdk.text import one_line
@@ -72,18 +72,13 @@ def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]
     except Refused as refusal:
         if refusal.code not in {"TRANSITION_NOT_ALLOWED", "NOT_AUTHORIZED"}:
             raise
-        name = str(find_session(app, given)["id"])
+        name = str(app.query("sessions.show", id=given)["id"])
         if name == given:
             raise _with_advice(refusal, name, author.name) from refusal
     try:
         return name, emit(name)
     except Refused as refusal:
         raise _with_advice(refusal, name, author.name) from refusal
-
-
-def find_session(app: App, given: str) -> dict[str, Any]:
-    """Return a session with all that was recorded in it."""
-    return app.query("sessions.show", id=given)
 
 
 def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:

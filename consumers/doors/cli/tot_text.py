@@ -55,12 +55,11 @@ def tree_text(tree: dict[str, Any]) -> Iterator[str]:
         lines.append((id_, depth))
         waiting += [(child, depth + 1) for child in reversed(nodes[id_]["children_ids"])]
     for (id_, _), stem in zip(lines, stems([depth for _, depth in lines]), strict=True):
-        yield f"{stem}{node_text(nodes[id_], is_best=id_ in best)}"
+        yield f"{stem}{_node_text(nodes[id_], is_best=id_ in best)}"
     yield f"at depth {state['current_depth']}, {len(nodes)} nodes, {len(state['frontier'])} in the frontier"
 
 
-def node_text(node: dict[str, Any], *, is_best: bool) -> str:
-    """Return a node on one line: mark, id, score, status, thought."""
+def _node_text(node: dict[str, Any], *, is_best: bool) -> str:
     judged = node["evaluation"]
     score = "   -" if judged is None else f"{judged['score']:4.1f}"
     content = cut(one_line(node["content"]), content_chars_max)
@@ -70,11 +69,8 @@ def node_text(node: dict[str, Any], *, is_best: bool) -> str:
 def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
     """Yield a Mermaid flowchart of a tree, from the root down."""
     nodes, best = tree["nodes"], set(tree["search_state"]["best_path"])
-    arrows = [
-        (node["id"], "==>" if node["id"] in best and child in best else "-->", child)
-        for node in nodes.values()
-        for child in node["children_ids"]
-    ]
+    pairs = [(node["id"], child) for node in nodes.values() for child in node["children_ids"]]
+    arrows = [(id_, "==>" if {id_, child} <= best else "-->", child) for id_, child in pairs]
     labels = {node["id"]: _label(node) for node in nodes.values()}
     named = {name: [id_ for id_, node in nodes.items() if node["status"] == name] for name in _CLASSES}
     named["best"] = [id_ for id_ in nodes if id_ in best]
@@ -192,12 +188,12 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
 
         # What is taller than the terminal is cut while it grows, and stands whole when it ends.
         with Live(console=Console(), auto_refresh=False) as live:
-            for events in new_events(app, task_id):
+            for events in _new_events(app, task_id):
                 last = ([last] + [line for event in events for line in lines.of(event)])[-1]
                 live.update(Text(f"{last}\n{draw()}", no_wrap=True, overflow="ellipsis"), refresh=True)
         print_end(app.query("tot.show", id=task_id))
         return
-    for events in new_events(app, task_id):
+    for events in _new_events(app, task_id):
         if app.as_json:
             app.show("tot.tree", app.query("tot.tree", id=task_id), ())
             continue
@@ -209,8 +205,7 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
         print_end(app.query("tot.show", id=task_id))
 
 
-def new_events(app: App, task_id: str) -> Iterator[list[Event]]:
-    """Yield a task's events as they come, until it has ended or is paused."""
+def _new_events(app: App, task_id: str) -> Iterator[list[Event]]:
     position, is_still = 0, False
     while True:
         page = app.client().entries(position, stream=f"tot/{task_id}", wait_s=wait_s)

@@ -52,9 +52,8 @@ class Actor:
     def record_audit(self, name: str) -> list[int]:
         """Record the audit as an agent at work does: one signed event a step; return the entries' indexes."""
         graph, stream = audit_graph(), f"reasoning/{name}"
-        started = reasoning.ReasoningStarted(
-            task=graph.task, ai_id=graph.ai_id, reasoning_strategy=graph.reasoning_strategy, domain=DOMAIN
-        )
+        names = ("task", "ai_id", "reasoning_strategy")
+        started = reasoning.ReasoningStarted(**{name: getattr(graph, name) for name in names}, domain=DOMAIN)
         indexes = [self._emit(stream, started)]
         for step in graph.steps:
             number = step.step_number
@@ -63,11 +62,8 @@ class Actor:
                 dependencies={number: graph.dependencies[number]} if number in graph.dependencies else {},
             )
             indexes.append(self._emit(stream, added))
-        concluded = reasoning.ReasoningConcluded(
-            conclusion=graph.conclusion,
-            confidence_in_reasoning=graph.confidence_in_reasoning,
-            known_limitations=graph.known_limitations,
-        )
+        ends = reasoning.ReasoningConcluded.__struct_fields__
+        concluded = reasoning.ReasoningConcluded(**{name: getattr(graph, name) for name in ends})
         return [*indexes, self._emit(stream, concluded)]
 
     def create_handoff(self, name: str) -> int:
@@ -109,14 +105,12 @@ class Actor:
         if item["act"] == "claim":
             return f"claims {name}", self.claim(name)
         found = self.ledger.ask("handoffs.show", id=name)
-        for task in found["tasks"]:
-            if not task["done"]:
-                checked = handoff.HandoffTaskChecked(position=task["position"])
-                return f"ticks “{task['text']}” of {name}", self._emit(stream, checked)
-        for criterion in found["criteria"]:
-            if criterion["mark"] == "open":
-                met = handoff.HandoffCriterionChecked(position=criterion["position"])
-                return f"finds “{criterion['text']}” met in {name}", self._emit(stream, met)
+        if task := next((one for one in found["tasks"] if not one["done"]), None):
+            checked = handoff.HandoffTaskChecked(position=task["position"])
+            return f"ticks “{task['text']}” of {name}", self._emit(stream, checked)
+        if criterion := next((one for one in found["criteria"] if one["mark"] == "open"), None):
+            met = handoff.HandoffCriterionChecked(position=criterion["position"])
+            return f"finds “{criterion['text']}” met in {name}", self._emit(stream, met)
         return f"completes {name}", self._emit(stream, handoff.HandoffCompleted(summary="All of it is done."))
 
     def receive_brief(self, name: str, level: str) -> dict[str, Any]:

@@ -48,13 +48,9 @@ class Process:
     def __init__(self, arguments: list[str], environment: dict[str, str], folder: Path | None = None) -> None:
         # In a session of its own: ^C reaches the demo alone, which then ends its processes in order.
         self._child = subprocess.Popen(  # noqa: S603 - this Python, with arguments of our own
-            [sys.executable, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            cwd=folder,
+            [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=folder,
             start_new_session=True,
-        )
+        )  # fmt: skip
         self.pid = self._child.pid
 
     def send(self, line: Any) -> None:
@@ -195,13 +191,8 @@ class Story:
 
     def _reasoning(self) -> None:
         indexes = self._do("claude-code", "record_audit", name=AUDIT)
-        self._tell(
-            Line(
-                "claude-code",
-                f"records the security audit, {len(indexes) - 2} steps",
-                f"entries {indexes[0]} to {indexes[-1]}",
-            )
-        )
+        entries = f"entries {indexes[0]} to {indexes[-1]}"
+        self._tell(Line("claude-code", f"records the security audit, {len(indexes) - 2} steps", entries))
 
         def briefed(events: list[Event]) -> list[Event]:
             return [one for one in events if one.kind == "reasoning.briefed" and one.name == AUDIT]
@@ -277,12 +268,9 @@ class Story:
         _, bundled = self._stage.run_baton("verify", "--bundle", str(bundle), "--root", fingerprint)
         self.data["agents"]["auditor"] = {"pid": pid, "key": fingerprint}
         self.data["bundle"] = str(bundle)
-        self.data["audit"] = {
-            "signatures": report["signatures"],
-            "tree": (bundled["size"], bundled["tree_head"]) == (report["size"], report["tree_head"]),
-            "views": report["views"],
-            "ok": report["ok"] and bundled["ok"],
-        }
+        is_same = all(bundled[of] == report[of] for of in ("size", "tree_head"))
+        audit = {name: report[name] for name in ("signatures", "views")}
+        self.data["audit"] = audit | {"tree": is_same, "ok": report["ok"] and bundled["ok"]}
         if not all(self.data["audit"].values()):
             raise Corrupted("VERIFICATION_FAILED", f"the audit did not come out right: {self.data['audit']}")
         self._tell(Line("auditor", "verifies every signature, rule and hash", f"{report['signatures']} signatures"))

@@ -103,6 +103,7 @@ class Harness(NamedTuple):
         return self.timeout_units_per_s * (session_end_timeout_s if event == "SessionEnd" else timeout_s)
 
 
+_GEMINI: Final = Path(".gemini/settings.json")
 _TOT: Final = Path("commands/tot.md")
 _TOT_TOML: Final = Path("commands/tot.toml")
 _TOT_SKILL: Final = Path(".agents/skills/tot/SKILL.md")
@@ -138,20 +139,14 @@ HARNESSES: Final = {
             advice="What was written here is this machine's: keep .claude/settings.local.json out of git.",
         ),
         Harness(
-            name="codex",
-            title="Codex CLI",
+            name="codex", title="Codex CLI", servers_format="toml",
             project=Files(Path(".codex/hooks.json"), Path(".codex/config.toml"), Path("AGENTS.md"), _TOT_SKILL),
-            servers_format="toml",
             advice="Codex runs new hooks once you have trusted them with /hooks, and a project's once it is trusted.",
         ),
         Harness(
-            name="gemini",
-            title="Gemini CLI",
+            name="gemini", title="Gemini CLI", timeout_units_per_s=1000,
             events={"SessionStart": "start", "PreCompress": "save", "AfterAgent": "save", "SessionEnd": "end"},
-            timeout_units_per_s=1000,
-            project=Files(
-                Path(".gemini/settings.json"), Path(".gemini/settings.json"), Path("GEMINI.md"), ".gemini" / _TOT_TOML
-            ),
+            project=Files(_GEMINI, _GEMINI, Path("GEMINI.md"), ".gemini" / _TOT_TOML),
             advice="Gemini CLI warns once of the new hooks.",
         ),
     )

@@ -251,9 +251,8 @@ def _related(
 
 def _known(what: str, outcome: str, when: str, one: Mapping[str, Any]) -> _Item:
     came_of_it = f" → {one_line(outcome)}" if outcome else ""
-    return _Item(
-        others=f"- {one_line(what)}: {one['author']}, {when}, {one['near']}: {one_line(one['task'])}{came_of_it}"
-    )
+    place = f"- {one_line(what)}: {one['author']}, {when}, {one['near']}"
+    return _Item(others=f"{place}: {one_line(one['task'])}{came_of_it}")
 
 
 def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:

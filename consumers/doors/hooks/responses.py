@@ -65,27 +65,23 @@ def respond_to(work: Work) -> bytes:
             raise
     except BatonError as error:
         if error.code == "NOT_TRUSTED":
-            return _answer(work, trust.UNTRUSTED) if does == "start" and _wants_brief(work) else b""
+            return _answer(work, lambda: trust.UNTRUSTED) if does == "start" else b""
         from consumers.doors.hooks.prime import page_alone  # noqa: PLC0415 - only a start needs it
 
         _log(work, error)
-        return _answer(work, page_alone(error)) if does == "start" and _wants_brief(work) else b""
+        return _answer(work, partial(page_alone, error)) if does == "start" else b""
     with ledger:
-        return _start(ledger, harness, work) if does == "start" else _save(ledger, work, is_end=does == "end")
+        if does != "start":
+            return _save(ledger, work, is_end=does == "end")
+        return _answer(work, partial(_brief, ledger, work, _opened(ledger, harness, work)))
 
 
-def _start(ledger: Ledger, harness: Harness, work: Work) -> bytes:
-    session = _opened(ledger, harness, work)
-    return _answer(work, _brief(ledger, work, session)) if _wants_brief(work) else b""
-
-
-def _wants_brief(work: Work) -> bool:
+def _answer(work: Work, brief: Callable[[], str]) -> bytes:
+    """Return the answer to a start: with a brief where the conversation has none."""
     source = work.given.get("source", "startup")
-    return isinstance(source, str) and source in brief_sources
-
-
-def _answer(work: Work, brief: str) -> bytes:
-    answer = {"hookSpecificOutput": {"hookEventName": work.event, "additionalContext": brief}}
+    if not (isinstance(source, str) and source in brief_sources):
+        return b""
+    answer = {"hookSpecificOutput": {"hookEventName": work.event, "additionalContext": brief()}}
     return json.dumps(answer).encode() + b"\n"
 
 

@@ -13,7 +13,6 @@ exported folder: one never changes once it has a path.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -36,7 +35,7 @@ from ledger import limits
 from ledger.bundle.layout import tile_name
 from ledger.client import read_event
 from ledger.errors import BatonError, Refused
-from ledger.local import LocalClient
+from ledger.local import LocalClient, now_ms
 from ledger.log.tiles import TILE_WIDTH
 from projections.query import Arguments, Limit
 from projections.reader import Reader
@@ -151,10 +150,10 @@ class Api:
     def kept(self, asked: Asked) -> Response | None:
         """Return the answer that this very question had before, if nothing can have changed it since."""
         body, since_ms, lasting_ms = self._kept.get(asked.key, ("", 0, 0))
-        return asked.answer(body, JSON) if 0 <= _clock_ms() - since_ms < lasting_ms else None
+        return asked.answer(body, JSON) if 0 <= now_ms() - since_ms < lasting_ms else None
 
     def _question(self, asked: Asked) -> Response:
-        question, since_ms = read(asked.route, asked.query), _clock_ms()
+        question, since_ms = read(asked.route, asked.query), now_ms()
         name, cursor = question.query, question.form.cursor
         media = asked.accepted(JSON, *(() if cursor is None else (NDJSON,)))
         following, lasting_ms = None, 0
@@ -303,10 +302,6 @@ def _text_too(asked: Asked, kind: str, text: str, **more: Any) -> Response:
     if asked.accepted(JSON, TEXT) == TEXT:
         return asked.answer(text, TEXT)
     return asked.document(kind, more | {kind: text})
-
-
-def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _line(value: Any) -> bytes:

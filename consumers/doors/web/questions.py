@@ -66,7 +66,7 @@ class Question(NamedTuple):
             value = msgspec.json.decode(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
             if self.sealed(value) == sealed:
                 return value
-        raise invalid(self.query, "this cursor is of another question: follow `next` of the page before")
+        raise _invalid(self.query, "this cursor is of another question: follow `next` of the page before")
 
 
 def path_of(query: str) -> str:
@@ -128,7 +128,7 @@ def values_of(form: Form, given: Sequence[tuple[str, str]], query: str) -> dict[
         if form.items.get(name) is not None:
             values.setdefault(name, []).append(_item(text, form.items[name], query))
         elif values.setdefault(name, text) is not text:
-            raise invalid(query, f"{name} is given more than once")
+            raise _invalid(query, f"{name} is given more than once")
     return values
 
 
@@ -138,7 +138,7 @@ def _item(text: str, type_: Any, query: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except ValueError as error:
-        raise invalid(query, f"{text[:80]!r} is no JSON object: {error}") from error
+        raise _invalid(query, f"{text[:80]!r} is no JSON object: {error}") from error
 
 
 def converted(form: Form, values: dict[Any, Any], query: str) -> dict[str, Any]:
@@ -146,10 +146,9 @@ def converted(form: Form, values: dict[Any, Any], query: str) -> dict[str, Any]:
     try:
         plain = msgspec.to_builtins(msgspec.convert(values, form.type, strict=False))
     except msgspec.ValidationError as error:
-        raise invalid(query, allowed(error, form.type)) from error
+        raise _invalid(query, allowed(error, form.type)) from error
     return {name: plain[name] for name in values}
 
 
-def invalid(query: str, why: str) -> Refused:
-    """Return the refusal of a question's arguments."""
+def _invalid(query: str, why: str) -> Refused:
     return Refused("INVALID_FIELD", f"{query}: {why}", query=query)

@@ -40,13 +40,8 @@ def agent() -> None:
 
 @agent.command()
 @click.argument("name")
-@click.option(
-    "--role",
-    "roles",
-    cls=ListOption,
-    type=click.Choice([one for one in get_args(Role) if one != NODE_ROLE]),
-    help="May be given more than once.",
-)
+@click.option("--role", "roles", cls=ListOption, help="May be given more than once.",
+              type=click.Choice([one for one in get_args(Role) if one != NODE_ROLE]))  # fmt: skip
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
@@ -74,9 +69,8 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
 @click.argument("name")
 @click.option("--role", "roles", cls=ListOption, type=click.Choice(get_args(Role)), help="May be given more than once.")
 @click.option("--expires", metavar="TIME", default="24h", show_default=True, help="After how long: 30m, 12h, 7d.")
-@click.option(
-    "--address", metavar="URL[,URL]", help="Where the server is reached from there (default: where it is here)."
-)
+@click.option("--address", metavar="URL[,URL]",
+              help="Where the server is reached from there (default: where it is here).")  # fmt: skip
 @click.option("--revoke", is_flag=True, help="Take back the open invitation of NAME instead.")
 @click.option("--reason", default="no reason given", help="Why it is taken back.")
 def invite(
@@ -195,11 +189,9 @@ def _is_admin(app: App) -> bool:
 
 def check_is_free(app: App, name: str) -> None:
     """Refuse a name that an agent has or had, before a passphrase for it is asked for."""
-    for one in app.client().agents():
-        if one.name == name:
-            was = "" if one.removed_index is None else f", which was removed at entry {one.removed_index}"
-            message = f"there is an agent {name} already{was}: choose another name"
-            raise Refused("AGENT_EXISTS", message, name=name)
+    if (one := next((one for one in app.client().agents() if one.name == name), None)) is not None:
+        was = "" if one.removed_index is None else f", which was removed at entry {one.removed_index}"
+        raise Refused("AGENT_EXISTS", f"there is an agent {name} already{was}: choose another name", name=name)
 
 
 def wait_until_let_in(app: App, home: Home, name: str) -> None:

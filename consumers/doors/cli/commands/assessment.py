@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
+from msgspec.structs import asdict
 
 from consumers.doors.cli.app import App, parse_json, read_text, with_contents
-from consumers.doors.cli.output import fields_of, warn
+from consumers.doors.cli.output import warn
 from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import append, session_and
 from consumers.sdk.text import clean
@@ -57,10 +58,10 @@ def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: A
         raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
     vectors = read_vectors(parse_vectors(more["given"], more["document"]))
     check_given(phase, vectors, reasoning, more)
-    said, overall = read_text(reasoning, "--reasoning"), more["overall_confidence"]
     data = AssessmentRecorded(
-        phase=phase, vectors=vectors, reasoning=said, round=more["round_"], overall_confidence=overall
-    )
+        phase=phase, vectors=vectors, reasoning=read_text(reasoning, "--reasoning"), round=more["round_"],
+        overall_confidence=more["overall_confidence"],
+    )  # fmt: skip
     inputs: ReportInputs | None = None
     if phase == "POSTFLIGHT" and not more["no_report"]:
         from consumers.doors.cli.commands.session_report import inputs_from  # noqa: PLC0415 - only POSTFLIGHT
@@ -69,7 +70,7 @@ def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: A
         inputs = inputs_from(more)  # read before anything is signed, because a file may not be there
     name, accepted = append(app, name, data)
     # If we crash here, the assessment stands, and `baton session sweep` finds a POSTFLIGHT without its report.
-    answer: dict[str, Any] = {"id": name, "phase": phase, "accepted": fields_of(accepted[0])}
+    answer: dict[str, Any] = {"id": name, "phase": phase, "accepted": asdict(accepted[0])}
     if phase == "POSTFLIGHT":
         answer["report"] = {"status": "not_asked"} if inputs is None else report_on(app, name, inputs)
     app.show("assessment", answer, lambda: _print_assessment(answer, vectors))
@@ -102,7 +103,7 @@ def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
         message = f"{type(failure).__name__}: {failure} (please report it)"
         error = failure if isinstance(failure, BatonError) else BatonError("UNEXPECTED", message)
         command = session_report.remedy(name, error.code)
-        click.echo(f"warning: no report was made: {error.code}: {clean(error.message)}", err=True)
+        warn([f"no report was made: {error.code}: {error.message}"])
         click.echo(f"  the assessment stands; the report is made again with: {clean(command)}", err=True)
         return {"status": "failed", "error": error.to_dict(), "command": command}
     warn(report["warnings"])

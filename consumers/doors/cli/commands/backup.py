@@ -154,9 +154,8 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
 
 @click.command(cls=Command)
 @click.option("--from-stream", is_flag=True, help="Bring the entries back that the log stream holds and the log lacks.")
-@click.option(
-    "--accept-loss", is_flag=True, help="Go on without them: root signs an epoch that names what is given up."
-)
+@click.option("--accept-loss", is_flag=True,
+              help="Go on without them: root signs an epoch that names what is given up.")  # fmt: skip
 @click.option("--check", "is_dry", is_flag=True, help="Only say what would be done.")
 @click.option("--reason", default="acknowledged entries are lost", show_default=True,
               help="With --accept-loss: why, for every reader.")  # fmt: skip
@@ -244,7 +243,10 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
             raise Refused("USAGE", f"{loss}. Off a terminal say --yes to give them up for good")
         click.echo(loss, err=True)
         click.confirm("Give them up for good?", abort=True, err=True)
-    root = _root_key(app)
+    from ledger.lifecycle.authority import ROOT  # noqa: PLC0415 - only this way needs keys
+
+    home = app.ledger_home()
+    root = home.open(ROOT, app.ask_passphrase(ROOT) if _is_sealed(home.key_file(ROOT)) else None)
     for one in abandoned:
         recovery.start_epoch(one, reason, root)
     head = recovery.head()
@@ -259,15 +261,6 @@ def _loss(head: Head, abandoned: list[Head], history: LostHistory | None) -> str
     if history is not None and not history.is_fork:
         text += f". The stream still holds {history.missing} of them: `baton recover --from-stream` brings them back"
     return text
-
-
-def _root_key(app: App) -> Any:
-    from ledger.identity import read_key_file  # noqa: PLC0415 - only this way needs keys
-    from ledger.lifecycle.authority import ROOT  # noqa: PLC0415 - as above
-
-    home = app.ledger_home()
-    is_sealed = read_key_file(home.key_file(ROOT)).sealed is not None
-    return home.open(ROOT, app.ask_passphrase(ROOT) if is_sealed else None)
 
 
 def _show(app: App, data: dict[str, Any], head: Head, text: str, following: str | None) -> None:

@@ -40,9 +40,8 @@ HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
 @click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="ID|REF")
 @click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="How much of it.")
-@click.option(
-    "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
-)
+@click.option("--budget", type=click.IntRange(1, 100_000),
+              help="Tokens the prompt may have (default: the level's own).")  # fmt: skip
 @click.option("--plain", is_flag=True, help="Write out what stands in shorthand, as people read it.")
 @click.option("--llm", is_flag=True, help="Have the model of config.toml write prose beside it, now; it is not signed.")
 def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, llm: bool) -> None:
@@ -110,7 +109,7 @@ def explain(app: App, ref: str, level: str, budget: int | None) -> None:
     """
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
     data = explain_brief(received) | {"certificate": HOLDS}
-    app.show("explanation", data, lambda: print_explanation(data, received.rejected))
+    app.show("explanation", data, lambda: _print_explanation(data, received.rejected))
 
 
 def print_rejected(rejected: Rejected | None) -> None:
@@ -121,8 +120,7 @@ def print_rejected(rejected: Rejected | None) -> None:
         click.secho(f"-- MADE AGAIN HERE: {signed}", err=True, bold=True)
 
 
-def print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
-    """Print the brief beside its graph."""
+def _print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
     size, fidelity = f"{data['tokens']} of {data['budget']} tokens", data["fidelity"]["value"]
     click.echo(f"{data['level']}: {size}, fidelity {fidelity:.2f}\ncertificate: every fact is the step's own words")
     print_rejected(rejected)

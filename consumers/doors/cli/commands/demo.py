@@ -40,7 +40,7 @@ def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
         with signals_as_interrupts():
             if has_dashboard:
                 with contextlib.suppress(KeyboardInterrupt):  # how it ends
-                    play(folder, quiet=app.as_json, show=partial(show_dashboard, app))
+                    play(folder, quiet=app.as_json, show=partial(_show_dashboard, app))
                 return
             data = play(folder, quiet=app.as_json)
         if not keep:
@@ -65,8 +65,7 @@ def signals_as_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def show_dashboard(app: App, story: Story) -> None:
-    """Start the dashboard of a story and say where it is."""
+def _show_dashboard(app: App, story: Story) -> None:
     data = story.open_dashboard(is_opened=sys.stdout.isatty() and not app.as_json)
     text = f"{data['link']}\ndecide there as {data['human']} with the passphrase {data['passphrase']}"
     app.show("demo_dashboard", data, text)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 import msgspec
+from msgspec.structs import asdict
 
 from consumers.doors.cli import output
 from consumers.doors.cli.app import App, parse_json, read_argument, read_up_to
@@ -40,9 +41,8 @@ hits_max: Final = 200
 @click.option("--corr", help="What it belongs to: a label that events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
 @click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
-@click.option(
-    "--receipt", type=click.Path(path_type=Path, dir_okay=False), help="Write the event's receipt to this file."
-)
+@click.option("--receipt", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write the event's receipt to this file.")  # fmt: skip
 def emit(app: App, /, kind: str, **given: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
@@ -54,7 +54,7 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
         if any(value not in (None, ()) for value in given.values()):
             raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
         output.show_accepted(
-            app, app.author().emit(*read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
+            app, app.author().emit(*_read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
         )
         return
     if given["stream"] is None or given["data"] is None:
@@ -71,7 +71,7 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
         except BatonError as error:  # the event is in the log, and stays there: only the file is missing
             error.message += f" (the event was accepted as entry {accepted.index}: `baton receipt {accepted.index}`)"
             raise
-    app.show("accepted", output.fields_of(accepted), output.accepted_line(accepted))
+    app.show("accepted", asdict(accepted), output.accepted_line(accepted))
 
 
 class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,8 +89,7 @@ class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _batch_line: Final = msgspec.json.Decoder(BatchLine)
 
 
-def read_batch(given: bytes) -> list[Draft]:
-    """Return the events of JSON lines; empty lines are passed over."""
+def _read_batch(given: bytes) -> list[Draft]:
     drafts: list[Draft] = []
     for number, text in enumerate(given.split(b"\n"), 1):
         if not text.strip():

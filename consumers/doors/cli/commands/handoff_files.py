@@ -60,16 +60,15 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
 
 @click.command(cls=Command, looks_back=True)
 @click.argument("id_", metavar="ID", required=False)
-@click.option(
-    "--from-file", type=click.Path(path_type=Path), help="Parse this file and print it back: no ledger needed."
-)
+@click.option("--from-file", type=click.Path(path_type=Path),
+              help="Parse this file and print it back: no ledger needed.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead.")
 def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) -> None:
     """Print the markdown file of a handoff as the ledger has it."""
     if (id_ is None) == (from_file is None):
         raise Refused("USAGE", "give the ID of a handoff, or --from-file FILE")
     if from_file is not None:
-        content, name = printed_back(from_file)
+        content, name = _printed_back(from_file)
     else:
         shown = app.query("handoffs.show", id=id_)
         skeleton = None if shown["skeleton"] is None else app.client().get_blob(shown["skeleton"])
@@ -120,8 +119,7 @@ def tell(app: App, told: Notice) -> None:
     sys.stdout.flush()
 
 
-def printed_back(path: Path) -> tuple[bytes, str]:
-    """Return a file as it is printed from what was read of it."""
+def _printed_back(path: Path) -> tuple[bytes, str]:
     content = read_file(path)
     if content is None:
         raise Refused("NOT_FOUND", f"there is no file {path}", path=str(path))

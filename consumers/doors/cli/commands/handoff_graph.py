@@ -40,7 +40,7 @@ def tree_text(answer: dict[str, Any]) -> Iterator[str]:
         yield f"… below {_names(answer['path'])}:"
     drawn = stems([line["depth"] for line in lines], goes_on=answer["next"] is not None)
     for line, stem in zip(lines, drawn, strict=True):
-        text = stem + node_text(nodes[line["id"]])
+        text = stem + _node_text(nodes[line["id"]])
         yield f"{text} (see above)" if line["is_again"] else text
     if len(answer["critical_path"]) > 1:
         yield f"critical path ({len(answer['critical_path'])}): {_names(answer['critical_path'])}"
@@ -55,8 +55,7 @@ def left_out(answer: dict[str, Any]) -> str:
     return text if answer["next"] is None else f"{text}; go on with --cursor {answer['next']}"
 
 
-def node_text(node: dict[str, Any]) -> str:
-    """Return ``[status → to] title`` with what is done of it."""
+def _node_text(node: dict[str, Any]) -> str:
     if node["status"] is None:
         return f"[missing] {clean(node['id'])}"
     title = one_line(node["title"])
@@ -158,8 +157,6 @@ def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: 
     asked = {"id": id_, "dependents": dependents or None, "all": is_all or None}
     answer = app.query("handoffs.graph", **asked, limit=given["limit"], after=given["cursor"])
 
-    def text() -> None:
-        lines = FORMATS[form](answer)
-        print_lines(*lines) if form == "tree" else click.echo("\n".join(lines))
-
+    lines = FORMATS[form](answer)
+    text = (lambda: print_lines(*lines)) if form == "tree" else lines
     app.show("handoffs.graph", answer, text, following=next_page(answer["next"]))

@@ -47,11 +47,11 @@ column_cells_max: Final = 40
 def list_(app: App, /, *, board: bool, **given: Any) -> None:
     """List handoffs, newest first, as a view has them: `handoff show` checks the one that you act on."""
     if board:
-        show_board(app, **given)
+        _show_board(app, **given)
     elif given.pop("is_all"):
         raise click.UsageError("--all goes with --board: a list shows every state")
     else:
-        show_list(app, **given)
+        _show_list(app, **given)
 
 
 @click.command(cls=Command, looks_back=True)
@@ -97,8 +97,7 @@ def as_of_line(as_of: dict[str, Any]) -> str:
     return line
 
 
-def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | None, **given: Any) -> None:
-    """Print a page of handoffs as rows."""
+def _show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | None, **given: Any) -> None:
     answer = app.query("handoffs.list", ready=ready or None, **given, **{"from": sender}, after=cursor)
     is_done = ("completed", "verified")  # what was asked of it before is past
     rows = [
@@ -106,15 +105,14 @@ def show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | Non
          output.suspect_cell(one)
          or ("ready" if one["is_ready"] else "" if one["status"] in is_done else one["reason"]),
          f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
-         output.cut(depends_text(one["depends_on"]), depends_cells_max))
+         output.cut(_depends_text(one["depends_on"]), depends_cells_max))
         for one in answer["handoffs"]
     ]  # fmt: skip
     header = ("id", "status", "title", "why", "tasks", "depends on")
     output.show_page(app, "handoffs.list", answer, lambda: output.print_table(header, rows))
 
 
-def show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -> None:
-    """Print the board: a column for each state, with as many cards as asked for and the true total."""
+def _show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) -> None:
     for option in ("status", "ready", "cursor"):
         if given.pop(option):
             raise click.UsageError(f"--{option} goes with a list: the board shows every state at once")
@@ -224,8 +222,7 @@ def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
         yield "(none)"
 
 
-def depends_text(wanted: list[dict[str, Any]]) -> str:
-    """Return the ids that a handoff depends on; a missing one is said."""
+def _depends_text(wanted: list[dict[str, Any]]) -> str:
     return one_line(", ".join(one["id"] if one["status"] else f"{one['id']} (missing)" for one in wanted))
 
 
@@ -242,7 +239,7 @@ def _cards(column: dict[str, Any]) -> Iterator[str]:
         if handoff["is_ready"]:
             yield "ready"
         elif waits and handoff["status"] in ("pending", "approved"):
-            yield f"waits for {depends_text(waits)}"
+            yield f"waits for {_depends_text(waits)}"
         yield ""
     if left := column["total"] - len(column["handoffs"]):
         yield f"and {left} more\n"

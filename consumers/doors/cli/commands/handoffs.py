@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
+from msgspec.structs import asdict
 
 from consumers.doors.cli.app import App, read_text, with_contents
-from consumers.doors.cli.output import fields_of, print_command, warn, web_option
+from consumers.doors.cli.output import print_command, warn, web_option
 from consumers.doors.cli.program import Command, Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs import acts, content
@@ -39,8 +40,12 @@ def handoff() -> None:
     """Hand work over: create, approve, claim, check, complete, verify."""
 
 
-def parameter(argument: acts.Argument) -> click.Parameter:
-    """Return how the command line takes an argument of an act."""
+def parameters(verb: acts.Verb) -> list[click.Parameter]:
+    """Return how the command line takes the arguments of an act."""
+    return [_parameter(one) for one in acts.ACTS[verb].arguments]
+
+
+def _parameter(argument: acts.Argument) -> click.Parameter:
     if not argument.option.startswith("-"):
         return click.Argument([argument.name], metavar=argument.option)
     is_number, is_several = argument.form in ("number", "numbers"), argument.form in ("texts", "names", "numbers")
@@ -51,11 +56,6 @@ def parameter(argument: acts.Argument) -> click.Parameter:
         metavar="N,N…" if argument.form == "numbers" else argument.metavar,
         help=f"{argument.words or ''}{' May be given more than once.' * is_several}".strip(),
     )  # fmt: skip
-
-
-def parameters(verb: acts.Verb) -> list[click.Parameter]:
-    """Return how the command line takes the arguments of an act."""
-    return [parameter(one) for one in acts.ACTS[verb].arguments]
 
 
 @handoff.command(params=parameters("create"))
@@ -72,11 +72,10 @@ def create(app: App, /, id_: str | None, **given: Any) -> None:
 def given_content(given: dict[str, Any]) -> dict[str, Any]:
     """Return the content that options name; a text may stand in a file."""
     texts = {name: read_text(given[name], f"--{name}") for name in ("body", "context") if given[name] is not None}
-    return present(given) | texts
+    return _present(given) | texts
 
 
-def present(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that were given."""
+def _present(given: dict[str, Any]) -> dict[str, Any]:
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in given.items()
@@ -93,11 +92,8 @@ def why(app: App, id_: str) -> None:
     found["next"] = acts.commands_on(app.query_with, found)
     del found["waits"]
 
-    def text() -> None:
-        click.echo(clean(found["sentence"]))
-        print_next(found["next"])
-
-    app.show("handoffs.why", found, text, following=next(iter(found["next"]), None))
+    app.show("handoffs.why", found, clean(found["sentence"]), following=next(iter(found["next"]), None))
+    _print_next(() if app.as_json else found["next"])
 
 
 @click.command(cls=Command, params=parameters("amend"))
@@ -128,7 +124,7 @@ def act(verb: acts.Verb) -> click.Command:
 
     def sign(app: App, /, id_: str, **given: Any) -> None:
         has_said_yes = given.pop("yes", False)
-        given = present(given)
+        given = _present(given)
         if given.pop("keep", False):
             given["artifacts"] = with_contents(app, given.get("artifacts", ()))
         if "version" in given and not re.match(REF_PATTERN, given["version"]):
@@ -188,7 +184,7 @@ def emit(
     found = app.query("handoffs.why", id=name)
     answer = {
         "id": name, "status": found["status"], "version": found["version"],
-        "accepted": [fields_of(one) for one in accepted], "next": acts.commands_on(app.query_with, found),
+        "accepted": [asdict(one) for one in accepted], "next": acts.commands_on(app.query_with, found),
     }  # fmt: skip
     entries = ", ".join(str(one.index) for one in accepted)
     at = f"entry {entries}" if entries else "nothing signed: already so"
@@ -215,7 +211,7 @@ def emit(
             click.echo(clean(answer["why"]))
         print_grounds(answer.get("reasoning", ()), "reasoning")
         warn(warnings)
-        print_next(answer["next"])
+        _print_next(answer["next"])
 
     app.show("handoff", answer, text, following=next(iter(answer["next"]), None))
 
@@ -230,7 +226,6 @@ def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:
             yield f"{why['id']} can never be claimed before there is a handoff {on}{alike}"
 
 
-def print_next(commands: Sequence[str]) -> None:
-    """Print the commands with which something goes on."""
+def _print_next(commands: Sequence[str]) -> None:
     for command in commands:
         print_command(command, "next: ")

@@ -55,14 +55,13 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
     app.show("imported", answer, lambda: _print_answer(answer))
 
 
-def faults_of(memory: ReasoningMemory) -> set[str]:
-    """Return the codes of what speaks against a graph before anybody looked at evidence."""
+def _faults_of(memory: ReasoningMemory) -> set[str]:
     return {issue.code for issue in ReasoningValidator().validate(memory).issues}
 
 
 def importer(app: App, seen: Progress, *, task: str = "", is_dry: bool) -> TranscriptImport:
     """Return what imports as the acting agent, or, dry, what only counts."""
-    make = partial(TranscriptImport, faults_of=faults_of, task=task, is_dry=is_dry)
+    make = partial(TranscriptImport, faults_of=_faults_of, task=task, is_dry=is_dry)
     if is_dry:
         return make(app.settings().agent or "", app.query_with, named_only, rehearsed, seen)
     author = app.author()

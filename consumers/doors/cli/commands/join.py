@@ -36,7 +36,10 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
     path = app.home or config.new_home(config.present_folder())
     if path.exists():
         config.check_place(config.resolved(path), is_named=app.home is not None)
-    server = config.check_server(app.server or ",".join(invitation.servers) or _no_server())
+    if not (given := app.server or ",".join(invitation.servers)):
+        unknown = "the invitation names no server: add --server nats://HOST:PORT, as whoever sent it knows"
+        raise Refused("USAGE", unknown)
+    server = config.check_server(given)
     ask = partial(new_passphrase, app, invitation.name, invitation.roles, unprotected=unprotected)
     joined = join_ledger(invitation, Home(path), server, passphrase=ask)
     data = {
@@ -52,7 +55,3 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
         f"  home    {shown(path)}  (its keys were made here; no other copy exists)",
         f"Next: {following}",
     ])  # fmt: skip
-
-
-def _no_server() -> str:
-    raise Refused("USAGE", "the invitation names no server: add --server nats://HOST:PORT, as whoever sent it knows")

@@ -217,17 +217,13 @@ def _first_since(app: App, text: str) -> int:
 def list_keys(app: App, name: str | None) -> None:
     """List keys: identity and session keys and those of checkpoints, with what ended them."""
     keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]
-    rows = [(one["agent"], one["sort"], short_key(one["key"]), _state(one), one["expires_at"] or "") for one in keys]
+    rows = []
+    for one in keys:
+        state = str(one["state"])
+        state += "" if one["ended_index"] is None else f" at {one['ended_index']} by {one['ended_by']}"
+        state += "" if one["suspect_since"] is None else f", suspect since {one['suspect_since']}"
+        rows.append((one["agent"], one["sort"], short_key(one["key"]), state, one["expires_at"] or ""))
     app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
-
-
-def _state(one: dict[str, Any]) -> str:
-    state = str(one["state"])
-    if one["ended_index"] is not None:
-        state += f" at {one['ended_index']} by {one['ended_by']}"
-    if one["suspect_since"] is not None:
-        state += f", suspect since {one['suspect_since']}"
-    return state
 
 
 def _key_of(app: App, asked: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def show(app: App, session: str, *, markdown: bool) -> None:
     content = kept.read(ref)
     if content is None:
         raise Refused("NOT_FOUND", f"there is no note {ref}: `baton notes sync` writes it", ref=ref)
-    report = None if markdown else parsed(content)
+    report = None if markdown else _parsed(content)
     data = {"session_id": text_of(name), "ref": ref, "content": content, "report": report}
     data |= (signed := _signed(app, text_of(name), content, has_ledger=has_ledger))
 
@@ -184,8 +184,7 @@ def print_lines(before: str, lines: Sequence[str]) -> None:
         click.echo(clean(before + line), err=True)
 
 
-def parsed(content: str) -> Any:
-    """Return the JSON of a note; None when it is none, as another tool's may be."""
+def _parsed(content: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

@@ -6,7 +6,6 @@ import contextlib
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -34,12 +33,16 @@ def notify() -> None:
 def list_(app: App) -> None:
     """List channels (without secrets), open waits, and what is pending or could not be delivered."""
     channels = read_channels(app.settings())
-    with open_store(_store_path(app)) as store:
+    with open_store(app) as store:
         episodes, open_total = store.listed_episodes() if store else ([], 0)
         pending, pending_total = store.listed_deliveries(dead=False) if store else ([], 0)
         dead, dead_total = store.listed_deliveries(dead=True) if store else ([], 0)
     data = {
-        "channels": [_describe_channel(number, one) for number, one in enumerate(channels, 1)],
+        "channels": [
+            {"number": number, "name": one.name, "target": one.target, "is_ready": one.is_ready}
+            | {of: getattr(one.settings, of) for of in ("agents", "actions", "secret_variable")}
+            for number, one in enumerate(channels, 1)
+        ],
         "open": episodes, "open_total": open_total, "pending": [describe_delivery(one) for one in pending],
         "pending_total": pending_total, "dead": [describe_delivery(one) for one in dead], "dead_total": dead_total,
     }  # fmt: skip
@@ -51,7 +54,7 @@ def list_(app: App) -> None:
 def test(app: App, channel: str | None) -> None:
     """Send one test notification now and say what came back; exit code 7 when it was not delivered."""
     results = []
-    for number, one in chosen_channels(configured_channels(app.settings()), channel):
+    for number, one in _chosen_channels(configured_channels(app.settings()), channel):
         outcome = attempt(one, trial(secrets.token_hex(20), unix_ms()), unix_ms())
         is_delivered = outcome.result == "delivered"
         results.append({"number": number, "name": one.name, "is_delivered": is_delivered, "said": outcome.text})
@@ -70,7 +73,7 @@ def retry(app: App, id_: str | None, *, all_: bool) -> None:
     """Make dead letters due again, with all of their attempts; the running notifier sends them."""
     if (id_ is None) != all_:
         raise Refused("USAGE", "say either the ID of a notification or --all")
-    with open_store(_store_path(app)) as store:
+    with open_store(app) as store:
         if store is None and id_ is not None:
             raise Refused("NOT_FOUND", f"{id_} is no dead letter", id=id_)
         count = store.retry(id_, unix_ms()) if store else 0
@@ -91,8 +94,8 @@ def run(app: App, *, once: bool) -> None:
     configure_logging(verbose=False)
     client = app.client()
     trust.demand(app.settings().home, client)
-    view = app.query_with
-    worker = NotifierWorker(client, view, _store_path(app), channels, behind=lambda refs: Grounds(view, 0).of(refs))
+    view, path = app.query_with, app.settings().home / STORE_FILE
+    worker = NotifierWorker(client, view, path, channels, behind=lambda refs: Grounds(view, 0).of(refs))
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]
     app.show("notifying", {"channels": names}, f"notifying by {', '.join(names)}")
@@ -100,22 +103,17 @@ def run(app: App, *, once: bool) -> None:
     worker.run(stop, until=client.head().size if once else None)
 
 
-def _store_path(app: App) -> Path:
-    return app.settings().home / STORE_FILE
-
-
 @contextlib.contextmanager
-def open_store(path: Path) -> Iterator[NotifierStore | None]:
+def open_store(app: App) -> Iterator[NotifierStore | None]:
     """Open the notifier's store, if there is one: asking makes none."""
-    if not path.exists():
+    if not (path := app.settings().home / STORE_FILE).exists():
         yield None
         return
     with contextlib.closing(NotifierStore(path)) as store:
         yield store
 
 
-def chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tuple[int, Channel]]:
-    """Return the channels with their numbers, or the one that is wanted."""
+def _chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tuple[int, Channel]]:
     numbered = list(enumerate(channels, 1))
     if not numbered:
         raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
@@ -125,21 +123,10 @@ def chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tup
     return found
 
 
-def _describe_channel(number: int, channel: Channel) -> dict[str, Any]:
-    chosen = channel.settings
-    return {
-        "number": number, "name": channel.name, "target": channel.target, "agents": chosen.agents,
-        "actions": chosen.actions, "secret_variable": chosen.secret_variable, "is_ready": channel.is_ready,
-    }  # fmt: skip
-
-
 def describe_delivery(one: Delivery) -> dict[str, Any]:
     """Return what is shown of a delivery; ``next_ms`` is None for a dead letter."""
-    told = one.notification
-    return {
-        "id": told.id, "channel": one.channel, "text": told.text, "attempts": one.attempts, "next_ms": one.next_ms,
-        "error": one.error, "created_ms": one.created_ms,
-    }  # fmt: skip
+    own = ("channel", "attempts", "next_ms", "error", "created_ms")
+    return {"id": one.notification.id, "text": one.notification.text} | {name: getattr(one, name) for name in own}
 
 
 def _print_all(data: dict[str, Any]) -> None:

@@ -11,10 +11,10 @@ from typing import Any, get_args
 
 import click
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from consumers.doors.cli.app import App, read_argument
-from consumers.doors.cli.output import fields_of, list_page, page_options, print_fields, progress, warn, web_option
+from consumers.doors.cli.output import list_page, page_options, print_fields, progress, warn, web_option
 from consumers.doors.cli.program import Group, Lazy, ListOption
 from consumers.doors.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
 from consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
@@ -64,9 +64,8 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
 @reasoning.command()
 @click.argument("id_", metavar="ID")
 @click.option("--content", required=True, help="The step in words.")
-@click.option(
-    "--type", type=click.Choice(get_args(kinds.StepType)), default="inference", show_default=True, help="What it is."
-)
+@click.option("--type", type=click.Choice(get_args(kinds.StepType)), default="inference", show_default=True,
+              help="What it is.")  # fmt: skip
 @click.option("--reasoning-type", type=click.Choice(get_args(kinds.ReasoningType)[1:]), help="How an inference infers.")
 @click.option("--evidence", multiple=True, metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
               help="What it rests on, as src/auth.py:5-9; may be given more than once.")  # fmt: skip
@@ -102,10 +101,9 @@ def assume(
     if (number is None) != (settled is None) or (content is None) == (settled is None):
         raise Refused("USAGE", "give --content for a new assumption, or --step N with --settled TEXT")
     if settled is not None and number is not None:
-        steps = [one for one in find(app, name)["memory"]["steps"] if one["step_number"] == number]
-        if steps and not (
-            steps[0]["type"] == "assumption" or "needs_validation" in steps[0] or steps[0]["assumptions"]
-        ):
+        steps = app.query("reasoning.show", id=name)["memory"]["steps"]
+        one = next((one for one in steps if one["step_number"] == number), None)
+        if one and not (one["type"] == "assumption" or "needs_validation" in one or one["assumptions"]):
             remedy = f"see `baton reasoning show {quote(name)}` for those that are"
             raise Refused("USAGE", f"step {number} of {name} is no assumption and states none: {remedy}", step=number)
         emit(app, name, kinds.ReasoningExtended(assumptions_updated={number: settled}))
@@ -126,7 +124,7 @@ def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations
     concluded = kinds.ReasoningConcluded(
         conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
     )
-    emit(app, find(app, id_)["id"], concluded)
+    emit(app, app.query("reasoning.show", id=id_)["id"], concluded)
 
 
 @reasoning.command("list", looks_back=True)
@@ -149,10 +147,10 @@ def list_(app: App, **asked: Any) -> None:
 def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
     """Show a reasoning: its steps, what they rest on, its versions."""
     if provenance:
-        record = provenance_of(app, ref)
+        record = _provenance_of(app, ref)
         app.show("provenance", record, lambda: print_fields(record))
         return
-    shown = find(app, ref)
+    shown = app.query("reasoning.show", id=ref)
     shown["verdict"] = app.query("validations.latest", ref=ref)
     app.show("reasoning.show", shown, lambda: print_tree(shown) if tree else print_reasoning(shown))
 
@@ -205,8 +203,8 @@ def diff(app: App, base: str, target: str) -> None:
 def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> None:
     """Sign and append one event of a reasoning, and say where it stands now, and what is doubtful about it."""
     accepted = app.author().emit(Draft(stream=f"reasoning/{name}", data=data))[0]
-    graph = find(app, name)
-    answer = {"id": name, "ref": graph["ref"], "steps": graph["steps"], "accepted": fields_of(accepted)}
+    graph = app.query("reasoning.show", id=name)
+    answer = {"id": name, "ref": graph["ref"], "steps": graph["steps"], "accepted": asdict(accepted)}
     answer |= {"warnings": list(warnings)}
     # The id alone: it is what every verb takes, and a hash would change with the next step.
     line = f"{name}: {counted(graph['steps'], 'step')}, {graph['status']} (entry {accepted.index})"
@@ -214,13 +212,7 @@ def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> 
     warn(() if app.as_json else warnings)
 
 
-def find(app: App, ref: str) -> dict[str, Any]:
-    """Return a reasoning by its id, or by the ref of any of its versions."""
-    return app.query("reasoning.show", id=ref)
-
-
-def provenance_of(app: App, ref: str) -> dict[str, Any]:
-    """Return the provenance record of a version and the event it covers."""
+def _provenance_of(app: App, ref: str) -> dict[str, Any]:
     version = app.query("reasoning.full", ref=ref)
     index: int = version["event_index"]
     raw = app.client().entry(index)
@@ -234,7 +226,7 @@ def provenance_of(app: App, ref: str) -> dict[str, Any]:
 
 def next_number(app: App, ref: str) -> tuple[str, int, list[str]]:
     """Return the id of a reasoning, the number its next step would have, and a warning where it was concluded."""
-    graph = find(app, ref)
+    graph = app.query("reasoning.show", id=ref)
     numbers = [one["step_number"] for one in graph["memory"]["steps"]]
     return graph["id"], max(numbers, default=0) + 1, reopened(graph)
 

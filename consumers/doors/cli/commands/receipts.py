@@ -92,11 +92,10 @@ def _anchors(root: str | None, vkey: str | None, policy_file: Path | None, event
     if vkey is not None and vkey.startswith("@"):
         vkey = _read(Path(vkey[1:]), vkey_size_max_bytes).decode("utf-8", "replace").strip()
     return Anchors(
-        vkey=vkey,
-        root=None if root is None else fingerprint_in(root),
+        vkey=vkey, root=None if root is None else fingerprint_in(root),
         policy=None if policy_file is None else read_policy(policy_file),
         event=None if event is None else _read(event, request_size_max_bytes),
-    )
+    )  # fmt: skip
 
 
 def _hold_here(app: App, checked: Checked) -> bool:

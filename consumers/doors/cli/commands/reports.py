@@ -68,19 +68,14 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
     """
     from consumers.sessions.query import mode_of  # noqa: PLC0415 - not for the other verbs
     from consumers.sessions.resume import resume as resume_sessions  # noqa: PLC0415 - loads the tokenizer
+    from consumers.sessions.resumed_text import resumed_text  # noqa: PLC0415 - beside it
 
     mode = mode_of(resume_mode, session_id, count)
     get_blob = app.client().get_blob
     agent = app.settings().agent
     answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level, agent=agent)
-
-    def text() -> None:
-        from consumers.sessions.resumed_text import resumed_text  # noqa: PLC0415 - as above
-
-        for line in resumed_text(answer).splitlines():
-            click.secho(line, bold=line[:1].isalpha())
-
-    app.show("resumed", answer, text)
+    lines = resumed_text(answer).splitlines()
+    app.show("resumed", answer, [click.style(line, bold=True) if line[:1].isalpha() else line for line in lines])
 
 
 @report.command(looks_back=True)
@@ -117,15 +112,8 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
         # Here a resume sends whoever wants what it left out, so nothing may be left out here.
         answer["report"] = whole(answer["report"], app.client().get_blob)
 
-    def text() -> None:
-        if form == "markdown":
-            click.echo(answer["report"]["markdown"].rstrip("\n"))
-        elif form == "compressed":
-            click.echo(answer["report"]["compressed_json"])
-        else:
-            _print_report(answer)
-
-    app.show("reports.show", answer, text)
+    texts = {"markdown": answer["report"]["markdown"].rstrip("\n"), "compressed": answer["report"]["compressed_json"]}
+    app.show("reports.show", answer, texts[form] if form else lambda: _print_report(answer))
 
 
 def _limit(default: int, help_: str = "Rows of a page.") -> Callable[[Any], Any]:

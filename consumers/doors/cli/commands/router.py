@@ -83,7 +83,7 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
     kinds = frozenset[str]().union(*(chain.kinds for chain in chains))
     found: list[dict[str, Any]] = []
     more: str | None = None
-    for event in [read_event(index, client.entry(index))] if index is not None else events_after(app, after, kinds):
+    for event in [read_event(index, client.entry(index))] if index is not None else _events_after(app, after, kinds):
         if len(found) == limit:
             more = next_page(found[-1]["index"], "after")
             break
@@ -189,8 +189,7 @@ def kept(path: Path) -> tuple[int | None, list[Any]]:
         return subscriptions.position(NAME), list(subscriptions.dead_letters(NAME))
 
 
-def events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event]:
-    """Return the events of some kinds behind an index, up to the end of the log."""
+def _events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event]:
     entries = entries_now(app.client(), after + 1, kinds=sorted(kinds & KINDS_OF_HANDOFFS)) if kinds else ()
     events = (read_event(index, data) for index, data in entries)
     return (event for event in events if event.stream.startswith("handoff/"))
@@ -219,8 +218,8 @@ def _print_status(data: dict[str, Any]) -> None:
     at = "has not begun" if data["position"] is None else f"at entry {data['position']} of {data['head']}"
     click.echo(f"{data['agent']} {at}")
     click.echo(clean(f"chains of {data['file']}: {', '.join(data['chains']) or '(none)'}"))
-    if data["problem"]:
-        click.echo(clean(f"the file is not used: {data['problem']['code']}: {data['problem']['message']}"))
+    if problem := data["problem"]:
+        click.echo(clean(f"the file is not used: {problem['code']}: {problem['message']}"))
     if data["dead_letters"]:
         click.echo("not routed (try one again with --retry INDEX)")
         print_table(("index", "id", "error"), [tuple(one.values()) for one in data["dead_letters"]])

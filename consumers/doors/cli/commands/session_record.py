@@ -24,13 +24,13 @@ from typing import Any, Final, NamedTuple, get_args
 
 import click
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from consumers.doors.cli.app import App, kept, read_text
 from consumers.doors.cli.commands.reasoning import reopened
-from consumers.doors.cli.output import fields_of, warn
+from consumers.doors.cli.output import warn
 from consumers.doors.cli.program import Command
-from consumers.doors.cli.session_choice import chosen_session, find_session
+from consumers.doors.cli.session_choice import chosen_session
 from consumers.reasoning.validator.evidence import cite
 from ledger.author import Draft
 from ledger.codec import schema_error
@@ -95,7 +95,7 @@ def record(app: App, file: str, given: str | None) -> None:
     if len(entries) > batch_events_max:
         message = f"{len(entries)} entries: one batch holds {batch_events_max}, so split before line"
         raise Refused("TOO_LARGE", f"nothing was recorded: {message} {entries[batch_events_max].line}")
-    session = str(find_session(app, chosen_session(app, given))["id"])
+    session = str(app.query("sessions.show", id=chosen_session(app, given))["id"])
     signed = [entry for entry in entries if entry.data is not None]
     notices: list[str] = []
     planned = _drafts(app, signed, session, notices)
@@ -116,7 +116,7 @@ def record(app: App, file: str, given: str | None) -> None:
     counts = Counter(entry.kind for entry in entries)
     repeated = all(one.is_repeat for one in accepted)
     answer = {"id": session, "counts": counts, "is_repeat": repeated, "warnings": warnings,
-              "accepted": [fields_of(one) for one in accepted]}  # fmt: skip
+              "accepted": [asdict(one) for one in accepted]}  # fmt: skip
 
     what = ", ".join(f"{number} {kind}" for kind, number in counts.items())
     first, last = accepted[0].index, accepted[-1].index

@@ -29,13 +29,12 @@ def make_report(app: App, session_id: str, given: ReportInputs) -> dict[str, Any
 def inputs_from(given: dict[str, Any]) -> ReportInputs:
     """Return what the options of a report say; what was not given is derived from the session."""
     summary, context = given["task_summary"], given["context"]
+    findings, unknowns, artifacts = (list(given[of]) or None for of in ("findings", "unknowns", "artifacts"))
     return ReportInputs(
-        task_summary=None if summary is None else read_text(summary, "--task-summary"),
-        key_findings=list(given["findings"]) or None,
-        remaining_unknowns=list(given["unknowns"]) or None,
+        task_summary=None if summary is None else read_text(summary, "--task-summary"), key_findings=findings,
+        remaining_unknowns=unknowns, artifacts_created=artifacts,
         next_session_context=None if context is None else read_text(context, "--context"),
-        artifacts_created=list(given["artifacts"]) or None,
-    )
+    )  # fmt: skip
 
 
 def remedy(session_id: str, code: str) -> str:
@@ -58,9 +57,8 @@ def print_made(report: dict[str, Any]) -> None:
 
 
 @click.command(cls=Command)
-@click.option(
-    "--older-than", default="24h", show_default=True, metavar="TIME", help="Idle for so long: 30m, 12h, 7d, or 0."
-)
+@click.option("--older-than", default="24h", show_default=True, metavar="TIME",
+              help="Idle for so long: 30m, 12h, 7d, or 0.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
     """End your sessions in which nothing happened for long, and make the reports that are missing.
@@ -74,7 +72,7 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
         app.author(), app.query_with, lambda name: make_report(app, name, ReportInputs()),
         now_ms=time.time_ns() // 1_000_000, older_than_ms=idle // timedelta(milliseconds=1), is_dry=dry_run,
     )  # fmt: skip
-    unmade = [it._asdict() | {"error": it.error.to_dict(), "command": command_for(it)} for it in swept.unmade]
+    unmade = [it._asdict() | {"error": it.error.to_dict(), "command": _command_for(it)} for it in swept.unmade]
     answer = swept._asdict() | {"unmade": unmade, "dry_run": dry_run}
     app.show("swept", answer, lambda: _print_swept(swept, dry_run=dry_run))
     # Only somebody who says more can mend a report that has nothing to say.
@@ -83,8 +81,7 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
         click.get_current_context().exit(failed[0].exit_code)
 
 
-def command_for(unmade: Unmade) -> str | None:
-    """Return the command with which somebody makes by hand what could not be made."""
+def _command_for(unmade: Unmade) -> str | None:
     return remedy(unmade.session_id, unmade.error.code) if unmade.what == "report" else None
 
 
@@ -97,7 +94,7 @@ def _print_swept(swept: Swept, *, dry_run: bool) -> None:
     for unmade in swept.unmade:
         error = f"{unmade.error.code}: {clean(unmade.error.message)}"
         click.echo(f"not made: {unmade.what} of {clean(unmade.session_id)}: {error}")
-        if (command := command_for(unmade)) is not None:
+        if (command := _command_for(unmade)) is not None:
             click.echo(f"  {command}")
     outcome = f"{len(swept.ended)} ended, {counted(len(swept.reported), 'report')}, {len(swept.unmade)} not made"
     click.echo(f"{outcome}{' (dry run: nothing was done)' if dry_run else ''}")

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import click
+from msgspec.structs import asdict
 
 from consumers.doors.cli import output
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.program import Group, Lazy
-from consumers.doors.cli.session_choice import append, chosen_session, find_session, session_and
+from consumers.doors.cli.session_choice import append, chosen_session, session_and
 from consumers.sdk.text import clean, dead_end_text, one_line, shorten, told
 from ledger.author import Draft
 from ledger.errors import Refused
@@ -63,7 +64,7 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
     data = kinds.SessionStarted(
         task=read_text(task, "--task"),
         ai_id=author.name if ai_id is None else ai_id,
-        resumes="" if resumes is None else find_session(app, resumes)["id"],
+        resumes="" if resumes is None else app.query("sessions.show", id=resumes)["id"],
     )
     # Asked before anything is signed: where the views fail, no session has begun whose id nobody was told.
     similar = {"task": data.task, "limit": dead_ends_max}
@@ -74,16 +75,12 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
         if refusal.code != "TRANSITION_NOT_ALLOWED":
             raise
         raise Refused(refusal.code, f"{refusal.message}: use it, or take another id", **refusal.details) from refusal
-    answer = {"id": name, "ai_id": data.ai_id, "dead_ends": dead_ends, "accepted": output.fields_of(accepted)}
+    answer = {"id": name, "ai_id": data.ai_id, "dead_ends": dead_ends, "accepted": asdict(accepted)}
 
-    def text() -> None:
-        click.echo(name)
-        if dead_ends:
-            click.secho("\nDead ends of similar tasks", bold=True)
-        for event in dead_ends:
-            line, whose = one_line(dead_end_text(event)), output.imported_by(event["imported"])
-            click.echo(f"  - {line}  [{event['session_id']}]{whose}")
-
+    text = [name, *([click.style("\nDead ends of similar tasks", bold=True)] if dead_ends else [])]
+    for event in dead_ends:
+        line, whose = one_line(dead_end_text(event)), output.imported_by(event["imported"])
+        text.append(f"  - {line}  [{event['session_id']}]{whose}")
     app.show("session", answer, text)
 
 
@@ -179,7 +176,7 @@ def end(app: App, id_: str | None, summary: str | None) -> None:
 @output.web_option("session", "id_")
 def show(app: App, id_: str | None) -> None:
     """Show a session: its vectors from phase to phase, findings, unknowns, dead ends, tools."""
-    session = find_session(app, chosen_session(app, id_))
+    session = app.query("sessions.show", id=chosen_session(app, id_))
     answer = session | {"trajectory": app.query("sessions.trajectory", id=session["id"])} if app.as_json else session
     app.show("sessions.show", answer, lambda: print_session(session))
 
@@ -206,7 +203,7 @@ def _shown(name: str) -> str:
 def record(app: App, given: str, data: EventData, what: str) -> None:
     """Append one event of a session and say so."""
     name, accepted = append(app, given, data)
-    answer = {"id": name, "accepted": output.fields_of(accepted[0])}
+    answer = {"id": name, "accepted": asdict(accepted[0])}
     app.show("session", answer, f"{name}: {what} recorded (entry {accepted[0].index})")
 
 
@@ -272,15 +269,11 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
     series["overall (own)"] = [assessment["overall_confidence"] for assessment in assessments]
     rows = []
     for name, values in series.items():
-        if any(value is not None for value in values):
+        if known := [value for value in values if value is not None]:
             shown = [_none if value is None else f"{value:.2f}" for value in values[:1] + values[1 + left_out :]]
-            rows.append([name, *shown, _change(values)])
+            change = f"{round(known[-1] - known[0], 4):+.2f}" if len(known) > 1 else _none
+            rows.append([name, *shown, change])
     return header, rows, left_out
-
-
-def _change(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{round(known[-1] - known[0], 4):+.2f}" if len(known) > 1 else _none
 
 
 def _marked(event: dict[str, Any], text: str) -> str:

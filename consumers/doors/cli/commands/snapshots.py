@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import asdict
 
 from consumers.doors.cli.app import App, read_text
 from consumers.doors.cli.commands.assessment import parse_vectors
 from consumers.doors.cli.commands.briefs import LEVELS, print_rejected
-from consumers.doors.cli.output import fields_of, list_page, page_options, when
+from consumers.doors.cli.output import list_page, page_options, when
 from consumers.doors.cli.program import Group
 from consumers.doors.cli.reasoning_text import print_steps, print_verdict
 from consumers.reasoning.compressor.transfer import find_answer
@@ -178,9 +179,8 @@ def review() -> None:
 
 
 @review.command("list", looks_back=True)
-@click.option(
-    "--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True, help="Only those."
-)
+@click.option("--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True,
+              help="Only those.")  # fmt: skip
 @click.option("--author", help="Only what this agent asked.")
 @page_options()
 def list_reviews(app: App, status: str, **asked: Any) -> None:
@@ -212,7 +212,7 @@ def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> 
     name = app.query("reviews.show", id=id_)["id"]
     data = ReviewAnswered(verdict=verdict, comment=read_text(comment, "--comment"))
     accepted = app.author().emit(Draft(stream=f"review/{name}", data=data))[0]
-    answered = {"id": name, "status": "answered", "verdict": verdict, "accepted": fields_of(accepted)}
+    answered = {"id": name, "status": "answered", "verdict": verdict, "accepted": asdict(accepted)}
     app.show("review", answered, f"{name} is {verdict} (entry {accepted.index})")
 
 

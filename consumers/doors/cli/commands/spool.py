@@ -38,12 +38,10 @@ def list_(app: App) -> None:
         for one in data
     ]  # fmt: skip
 
-    def text() -> None:
-        print_table(("number", "agent", "state", "what", "why"), rows)
-        if not data:
-            click.echo("nothing waits, and nothing was refused")
-
-    app.show("spool", {"kept": data, "total": len(data)}, text)
+    header = ("number", "agent", "state", "what", "why")
+    app.show("spool", {"kept": data, "total": len(data)}, lambda: print_table(header, rows))
+    if not data and not app.as_json:
+        click.echo("nothing waits, and nothing was refused")
 
 
 @spool.command()

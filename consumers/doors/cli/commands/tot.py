@@ -25,10 +25,8 @@ STATUSES: Final = ("started", "searching", "paused", "solved", "failed", "unveri
 
 _SCORERS: Final = {"value": "game24", "exhaustive": "game24-exhaustive"}
 
-_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
-_logs_option = click.option(
-    "--logs", type=_FOLDER, help="Write the log folder below (default: logs/ in the ledger's folder)."
-)
+_logs_option = click.option("--logs", type=click.Path(path_type=Path, file_okay=False),
+                            help="Write the log folder below (default: logs/ in the ledger's folder).")  # fmt: skip
 _no_logs_option = click.option("--no-logs", is_flag=True, help="Write no log folder.")
 
 

@@ -69,7 +69,7 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
         raise Refused("USAGE", "pin a ledger that is elsewhere by all 64 digits: the first 32 are no more than its id")
     record = _record(folder, here or pinned or "", is_shown=action == "show")
     root = here or pinned or ("" if record is None else record.root)
-    data = described(folder, root, record)
+    data = _described(folder, root, record)
     if action == "show":
         homes = [one.path for one in trusting.read_records()]
         data["homes"] = [path for path in homes if Path(path).is_dir()]
@@ -119,8 +119,7 @@ def _record(folder: Folder, root: str, *, is_shown: bool) -> Record | None:
     return None if record is not None and not trusting.is_same_root(record.root, root) else record
 
 
-def described(folder: Folder, root: str, record: Record | None) -> dict[str, Any]:
-    """Return what is shown of a folder: where it is, whose ledger it holds, whether it is trusted, what it would do."""
+def _described(folder: Folder, root: str, record: Record | None) -> dict[str, Any]:
     kept = trusting.kept_digests(record)
     now = trusting.kept_digests(trusting.record_of(folder, root, ""))
     acts = [

@@ -39,7 +39,8 @@ def handoff_form(seen: Seen, shown: Mapping[str, Any], versions: Mapping[str, An
     criteria = [one | {"number": one["position"] + 1} for one in shown["criteria"]]
     met = sum(one["mark"] in ("checked", "waived") for one in criteria)
     return _form(
-        seen, f"handoff/{shown['id']}", shown, note, choices, signs=shown["version"], number=versions["to"], since=versions["from"],
+        seen, f"handoff/{shown['id']}", shown, note, choices, signs=shown["version"],
+        number=versions["to"], since=versions["from"],
         changes=[{of: one[of] for of in ("field", "counts")} for one in versions["changes"]],
         tasks=[sum(one["done"] for one in shown["tasks"]), len(shown["tasks"])], criteria=[met, len(criteria)],
         asked=[one for one in criteria if one["mark"] == "asked"],

@@ -40,10 +40,8 @@ def _drawing(around: dict[str, Any]) -> Drawing:
         )
         for node in around["nodes"] for status in (node["status"] or "missing",)
     ]  # fmt: skip
-    edges = [
-        Edge(edge["to"], edge["from"], "stop" if edge["holds"] else "", edge["from"] in apart)
-        for edge in around["edges"]
-    ]
+    lines = ((edge, "stop" if edge["holds"] else "") for edge in around["edges"])
+    edges = [Edge(edge["to"], edge["from"], state, edge["from"] in apart) for edge, state in lines]
     return layered(nodes, edges, box=FOUR_LINES)
 
 

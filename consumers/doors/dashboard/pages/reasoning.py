@@ -39,6 +39,7 @@ dropped_named_max: Final = 40
 steps_drawn_max: Final = 120
 """A larger graph is drawn without what the brief leaves out, unless ``all`` is asked for."""
 
+_DOUBT: Final = {"refuted": 0, "not_checked": 1}
 _STATES: Final = {"inference": "active", "assumption": "open", "hypothesis": "review", "conclusion": "completed"}
 
 
@@ -64,6 +65,7 @@ def reasoning(seen: Seen) -> Page:
     others = [one for one in reports if one["author"] not in owners]
     looked = look_again(seen.view, received.memory, _tree_of(seen.settings), others)
     listed = {one["step"] for one in shown} | {chosen}
+    doubted = sorted(looked["assumptions"], key=lambda one: _DOUBT.get(one["status"], 2))
     row["versions"] = [one for one in row["versions"] if one is not version][-versions_shown_max:]
     data = {
         "reasoning": row | {"asked": ref, "ref": version["ref"], "signer": event.author, "signed_ms": event.accepted_ms,
@@ -77,7 +79,7 @@ def reasoning(seen: Seen) -> Page:
         "looked": looked | {
             "evidence": [one for place, one in enumerate(looked["evidence"]) if place < 12 or one["step"] in listed],
             "assumed": Counter(one["status"] for one in looked["assumptions"]),
-            "assumptions": sorted(looked["assumptions"], key=_doubt)[:steps_shown_max],
+            "assumptions": doubted[:steps_shown_max],
         }, "validations": reports, "owners": owners,
     }  # fmt: skip
     return Page("reasoning.html", received.memory.task, data)
@@ -102,10 +104,6 @@ def _dropped(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
             by_why.setdefault(step["why"], []).append(step["step"])
     named = sorted(by_why.items())
     return [{"why": why, "count": len(numbers), "steps": numbers[:dropped_named_max]} for why, numbers in named]
-
-
-def _doubt(assumption: dict[str, Any]) -> int:
-    return {"refuted": 0, "not_checked": 1}.get(assumption["status"], 2)
 
 
 def _received(view: Ask, ref: str, budget: str) -> Received:
@@ -134,10 +132,8 @@ def _drawing(seen: Seen, steps: list[dict[str, Any]], chosen: int | None) -> Dra
     ]  # fmt: skip
     edges = [
         Edge(str(on), str(number), is_faded=not (step["in_text"] and drawn[on]["in_text"]))
-        for number, step in drawn.items()
-        for on in step["rests_on"]
-        if on in drawn
-    ]
+        for number, step in drawn.items() for on in step["rests_on"] if on in drawn
+    ]  # fmt: skip
     return layered(nodes, edges, "topbottom", box=Box(132, 56))
 
 

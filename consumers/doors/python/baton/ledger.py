@@ -35,13 +35,9 @@ class _Nouns(Generic[R, A, V]):
         return Session(self, id)
 
     def verify(
-        self,
-        *,
-        root: str | None = None,
-        checkpoint: str | None = None,
-        views: bool = False,
+        self, *, root: str | None = None, checkpoint: str | None = None, views: bool = False,
         progress: Progress | None = None,
-    ) -> V:
+    ) -> V:  # fmt: skip
         """Return the audit of every signature, rule and tree hash in the log.
 
         ``root`` is the fingerprint of the root key, as ``baton init`` printed it: without it the verdict is
@@ -49,9 +45,8 @@ class _Nouns(Generic[R, A, V]):
         the log and compared, which needs the ledger's own folder. ``progress`` is called with entries done and to do
         (of an ``AsyncLedger`` in a thread).
 
-        Raises:
-            Refused: ``INVALID_FORMAT`` when the checkpoint is none; ``USAGE`` for views behind a server.
-            Unavailable: the ledger could not be read.
+        Raises Refused: ``INVALID_FORMAT`` when the checkpoint is none; ``USAGE`` for views behind a server.
+        Unavailable: the ledger could not be read.
         """
         ledger: Any = self
 

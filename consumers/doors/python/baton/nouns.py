@@ -91,26 +91,12 @@ class Handoff(_Noun[R, A]):
         return self._ledger.ask("handoffs.why", id=self.id)
 
     def create(
-        self,
-        *,
-        to: str,
-        title: str,
-        reviewer: str | None = None,
-        body: str = "",
-        tasks: Sequence[str] = (),
-        criteria: Sequence[str] = (),
-        context: str = "",
-        tested_by: Sequence[str] = (),
-        touches: Sequence[str] = (),
-        traps: Sequence[str] = (),
-        tried: Sequence[str] = (),
-        session: str | None = None,
-        depends_on: Sequence[str] = (),
-        unlock_at: Literal["completed", "verified"] = "completed",
-        answers: str | None = None,
-        proposal: str | None = None,
-        reasoning: Sequence[str] = (),
-    ) -> R:
+        self, *, to: str, title: str, reviewer: str | None = None, body: str = "", tasks: Sequence[str] = (),
+        criteria: Sequence[str] = (), context: str = "", tested_by: Sequence[str] = (), touches: Sequence[str] = (),
+        traps: Sequence[str] = (), tried: Sequence[str] = (), session: str | None = None,
+        depends_on: Sequence[str] = (), unlock_at: Literal["completed", "verified"] = "completed",
+        answers: str | None = None, proposal: str | None = None, reasoning: Sequence[str] = (),
+    ) -> R:  # fmt: skip
         """Hand work to ``to``; it waits for the approval of ``reviewer`` (default: the configured one).
 
         ``body`` is what is to be done in words, ``answers`` the handoff that this one is the return of, ``reasoning``
@@ -149,14 +135,9 @@ class Handoff(_Noun[R, A]):
         return self._publish(handoffs.HandoffClaimed(lease_seconds=lease_seconds))
 
     def check(
-        self,
-        *,
-        tasks: Sequence[int] = (),
-        criteria: Sequence[int] = (),
-        all_open: bool = False,
-        undo: bool = False,
+        self, *, tasks: Sequence[int] = (), criteria: Sequence[int] = (), all_open: bool = False, undo: bool = False,
         evidence: str | Sequence[str] = "",
-    ) -> R:
+    ) -> R:  # fmt: skip
         """Tick tasks and criteria, counted from 1, or ``all_open``, with what shows all, or each; ``undo`` unticks."""
         shows = [evidence] if isinstance(evidence, str) else evidence
         given = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": shows}
@@ -210,11 +191,7 @@ class Handoff(_Noun[R, A]):
         return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
 
     def _act(self, verb: Verb, **given: Any) -> R:
-        """Publish what an act signs of the handoff as it is now.
-
-        Raises:
-            Refused: ``USAGE`` when the batch that is open holds something of this handoff already.
-        """
+        """Publish what an act signs of the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
         if self._pending():
             message = f"{verb} reads handoff {self.id}, which this batch changes: publish it after the batch"
             raise Refused("USAGE", message)
@@ -358,14 +335,9 @@ class Session(_Noun[R, A]):
         return self._publish(sessions.UnknownLogged(unknown=unknown, impact=impact, subject=subject))
 
     def dead_end(
-        self,
-        approach: str,
-        why: str,
-        *,
-        impact: float | None = None,
-        subject: str = "",
+        self, approach: str, why: str, *, impact: float | None = None, subject: str = "",
         basis: sessions.Basis | None = None,
-    ) -> R:
+    ) -> R:  # fmt: skip
         """Record an approach that failed, and why: so that nobody tries it again. ``basis``: tried, or argued."""
         data = sessions.DeadEndLogged(approach=approach, why_failed=why, impact=impact, subject=subject, basis=basis)
         return self._publish(data)
