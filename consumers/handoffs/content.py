@@ -46,7 +46,8 @@ def creation(
     from consumers.handoffs.files.syntax.writer import write  # noqa: PLC0415 - a markdown parser that ticks need not
 
     name = id_.removesuffix(".md") if id_ else default_id(given["title"])
-    reviewer = given.get("reviewer") or default_reviewer(settings, sender, given["to"])
+    default = settings.config.default_reviewer  # unless it is party to the handoff
+    reviewer = given.get("reviewer") or (None if default in (sender, given["to"]) else default)
     changes = changes_of(view, given)
     notes = notes_of(view, sender, changes.pop("notes", {}), given.get("session"))
     data = kinds.HandoffCreated(
@@ -271,12 +272,6 @@ def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
     if not 1 <= number <= len(rows):
         raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", field=f"{what}_numbers")
     return number - 1
-
-
-def default_reviewer(settings: Settings, sender: str, to: str) -> str | None:
-    """Return the configured reviewer, unless it is party to the handoff."""
-    name = settings.config.default_reviewer
-    return None if name in (sender, to) else name
 
 
 def content_from(handoff: dict[str, Any]) -> kinds.HandoffContent:

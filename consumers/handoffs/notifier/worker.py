@@ -103,8 +103,11 @@ class NotifierWorker:
     ) -> None:
         """Read on and look, until told to stop or a sender could not go on."""
         position = store.position(NAME)
-        if position is None:
-            position = self._begin(store)
+        if position is None:  # what waits already is known, and told to nobody
+            position, waiting = self._look()
+            with store.transaction():
+                self._open(store, waiting, position, is_told=False)
+                store.move(NAME, position)
         looked_s = ready_s = 0.0
         must_look = True
         while not stop.is_set() and not any(future.done() for future in sending):
@@ -141,14 +144,6 @@ class NotifierWorker:
         sent_back = "handoff.changes_requested"
         told = (one for one in items if one["action"] != "continue" or self._kind_of(one["since_index"]) == sent_back)
         return size, [*map(waiting_of, told)]
-
-    def _begin(self, store: NotifierStore) -> int:
-        """Take what waits already as known, and return the position to go on from."""
-        seen_size, waiting = self._look()
-        with store.transaction():
-            self._open(store, waiting, seen_size, is_told=False)
-            store.move(NAME, seen_size)
-        return seen_size
 
     def _record(
         self, store: NotifierStore, events: list[Event], position: int, waiting: list[Waiting] | None, seen_size: int

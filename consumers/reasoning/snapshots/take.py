@@ -89,11 +89,14 @@ def assemble(
         raise Refused("USAGE", "a snapshot of nothing: name a session, a reasoning, or give a context")
     shown = None if session is None else view("sessions.show", {"id": session})
     fetched = None if reasoning is None else fetch(view, reasoning)
-    given = msgspec.to_builtins(read_vectors(vectors or {}))
+    assessed: dict[str, float] = {}
+    for assessment in () if shown is None else shown["assessments"]:
+        assessed |= assessment["vectors"]
+    assessed |= msgspec.to_builtins(read_vectors(vectors or {}))
     own = (context or "").strip()
     summary = own or derive_context(shown, task="" if fetched is None else fetched.memory.task)
     data = SnapshotTaken(
-        vectors=Vectors(**(_assessed(shown) | given)), session_id="" if shown is None else shown["id"],
+        vectors=Vectors(**assessed), session_id="" if shown is None else shown["id"],
         context_source="author" if own else "derived" if summary else "none", context_summary=summary,
         domain=domain or "",
     )  # fmt: skip
@@ -161,13 +164,6 @@ def _problems(data: SnapshotTaken, fetched: Fetched) -> list[CertificateProblem]
     if vector is not None and not is_embedding_of(vector, data.reasoning_brief):
         true = replace(true, reasoning_embedding=None)
     return [*problems, *differences(data, true, SnapshotTaken.__struct_fields__)]
-
-
-def _assessed(session: Mapping[str, Any] | None) -> dict[str, float]:
-    vectors: dict[str, float] = {}
-    for assessment in () if session is None else session["assessments"]:
-        vectors |= assessment["vectors"]
-    return vectors
 
 
 def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotTaken]:
