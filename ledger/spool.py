@@ -11,6 +11,7 @@ keeping raises ``SPOOLED``, and nothing that prints an answer can show as done w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -39,6 +40,9 @@ REPORTS: Final = frozenset({
 # About whoever asks, not about what is sent: it waits until that is mended.
 _NOT_OF_EVENTS: Final = frozenset({"BUS_DENIED", "KEY_FILE_MISSING", "KEY_FILE_MODE", "NOT_TRUSTED"})
 _NO_OUTAGE: Final = frozenset({"QUOTA_EXCEEDED", "SPOOL_FULL"})
+
+# What else lies in the folder is not ours.
+_NAME: Final = re.compile(r"[0-9]{9,}-[0-9]+-[0-9a-f]{16}\.msg")
 
 Send = Callable[[Submission], "list[Accepted]"]
 
@@ -213,7 +217,7 @@ def spools(home: Path) -> list[tuple[str, Spool]]:
 
 def _files(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if path.suffix == ".msg" and path.name[0] != ".")
+        return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
     except FileNotFoundError:
         return []
 

@@ -33,9 +33,9 @@ COLUMNS: Final = ("faults", "events", "published", "gaps", "duplicates", "effect
 _COUNTED: Final = re.compile(r"\[(number|seed)?\d+\]$")
 
 
-def times(quick: int, each: int) -> int:
+def times(quick: int, each: float) -> int:
     """Return ``quick``, or in the long run ``each`` as many times as were asked for."""
-    return made(each * FAULTS if is_long_run else quick)
+    return made(max(1, round(each * FAULTS)) if is_long_run else quick)
 
 
 def made(count: int) -> int:

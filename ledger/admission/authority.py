@@ -111,7 +111,7 @@ def _clock_set(event: Event, _state: Layer, _: Life) -> None:
 def _term_started(event: Event, state: Layer, _: Life) -> None:
     """A node says that it leads; terms are counted, so that of two who say so at once one is refused."""
     data = typed(event, authority.TermStarted)
-    if event.author != data.node or not _is_node(state, data.node):
+    if event.author != data.node or not life.is_node(state, data.node):
         raise Refused("NOT_AUTHORIZED", f"{event.author} is not the node {data.node}", name=event.author)
     before = state.record(tables.TERM_KEY)
     number = 1 if before is None else before.number + 1
@@ -121,7 +121,7 @@ def _term_started(event: Event, state: Layer, _: Life) -> None:
 
 
 def _invited(event: Event, state: Layer, _: Life) -> None:
-    """An admin invites whom he could register; the keys that the token leads to are of that name for good."""
+    """An admin invites whom he could register, for as long as he could; the token's keys are of that name for good."""
     data = typed(event, authority.AgentInvited)
     _require_may_register(event, state, data.roles)
     _require_free_name(event, state, data.name)
@@ -133,7 +133,8 @@ def _invited(event: Event, state: Layer, _: Life) -> None:
     _take_bus_key(state, data.name, data.nkey)
     state.put(key_key(data.token_key), life.KeyRecord(life.INVITATION_KEYS, is_identity=False, since_index=event.index))
     span, roles = Span(event.accepted_ms, until_ms), frozenset(data.roles)
-    record = life.InvitationRecord(data.name, roles, data.token_key, data.nkey, event.index, span)
+    by = event.author, event.key
+    record = life.InvitationRecord(data.name, roles, data.token_key, data.nkey, event.index, span, *by)
     state.put(invitation_key(data.name), record)
 
 
@@ -155,7 +156,7 @@ def _registered(event: Event, state: Layer, _: Life) -> None:
     data = typed(event, authority.AgentRegistered)
     if data.token_proof is not None:
         _use_invitation(event, data, state)
-    elif data.roles != ["service"] or not _is_node(state, event.author):
+    elif data.roles != ["service"] or not life.is_node(state, event.author):
         _require_may_register(event, state, data.roles)
     _require_free_name(event, state, data.name)
     _require_new_key(event, state, data.name, data.key, data.proof)
@@ -176,7 +177,7 @@ def _use_invitation(event: Event, data: authority.AgentRegistered, state: Layer)
         message = f"who was invited signs as {data.name}, with the key that is registered"
         raise Refused("AUTHOR_MISMATCH", message, name=data.name)
     invitation = _known_invitation(state, data.name)
-    invitation.check(event.accepted_ms)
+    invitation.check(event.accepted_ms, state)
     if frozenset(data.roles) != invitation.roles or len(data.roles) != len(invitation.roles):
         message = f"{data.name} was invited as {', '.join(sorted(invitation.roles)) or 'an agent without a role'}"
         raise Refused("NOT_INVITED", message, name=data.name, how="roles")
@@ -213,11 +214,6 @@ def _require_free_name(event: Event, state: Layer, name: str) -> None:
         raise Refused("AGENT_EXISTS", message, name=name, index=before.removed_index)
     if name in life.RESERVED_NAMES or before is not None:
         raise Refused("AGENT_EXISTS", f"there is an agent {name} already", name=name)
-
-
-def _is_node(state: Layer, name: str) -> bool:
-    agent = state.agent(name)
-    return name == life.NODE or (agent is not None and life.NODE_ROLE in agent.roles)
 
 
 def _removed(event: Event, state: Layer, _: Life) -> None:
@@ -266,7 +262,7 @@ def _key_revoked(event: Event, state: Layer, _: Life) -> None:
     record = _known_key(event, state, data.key)
     if record.agent != event.author:
         require_role(event, state, "admin")
-    if record.agent in life.RESERVED_NAMES or _is_node(state, record.agent):
+    if record.agent in life.RESERVED_NAMES or life.is_node(state, record.agent):
         message = f"a key of {record.agent} is not revoked but replaced: run `baton key rotate --as {record.agent}`"
         raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     if record.ended_index is not None:
@@ -313,7 +309,7 @@ def _key_compromised(event: Event, state: Layer, _: Life) -> None:
             raise Refused("NOT_AUTHORIZED", f"only root says so of a key of {record.agent}", name=record.agent)
     elif record.agent != event.author:
         require_role(event, state, "admin")
-    if record.is_valid and (record.agent in life.RESERVED_NAMES or _is_node(state, record.agent)):
+    if record.is_valid and (record.agent in life.RESERVED_NAMES or life.is_node(state, record.agent)):
         message = f"replace the key of {record.agent} first: run `baton key rotate --as {record.agent}`"
         raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     if data.since > event.index:

@@ -1,8 +1,8 @@
 """What the nodes of one ledger keep in JetStream beside the log: their lease, and the blobs that entries refer to.
 
 The lease is a key of a key-value bucket, replaced by compare-and-set on its revision. A blob's chunks are messages of a
-stream, each written once: whoever writes them again is refused, and that is as good. The first chunk is written last,
-so a blob of which that is there is whole.
+stream; of several on one subject the last counts. The first chunk is written last, so a blob of which that is there is
+whole, unless a node wrote there what it is not: whoever publishes an entry that refers to it puts that right before.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 import msgspec
 import nats.js.errors
 from nats.aio.client import Client
-from nats.js.api import DiscardPolicy, KeyValueConfig, StorageType, StreamConfig
+from nats.js.api import DiscardPolicy, KeyValueConfig, RawStreamMsg, StorageType, StreamConfig
 
 from ledger import limits
 from ledger.bus import subjects
 from ledger.bus.connection import bus_errors
 from ledger.bus.stream import Incarnation, created_of, stream_info
-from ledger.codec import UNREADABLE
-from ledger.errors import Unavailable
+from ledger.codec import UNREADABLE, decode_decimal
+from ledger.errors import BatonError, Unavailable
 from ledger.log.blobs import Blobs, check_blob
 from ledger.replication.lease import Lease
 from ledger.replication.signals import LeasePut, LeaseRefused, LeaseSeen, PutLease
@@ -126,40 +126,72 @@ class BlobStream:
             return
         await self._make()
         count = max(record.chunk_count, 1)
+        first = await asyncio.to_thread(blobs.chunk, record, 0) if record.size else b""
         with bus_errors(f"publishing blob {ref}"):
-            for first in range(1, count, _sent_at_once):
-                numbers = range(first, min(first + _sent_at_once, count))
-                chunks = [await asyncio.to_thread(blobs.chunk, record, number) for number in numbers]
-                await asyncio.gather(*(self._put(ref, *one, count) for one in zip(numbers, chunks, strict=True)))
-            await self._put(ref, 0, await asyncio.to_thread(blobs.chunk, record, 0) if record.size else b"", count)
+            if not _is_chunk(await self._find(ref, 0), first, count):
+                for begin in range(1, count, _sent_at_once):
+                    numbers = range(begin, min(begin + _sent_at_once, count))
+                    chunks = [await asyncio.to_thread(blobs.chunk, record, number) for number in numbers]
+                    await asyncio.gather(*(self._put(ref, *one, count) for one in zip(numbers, chunks, strict=True)))
+                await self._put(ref, 0, first, count)
         self._whole.add(ref)
 
+    def forget(self) -> None:
+        """Look again at what the stream holds: it may be another one."""
+        self._whole.clear()
+
     async def get(self, ref: str) -> bytes:
-        """Return a blob. Raises Unavailable: ``BUS_DEGRADED``: the stream lacks it. Corrupted: it holds another one."""
-        with bus_errors(f"reading blob {ref}"):
-            first = await self._get(ref, 0)
-            content = bytearray(first.data or b"")
-            count = int((first.headers or {}).get(_CHUNKS, "1"))
-            for begin in range(1, count, _sent_at_once):
-                numbers = range(begin, min(begin + _sent_at_once, count))
-                for message in await asyncio.gather(*(self._get(ref, number) for number in numbers)):
-                    content += message.data or b""
-        check_blob(ref, bytes(content))
+        """Return a blob. Raises Unavailable: ``BUS_UNAVAILABLE``: the stream lacks it, or what it holds is not it.
+
+        No damage of the log's stream: what refers to it waits until a node that has it writes it again.
+        """
+        try:
+            with bus_errors(f"reading blob {ref}"):
+                content = await self._read(ref)
+            check_blob(ref, content)
+        except BatonError as error:
+            raise Unavailable("BUS_UNAVAILABLE", f"blob {ref} cannot be had yet: {error.message}", ref=ref) from error
+        return content
+
+    async def _read(self, ref: str) -> bytes:
+        first = await self._get(ref, 0)
+        content = bytearray(first.data or b"")
+        count = decode_decimal((first.headers or {}).get(_CHUNKS, "1"), _CHUNKS)
+        for begin in range(1, count, _sent_at_once):
+            if len(content) > limits.blob_size_max_bytes:
+                break  # it is none
+            numbers = range(begin, min(begin + _sent_at_once, count))
+            for message in await asyncio.gather(*(self._get(ref, number) for number in numbers)):
+                content += message.data or b""
         return bytes(content)
 
-    async def _get(self, ref: str, number: int) -> nats.js.api.RawStreamMsg:
+    async def _get(self, ref: str, number: int) -> RawStreamMsg:
         manager = self._client().jetstream(timeout=limits.request_timeout_s)
         subject = subjects.blob_subject(self._ledger, ref, number)
         return await manager.get_msg(subjects.blob_stream_name(self._ledger), subject=subject)
 
+    async def _find(self, ref: str, number: int) -> RawStreamMsg | None:
+        try:
+            return await self._get(ref, number)
+        except nats.js.errors.NotFoundError:
+            return None
+
     async def _put(self, ref: str, number: int, chunk: bytes, count: int) -> None:
         manager = self._client().jetstream(timeout=limits.request_timeout_s)
-        headers = {_CHUNKS: str(count), "Nats-Expected-Last-Subject-Sequence": "0"}
-        try:
-            await manager.publish(subjects.blob_subject(self._ledger, ref, number), chunk, headers=headers)
-        except nats.js.errors.APIError as error:
-            if error.err_code not in _wrong_last_sequence:
-                raise  # else it is there: a blob's id is the hash of its bytes
+        for _ in range(limits.retry_attempts_max):
+            stored = await self._find(ref, number)
+            if _is_chunk(stored, chunk, count):
+                return
+            last = stored.seq if stored else 0
+            headers = {_CHUNKS: str(count), "Nats-Expected-Last-Subject-Sequence": str(last)}
+            try:
+                await manager.publish(subjects.blob_subject(self._ledger, ref, number), chunk, headers=headers)
+            except nats.js.errors.APIError as error:
+                if error.err_code not in _wrong_last_sequence:
+                    raise
+            else:
+                return
+        raise Unavailable("BUS_UNAVAILABLE", f"somebody else writes chunk {number} of blob {ref}, and not what it is")
 
     async def _make(self) -> None:
         manager = self._client().jetstream(timeout=limits.request_timeout_s)
@@ -173,3 +205,8 @@ class BlobStream:
                     discard=DiscardPolicy.NEW, num_replicas=self._replicas, deny_delete=True, deny_purge=True,
                 )  # fmt: skip
                 await manager.add_stream(config)
+
+
+def _is_chunk(stored: RawStreamMsg | None, chunk: bytes, count: int) -> bool:
+    """Whether this is what the stream holds of a blob of so many chunks."""
+    return stored is not None and (stored.data or b"", (stored.headers or {}).get(_CHUNKS)) == (chunk, str(count))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias, assert_never
+from typing import Any, Final, Literal, Protocol, TypeAlias, assert_never
 
 import msgspec
 
@@ -35,7 +35,7 @@ INVITATION_KEYS: Final = "the invitations"
 NODE_ROLE: Final = "node"
 
 KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
-InvitationEnd: TypeAlias = Literal["used", "revoked", "replaced"]
+InvitationEnd: TypeAlias = Literal["used", "revoked"]
 
 # A reviewer decides with the identity key in hand: these kinds are never delegable.
 NEVER_DELEGABLE: Final = frozenset({
@@ -91,8 +91,27 @@ class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
         return self if not self.is_valid else msgspec.structs.replace(self, ended_index=index, ended_as=how)
 
 
+class Agents(Protocol):
+    """Where agents and keys are looked up."""
+
+    def agent(self, name: str) -> AgentRecord | None:
+        """Return the record of an agent."""
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        """Return the record of a signing key (hex)."""
+
+
+def is_node(agents: Agents, name: str) -> bool:
+    """Whether a name is of the first node, or of one that was let in since and not removed."""
+    agent = agents.agent(name)
+    return name == NODE or (agent is not None and NODE_ROLE in agent.roles)
+
+
 class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The last invitation of a name: with which roles, for how long, by which keys; where and how it ended."""
+    """The last invitation of a name: with which roles, for how long, by which keys; where and how it ended.
+
+    Whose it is, and the key (hex) that signed it: it holds while that one could still invite.
+    """
 
     name: str
     roles: frozenset[str]
@@ -100,29 +119,35 @@ class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
     nkey: str
     index: int
     span: Span
+    inviter: str
+    inviter_key: str
     ended_index: int | None = None
     ended_as: InvitationEnd | None = None
-
-    def is_open(self, now_ms: int) -> bool:
-        """Return whether it lets its holder in at a time of the ledger's clock."""
-        return self.ended_as is None and self.span.holds(now_ms)
 
     def ended(self, index: int, how: InvitationEnd) -> InvitationRecord:
         """Return it after it ended; what ended already stays as it is."""
         ends = self.ended_as is None
         return msgspec.structs.replace(self, ended_index=index, ended_as=how) if ends else self
 
-    def check(self, now_ms: int) -> None:
+    def is_open(self, now_ms: int, agents: Agents) -> bool:
+        """Return whether it lets its holder in at a time of the ledger's clock, among ``agents`` as they are then."""
+        return self.ended_as is None and self.span.holds(now_ms) and self._is_backed(agents)
+
+    def _is_backed(self, agents: Agents) -> bool:
+        inviter = agents.agent(self.inviter)
+        key = None if inviter is None or "admin" not in inviter.roles else agents.key(inviter.key)
+        return key is not None and key.is_valid and suspect_at(agents.key, self.inviter_key, self.index) is None
+
+    def check(self, now_ms: int, agents: Agents) -> None:
         """Raises Refused: ``NOT_INVITED`` when it does not hold (any more), with what became of it."""
-        match self.ended_as:
-            case None if self.span.holds(now_ms):
-                return
-            case None:
-                words, how = "has expired", "expired"
-            case "used" | "revoked" | "replaced" as how:
-                words = f"was {how} at entry {self.ended_index}"
-            case _:
-                assert_never(self.ended_as)
+        if self.is_open(now_ms, agents):
+            return
+        if self.ended_as is not None:
+            words, how = f"was {self.ended_as} at entry {self.ended_index}", str(self.ended_as)
+        elif not self.span.holds(now_ms):
+            words, how = "has expired", "expired"
+        else:
+            words, how = f"is by {self.inviter}, who may invite nobody any more", "inviter"
         message = f"the invitation of {self.name} {words}: ask an admin for another (`baton agent invite`)"
         raise Refused("NOT_INVITED", message, name=self.name, how=how, index=self.ended_index)
 

@@ -21,7 +21,6 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
-from ledger.replication.conflict import Term
 from ledger.replication.lease import Lease, SeenLease, Timing
 from ledger.replication.signals import (
     Action,
@@ -57,6 +56,13 @@ behind_wait_ms: Final = 1_000
 """So much later does a node try that is known to lack entries: one that has them is quicker to lead."""
 
 
+class Term(msgspec.Struct, frozen=True):
+    """The time of one leader: its number, from 1, and whose it is. 0 and nobody's before the first."""
+
+    number: int = 0
+    node: str = ""
+
+
 class Own(msgspec.Struct, frozen=True):
     """What this node's own log says now: its size, and the last term in it."""
 
@@ -90,6 +96,7 @@ class Candidate(msgspec.Struct, frozen=True):
     revision: int | None = None
     asked_ms: int = 0
     retry_ms: int | None = None
+    renewed_ms: int = 0
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -197,7 +204,8 @@ def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: T
         case LeasePut() | LeaseRefused():
             if seen.lease is None or seen.lease.node != own.node:
                 return Follower(now_ms, state.head), ()
-            is_first, state = state.revision is None, replace(state, revision=seen.revision)
+            is_first = state.revision is None
+            state = replace(state, revision=seen.revision, renewed_ms=seen.asked_ms)
             return _do(state, CatchUp()) if is_first else (state, ())
         case CaughtUp() if own.size < state.head:
             # A log is never ahead of the stream: it has lost its end since, and who still has that is to mend it. Or
@@ -206,7 +214,7 @@ def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: T
         case CaughtUp() if isinstance(state.doing, CatchUp):
             return _do(state, StartTerm(own.term.number + 1))
         case TermStarted():
-            return Leader(seen.term, state.revision or 0, state.asked_ms, state.asked_ms), (Lead(),)
+            return Leader(seen.term, state.revision or 0, state.renewed_ms, state.asked_ms), (Lead(),)
         case Overtaken():
             # By entries that were under way when we asked where the stream ends, or by who was quicker.
             is_late = isinstance(state.doing, StartTerm) and seen.term < state.doing.term
@@ -250,7 +258,7 @@ def _lead(state: Leader, seen: Observation, own: Own, now_ms: int, timing: Timin
                 PutLease(seen.revision, Lease(state.successor, state.term + 1)),
             )
         case LeasePut() | LeaseRefused():
-            state = replace(state, revision=seen.revision, renewed_ms=state.asked_ms)
+            state = replace(state, revision=seen.revision, renewed_ms=seen.asked_ms)
             resumes = state.is_paused and not state.successor
             return replace(state, is_paused=state.is_paused and not resumes), (Resume(),) if resumes else ()
         case Beat() if seen.leads and seen.node != own.node and seen.term > state.term:

@@ -41,10 +41,11 @@ class LeaseSeen(msgspec.Struct, frozen=True):
 
 
 class LeasePut(msgspec.Struct, frozen=True):
-    """The lease is what was asked for, under this revision."""
+    """The lease is what was asked for at ``asked_ms``, under this revision."""
 
     lease: Lease
     revision: int
+    asked_ms: int = 0
 
 
 class LeaseRefused(msgspec.Struct, frozen=True):
@@ -52,6 +53,7 @@ class LeaseRefused(msgspec.Struct, frozen=True):
 
     lease: Lease | None
     revision: int
+    asked_ms: int = 0
 
 
 class CaughtUp(msgspec.Struct, frozen=True):

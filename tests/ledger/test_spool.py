@@ -165,6 +165,19 @@ def test_damaged_file_is_set_aside_and_holds_up_nothing(spool: Spool, there: Led
     assert (kept.submission, kept.refusal and kept.refusal["code"]) == (None, "INVALID_FORMAT")
 
 
+def test_what_else_lies_in_the_folder_is_no_act_and_stays(spool: Spool, there: Ledger) -> None:
+    keep(spool, there, "a")
+    strangers = [spool.folder / name for name in ("x.msg", "1-2.msg", "000000001-x-0000000000000000.msg", "note.txt")]
+    for path in strangers:
+        path.write_text("not an act")
+    assert spool.counts() == (1, 0)
+    keep(spool, there, "b")
+    assert [one.number for one in spool.kept()] == [1, 2]
+    there.is_away = False
+    assert spool.send(there.send) == (2, 0)
+    assert all(path.exists() for path in strangers)
+
+
 @pytest.mark.parametrize("limit", ["spool_events_max", "spool_size_max_bytes"])
 def test_full_spool_refuses_and_says_what_to_do(
     limit: str, spool: Spool, there: Ledger, monkeypatch: pytest.MonkeyPatch

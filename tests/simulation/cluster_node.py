@@ -43,6 +43,17 @@ class ClusterNode(SoloNode):
     def readable(self) -> MemoryLog | None:
         return self.log if self.process.is_alive and self.reads else None
 
+    @property
+    def has_last_word(self) -> bool:
+        """Whether it would say now of what its log lacks that nobody has that."""
+        if not (self.process.is_alive and self.reads and self.process.stopped_until <= self.world.now):
+            return False
+        current, self.world.current = self.world.current, self.process
+        try:
+            return self.membership.has_last_word
+        finally:
+            self.world.current = current
+
     def _begin(self, process: Process) -> None:
         self.reads = self.is_admitting = False
         self.door: SimSubscription | None = None
@@ -78,6 +89,7 @@ class ClusterNode(SoloNode):
 
     def _committed(self, start: int, entries: list[bytes]) -> None:
         super()._committed(start, entries)
+        self.invariants.grown(self.host, start + len(entries))
         if self.is_admitting:
             self.invariants.admitted(self.host, start, len(entries))
 

@@ -120,6 +120,7 @@ class Fate:
         self.network.loss, self.network.twice = random.choice([0.0, 0.01, 0.1]), random.choice([0.0, 0.02])
         self.invariants = Invariants(self.world, self.cluster, first_log().data, is_published_first=self.is_cluster)
         self.nodes: list[Any] = [self._node(host) for host in self.cluster.hosts]
+        self.invariants.nodes = self.nodes if self.is_cluster else ()
         self.agents = [SimAgent(self.network, name, random.randrange(2, 14), self.invariants) for name in AGENTS]
         self.subscribers = [SimSubscriber(self.world, self.network, "watch", self._readable)]
         self.faults = 0
@@ -155,7 +156,7 @@ class Fate:
 
     def fault_node_stopped(self) -> None:
         node = self.world.random.choice(self.nodes)
-        node.process.stop_for(self.world.random.uniform(0.5, 8.0))
+        node.process.stop_for(self.world.random.uniform(0.5, 20.0))  # also past its lease
 
     def fault_agent_killed(self) -> None:
         agent = self.world.random.choice(self.agents)

@@ -6,7 +6,7 @@ one another and their roots are equal at equal sizes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledger.client import read_event
 from ledger.envelope import decode_entry
@@ -36,6 +36,7 @@ class Invariants:
         self.acknowledged: dict[str, int] = {}
         self.refused: set[str] = set()
         self.terms = 0
+        self.nodes: Sequence[Any] = ()
         self._leader = ""
         self._frontier = Frontier.empty()
         self._learn(first)
@@ -65,6 +66,12 @@ class Invariants:
             self._frontier = self._frontier.extend([leaf_hash(data)])
             self.roots.append(self._frontier.root())
             self.history.append(data)
+
+    def grown(self, host: str, size: int) -> None:
+        """Look at who claims that nobody has more than he, when a log that others read has grown."""
+        for node in self.nodes:
+            if node.host != host and len(node.log.data) < size and node.has_last_word:
+                self.world.violate(f"{node.host} would call {size} entries of {host} lost: it has {len(node.log.data)}")
 
     def admitted(self, host: str, start: int, count: int) -> None:
         """Look at what a leader appends to what it published: it must be of its own term."""

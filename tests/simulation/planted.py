@@ -85,6 +85,7 @@ PLANTED: Final[dict[str, Callable[[], Any]]] = {
         Cluster, "publish", _store_anywhere
     ),
     "whatever stands in the stream counts as ours": lambda: mock.patch.object(publisher, "is_same", return_value=True),
+    "what followers are quicker to have counts as lost": lambda: mock.patch.object(Replica, "has_all", new=True),
     "a leader that was fenced leads on": lambda: mock.patch.object(role, "_lead", _lead_on),
     "a follower appends half a batch": lambda: mock.patch.object(follower, "_signed", _half),
     "what a retired stream was given last is left": lambda: mock.patch.object(Replica, "_retire", _retire_only),

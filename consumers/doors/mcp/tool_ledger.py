@@ -20,6 +20,7 @@ from ledger.errors import Refused
 from ledger.home import Home
 from ledger.identity import Key
 from ledger.lifecycle.authority import RESERVED_NAMES
+from ledger.membership import read_membership
 
 NEVER_SIGNED_AS: Final = ("human", "admin")
 """Roles whose signature means that a person decided: no tool gives it."""
@@ -40,6 +41,7 @@ class ToolLedger(Ledger):
 
     def _open(self) -> None:
         super()._prepare()
+        self._member = read_membership(self.settings.home)
         try:
             trust.demand(self.settings.home, super().client)
         except BaseException:
@@ -50,7 +52,8 @@ class ToolLedger(Ledger):
     def client(self) -> Client:
         """The client underneath.
 
-        Raises Refused: ``NOT_TRUSTED``, in words that hold nothing of the folder; as ``Ledger.client``.
+        Raises Refused: ``NOT_TRUSTED``, in words that hold nothing of the folder; ``USAGE`` once ``client.toml`` is not
+        what it was: calls are under way that began with it, so it is not exchanged; as ``Ledger.client``.
         """
         with self._opening:
             if self._client is None and not self._stop.is_set():
@@ -59,7 +62,11 @@ class ToolLedger(Ledger):
                     self._open()
                 except Refused as refusal:
                     raise Refused(refusal.code, trust.UNTRUSTED) if refusal.code == "NOT_TRUSTED" else refusal from None
-        return super().client
+        client = super().client
+        if read_membership(self.settings.home) != self._member:
+            message = "client.toml has changed since this server was started, which goes on by the old one: restart it"
+            raise Refused("USAGE", message)
+        return client
 
     def others(self) -> dict[str, str]:
         """Return what stands beside the words of others in every answer that holds some."""

@@ -19,10 +19,12 @@ from typing import Final, assert_never
 import msgspec
 import nats.errors
 import structlog
+from msgspec.structs import replace
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
-from consumers.doors.node.peers import HAND_OVER_FILE, NODES_FILE, NodesView, view_of
+from consumers.doors.node.peers import HAND_OVER_FILE, NODES_FILE, NodesView, silent_max_s, view_of
+from consumers.doors.node.publication import scrub_every_s, scrub_pause_s
 from consumers.doors.node.replica import DamagedError, Replica
 from ledger import limits
 from ledger.admission.gate import Gate
@@ -37,9 +39,8 @@ from ledger.events.authority import TermStarted as TermEvent
 from ledger.files import replacing
 from ledger.identity import Key
 from ledger.log.tables import Shared
-from ledger.replication.conflict import Verdict
 from ledger.replication.lease import Timing
-from ledger.replication.role import Candidate, Degraded, Follower, Leader, State, step
+from ledger.replication.role import Candidate, Degraded, Follower, Leader, State, is_last_word, step
 from ledger.replication.signals import (
     Action,
     Beat,
@@ -49,6 +50,7 @@ from ledger.replication.signals import (
     Failed,
     HandOver,
     Lead,
+    LeaseSeen,
     Observation,
     Overtaken,
     Pause,
@@ -70,9 +72,6 @@ tick_s: Final = 0.1
 beat_pause_s: Final = 0.02
 follow_every_s: Final = 1.0
 hand_over_wait_max_s: Final = 10.0
-scrub_every_s: Final = 3600.0
-scrub_pause_s: Final = 0.5
-peer_forgotten_s: Final = 5.0
 
 
 class Membership:
@@ -97,6 +96,7 @@ class Membership:
         self._answered = (False, False)
         self._is_leaving = False
         self._level_ms = 0
+        self._successor = ""
         self._told: Shared | None = None
 
     async def start(self) -> None:
@@ -108,6 +108,11 @@ class Membership:
     def leads(self) -> bool:
         """Whether this node leads, paused or not."""
         return isinstance(self.state, Leader)
+
+    @property
+    def has_last_word(self) -> bool:
+        """Whether no other node can have more of the log than this one has from now on; in any thread."""
+        return is_last_word(self.state, _now_ms(), self._timing) and self._replica.has_all
 
     async def run(self) -> None:
         """Step from role to role until cancelled."""
@@ -130,12 +135,11 @@ class Membership:
             self._do(action)
         if not isinstance(self.state, Follower) or own.size >= self.state.head:
             self._level_ms = now_ms
-        lag_ms = now_ms - self._level_ms
         match self.state:
             case Leader():
                 answered = (not self.state.is_paused, True)
             case Follower():
-                is_near = lag_ms <= limits.follower_lag_max_s * 1000
+                is_near = now_ms - self._level_ms <= limits.follower_lag_max_s * 1000
                 is_led = bool(self.state.leader) and now_ms - self.state.heard_ms <= limits.lease_s * 1000
                 answered = (False, is_near and is_led and not self.state.fault)
             case Candidate() | Degraded():
@@ -157,7 +161,7 @@ class Membership:
             case Rebuild():
                 self._begin(self._rebuild)
             case Scrub():
-                self._begin(self._scrub)
+                self._begin(lambda: self._replica.scrub(0.0))
             case Lead():
                 self._replica.is_open = True
                 self._duties.put_nowait(lambda: self._lead(True))  # noqa: FBT003 - it does lead
@@ -182,6 +186,7 @@ class Membership:
         self._lease_job = action, asyncio.create_task(self._use_lease(action))
 
     async def _use_lease(self, action: PutLease | ReadLease) -> None:
+        asked_ms = _now_ms()  # whoever was stopped meanwhile holds it no longer than since then
         try:
             seen = await (self._lease.read() if isinstance(action, ReadLease) else self._lease.put(action))
         except Unavailable as error:
@@ -190,7 +195,7 @@ class Membership:
             if isinstance(action, PutLease) and (is_awaited or action.lease.node != self._replica.name):
                 self._seen.put_nowait(Failed())
         else:
-            self._seen.put_nowait(seen)
+            self._seen.put_nowait(seen if isinstance(seen, LeaseSeen) else replace(seen, asked_ms=asked_ms))
 
     # What takes longer.
 
@@ -243,10 +248,6 @@ class Membership:
         log.warning("the log stream was built anew", stream=self._replica.incarnation)
         return Rebuilt()
 
-    async def _scrub(self) -> Observation | None:
-        await self._replica.scrub(0.0)
-        return None
-
     async def scrub(self) -> None:
         """Compare the whole stream with the log, at start and every hour, until cancelled."""
         while True:
@@ -259,11 +260,9 @@ class Membership:
     async def follow(self) -> None:
         """Follow the stream while another node leads, and as a leader after a publish of unknown outcome."""
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(follow_every_s):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
             self._wake.clear()
             try:
                 if isinstance(self.state, Follower) or (self.leads and self._replica.is_behind):
@@ -277,9 +276,7 @@ class Membership:
                 await asyncio.sleep(tick_s)
 
     async def _follow_once(self) -> None:
-        if self.leads and self._replica.incarnation and await self._replica.judge() is Verdict.FOREIGN:
-            raise DamagedError("there is a message in the stream that this node did not publish")
-        await self._replica.follow(must_reach=self.leads)  # also one that was retired under it: then the next is found
+        await self._replica.follow(must_reach=self.leads)
         self._news.look()
         own = self._replica.own()
         if isinstance(self.state, Follower) and self.state.fault:
@@ -306,11 +303,13 @@ class Membership:
             beat = msgspec.json.decode(message.data, type=Beat)
         except UNREADABLE:
             return
-        if beat.node == self._replica.name:
-            return
-        self.peers[beat.node] = beat, _now_ms()
-        if beat.leaves:
-            del self.peers[beat.node]
+        if beat.node == self._replica.name or beat.node != message.subject.rpartition(".")[2]:
+            return  # ours, or by who says that he is another
+        self.peers.pop(beat.node, None)
+        if not self._replica.knows(beat.node):
+            return  # no more are remembered than were let in
+        if not beat.leaves:
+            self.peers[beat.node] = beat, _now_ms()
         if beat.leads:
             known = self._replica.incarnation
             if known is not None and beat.incarnation not in (0, known.number) and isinstance(self.state, Follower):
@@ -337,9 +336,10 @@ class Membership:
     def _beat(self) -> Beat:
         own, state, known = self._replica.own(), self.state, self._replica.incarnation
         successor = state.successor if isinstance(state, Leader) else ""
+        fault = state.fault if isinstance(state, Follower) else ""
         return Beat(
             own.node, own.term.number, own.size, self.leads, successor, self._url,
-            state.fault if isinstance(state, Follower) else "", known.number if known else 0, self._is_leaving,
+            fault or self._replica.silence, known.number if known else 0, self._is_leaving,
         )  # fmt: skip
 
     async def _tell(self) -> None:
@@ -366,13 +366,14 @@ class Membership:
 
     def hand_over(self, to: str = "") -> bool:
         """Begin to hand over, to the node that is named or the most caught-up one; return whether there is one."""
-        ready = [one for one in self.view().nodes[1:] if one.heard_s < peer_forgotten_s and not one.fault]
+        ready = [one for one in self.view().nodes[1:] if one.heard_s < silent_max_s and not one.fault]
         if to:
             ready = [one for one in ready if one.node == to]
         if not ready or not self.leads:
             log.warning("not handed over: no other node is ready, or this one does not lead", to=to)
             return False
-        self._seen.put_nowait(HandOver(max(ready, key=lambda one: one.size).node))
+        self._successor = max(ready, key=lambda one: one.size).node
+        self._seen.put_nowait(HandOver(self._successor))
         return True
 
     async def leave(self) -> None:
@@ -380,13 +381,14 @@ class Membership:
         self._is_leaving = True
         with contextlib.suppress(nats.errors.Error, OSError):  # else they find out by themselves
             await self._send_beat()
-        if self.leads and self.hand_over():
-            try:
-                async with asyncio.timeout(hand_over_wait_max_s):
-                    while not any(beat.leads and beat.term >= self._beat().term for beat, _ in self.peers.values()):  # noqa: ASYNC110 - what is waited for is not told by an event
-                        await asyncio.sleep(tick_s)
-            except TimeoutError:
-                log.warning("nobody took over in time")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(hand_over_wait_max_s):
+                while not any(beat.leads and beat.term >= self._beat().term for beat, _ in self.peers.values()):
+                    # Again when the lease could not be put; in vain when the other one leaves, too.
+                    is_begun = not self.leads or self._beat().successor
+                    if not (self._successor in self.peers if is_begun else self.hand_over()):
+                        return
+                    await asyncio.sleep(tick_s)
 
 
 def _role(state: State) -> str:

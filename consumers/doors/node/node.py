@@ -48,7 +48,6 @@ from ledger.lifecycle.authority import NODE
 from ledger.local import LocalClient
 from ledger.log.tables import Shared
 from ledger.replication.lease import Timing
-from ledger.replication.role import is_last_word
 from ledger.resource import AsyncResource
 from ledger.tally import Tally
 from ledger.trust import actions_of, check_chains, server_program
@@ -243,10 +242,7 @@ class Node(AsyncResource):
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
         self._service = Service(
             self.client, committer, self._news, reader.answer, self.tally,
-            is_last_word=lambda: (
-                self._membership is None
-                or is_last_word(self._membership.state, time.monotonic_ns() // 1_000_000, self._timing)
-            ),
+            is_last_word=lambda: self._membership is None or self._membership.has_last_word,
         )  # fmt: skip
         self._parts.push_async_callback(self._service.stop)
         if self._cluster is not None:

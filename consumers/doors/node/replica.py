@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import structlog
 from nats.aio.client import Client as NatsClient
-from nats.js.api import RawStreamMsg, StreamInfo
+from nats.js.api import StreamInfo
 
 from consumers.doors.node.publication import read_record, write_record
 from ledger import limits
@@ -29,22 +30,22 @@ from ledger.admission.follower import Follower
 from ledger.bus.history import entry_at, lost_history, read_messages
 from ledger.bus.nodes import BlobStream, answer_wait_s, stream_in_use
 from ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher, messages_of
-from ledger.bus.stream import Incarnation, open_stream, retire, stream_info
+from ledger.bus.stream import Incarnation, open_stream, retire, scrub_quick, stream_info
 from ledger.bus.subjects import retired_subject
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
-from ledger.events.authority import TermStarted
 from ledger.events.blob import blobs_of
 from ledger.events.body import decode_body
-from ledger.events.fields import EventData
+from ledger.lifecycle.authority import is_node
 from ledger.log.log import Log
 from ledger.log.uploads import put_restored
-from ledger.merkle import leaf_hash
-from ledger.replication.conflict import Stored, Term, Verdict, classify
-from ledger.replication.role import Own
+from ledger.replication.role import Own, Term
 from ledger.tally import Tally
 
 log = structlog.get_logger("baton.replica")
+
+stream_silent_max_s: Final = 60.0
+"""In less do servers elect who leads a stream, where a majority of them is there."""
 
 publish_wait_max_s: Final = 10.0
 """A stream of three servers elects a leader in less; and so long the writer waits for it."""
@@ -78,11 +79,24 @@ class Replica:
         self.is_behind = False
         """Whether the stream may hold what the log does not: nothing is published before that was followed."""
 
+        self._published = 0
+        self._silent_since: float | None = None
+
     def own(self) -> Own:
         """Return what the log says now."""
         with self.log.snapshot() as snapshot:
             term = snapshot.term()
             return Own(self.name, snapshot.size, Term() if term is None else Term(term.number, term.node))
+
+    def knows(self, node: str) -> bool:
+        """Whether the log names this node as one, and it was not removed."""
+        with self.log.snapshot() as snapshot:
+            return is_node(snapshot, node)
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the log holds all that this node ever gave to the stream; followers may be quicker to hold it."""
+        return self._published <= self.own().size
 
     # Publishing first.
 
@@ -98,6 +112,7 @@ class Replica:
             raise Unavailable("NOT_LEADER", f"{self.name} does not lead now: submit again, and who leads takes it")
         if self.is_behind:
             raise _unknown("a publish before was not answered")
+        self._published = start + len(entries)
         try:
             asyncio.run_coroutine_threadsafe(self._publish_within(start, entries), self._loop).result()
         except BaseException as error:
@@ -158,28 +173,53 @@ class Replica:
         Raises DamagedError. Unavailable: ``BUS_UNAVAILABLE``.
         """
         async with self._at_work:
-            if self.incarnation is None:
-                await self._find()
-            incarnation = self._known()
-            try:
-                info = await stream_info(self._nats(), incarnation, answer_wait_s)
-            except Unavailable as error:
-                if error.code != "BUS_DEGRADED":
-                    raise
-                raise DamagedError(error.message) from error
-            if self._is_retired(info):
-                self.forget_stream()  # another node found it damaged, or believed so: also a leader goes on in the next
-                raise Unavailable("BUS_UNAVAILABLE", f"{incarnation.name} was retired: the next one is looked for")
-            end, size = info.state.last_seq, self.own().size
-            if end < size and must_reach:
-                message = f"{incarnation.name} ends at index {end - 1}, and this log, of what was published, has {size}"
-                raise DamagedError(message)
-            while size < end:
-                read = await read_messages(
-                    self._nats(), incarnation, size + 1, min(size + limits.batch_events_max, end), answer_wait_s
-                )
-                size = await self._append(size, [entry_at(seq, message) for seq, message in read.items()])
-            self.is_behind = False
+            with self._heard():
+                await self._follow(must_reach=must_reach)
+
+    @property
+    def silence(self) -> str:
+        """What to do about a log stream for which nobody has answered in long; empty while somebody does."""
+        silent_s = 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
+        if silent_s <= stream_silent_max_s:
+            return ""
+        return f"no server has led the log stream for {silent_s:.0f} s: `Rebuild a stream` in deploy/runbook.md"
+
+    @contextlib.contextmanager
+    def _heard(self) -> Iterator[None]:
+        try:
+            yield
+        except Unavailable as error:
+            self._silent_since = self._silent_since or time.monotonic()
+            error.message += f"; {self.silence}" if self.silence else ""
+            raise
+        self._silent_since = None
+
+    async def _follow(self, *, must_reach: bool) -> None:
+        if self.incarnation is None:
+            await self._find()
+        incarnation = self._known()
+        try:
+            info = await stream_info(self._nats(), incarnation, answer_wait_s)
+        except Unavailable as error:
+            if error.code != "BUS_DEGRADED":
+                raise
+            raise DamagedError(error.message) from error
+        if self._is_retired(info):
+            self.forget_stream()  # another node found it damaged, or believed so: also a leader goes on in the next
+            raise Unavailable("BUS_UNAVAILABLE", f"{incarnation.name} was retired: the next one is looked for")
+        if faults := scrub_quick(info, incarnation):  # a server that lost some of it may be the stream's leader now
+            raise DamagedError(f"{incarnation.name} is not what was published: {'; '.join(faults)}")
+        end, size = info.state.last_seq, self.own().size
+        if end < size and must_reach:
+            message = f"{incarnation.name} ends at index {end - 1}, and this log, of what was published, has {size}"
+            raise DamagedError(message)
+        while size < end:
+            read = await read_messages(
+                self._nats(), incarnation, size + 1, min(size + limits.batch_events_max, end), answer_wait_s
+            )
+            size = await self._append(size, [entry_at(seq, message) for seq, message in read.items()])
+        self._published = 0
+        self.is_behind = False
 
     async def _append(self, size: int, read: Sequence[bytes | None]) -> int:
         sound = list[bytes]()
@@ -229,18 +269,6 @@ class Replica:
         """Look for the stream again: there is another incarnation, or it was damaged."""
         self.incarnation = self._publisher = None
 
-    async def judge(self) -> Verdict:
-        """Return what stands in the stream behind the log's end, after a publish whose outcome is unknown.
-
-        Raises Unavailable: ``BUS_UNAVAILABLE``.
-        """
-        own = self.own()
-        end = (await stream_info(self._nats(), self._known(), answer_wait_s)).state.last_seq
-        read = await read_messages(
-            self._nats(), self._known(), own.size + 1, min(own.size + limits.batch_events_max, end), answer_wait_s
-        )
-        return classify([], [_stored(seq, message) for seq, message in read.items()], own.term)
-
     async def scrub(self, pause_s: float) -> None:
         """Compare every message with the log. Raises DamagedError: one differs. Unavailable: ``BUS_UNAVAILABLE``."""
         size, seq = self.own().size, 1
@@ -278,6 +306,7 @@ class Replica:
                 number += 1
             following = await open_stream(nats, Incarnation(self.ledger, number), self._replicas)
             self.forget_stream()
+            await self._put_blobs()
             publisher = StreamPublisher(nats, following, Outbox(self.log, self.ledger).read)
             await publisher.start()
             while await publisher.publish_next():
@@ -285,6 +314,19 @@ class Replica:
             write_record(self._record, following)
             self.incarnation = following
             self.tally.put("stream_incarnation", following.number)
+
+    async def _put_blobs(self) -> None:
+        """Let the stream of blobs, which may be lost, too, hold all that the log refers to and that lies here."""
+        self._blobs.forget()
+        start = 0
+        while entries := self._entries(start):
+            for ref in _refs(entries):
+                await self._blobs.put(ref, self.log.blobs)
+            start += len(entries)
+
+    def _entries(self, start: int) -> list[bytes]:
+        with self.log.snapshot() as snapshot:
+            return snapshot.entries(start, limit=limits.batch_events_max, size_max_bytes=limits.batch_size_max_bytes)
 
     async def _retire(self, number: int) -> bool:
         """Retire a stream, and append what it holds beyond this log, as far as it is sound; False if it is not there.
@@ -321,23 +363,12 @@ def _unknown(why: str) -> Unavailable:
     return Unavailable("BUS_UNAVAILABLE", message)
 
 
-def _data(entry: bytes) -> EventData | None:
-    try:
-        return decode_body(decode_entry(entry).body)[1]
-    except Refused:
-        return None  # a replay says what is wrong with it
-
-
 def _refs(entries: Sequence[bytes]) -> list[str]:
-    return [ref for entry in entries if (data := _data(entry)) is not None for ref in blobs_of(data)]
-
-
-def _stored(seq: int, message: RawStreamMsg | None) -> Stored | None:
-    entry = entry_at(seq, message)
-    if entry is None:
-        return None
-    data = _data(entry)
-    return Stored(leaf_hash(entry), Term(data.term, data.node) if isinstance(data, TermStarted) else None)
+    refs = list[str]()
+    for entry in entries:
+        with contextlib.suppress(Refused):  # a replay says what is wrong with it
+            refs += blobs_of(decode_body(decode_entry(entry).body)[1])
+    return refs
 
 
 def error_text(error: BaseException) -> str:

@@ -37,7 +37,7 @@ def current_users(client: LocalClient, home: Home, name: str = NODE) -> BusUsers
         registered = snapshot.agents()
         valid = [agent for agent in registered if (key := snapshot.key(agent.key)) is not None and key.is_valid]
         now = ledger_now(snapshot.head.accepted_ms if snapshot.head else 0, now_ms())
-        waited_for = [one for one in snapshot.invitations() if one.is_open(now) and is_bus_key(one.nkey)]
+        waited_for = [one for one in snapshot.invitations() if one.is_open(now, snapshot) and is_bus_key(one.nkey)]
     for agent in valid:
         if agent.nkey is None or agent.name == name:
             continue

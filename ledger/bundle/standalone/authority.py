@@ -85,8 +85,14 @@ def approves(kind: str, data: Any) -> bool:
 
 @dataclass
 class Invitation:
-    """What lets an agent register itself: its token's key, roles, the time in which it holds, whether it is over."""
+    """What lets an agent register itself: its token's key, roles, the time in which it holds, whether it is over.
 
+    And who signed it, where and with which key.
+    """
+
+    by: str
+    by_key: Key
+    index: int
     key: str
     roles: list[str]
     from_ms: int
@@ -196,7 +202,8 @@ class Authority:
         need(is_new, "the keys of an invitation are used twice")
         self.bus_keys.add(data["nkey"])
         self.keys[data["token_key"]] = Key(CHECKPOINTS, event.index)
-        self.invitations[name] = Invitation(data["token_key"], data["roles"], event.entry.accepted_ms, until_ms)
+        by = event.author, self.keys[event.entry.key.hex()], event.index
+        self.invitations[name] = Invitation(*by, data["token_key"], data["roles"], event.entry.accepted_ms, until_ms)
 
     def agent_invitation_revoked(self, event: Event, data: Any) -> None:
         """An admin takes back an invitation that was not used."""
@@ -232,6 +239,9 @@ class Authority:
         invitation = self.invitations[name]
         is_open = invitation.from_ms <= event.entry.accepted_ms < invitation.until_ms and not invitation.ended
         need(is_open, f"the invitation of {name} was used or revoked, or has expired")
+        by = self.agents[invitation.by]
+        may = "admin" in by.roles and by.key.ended is None and not invitation.by_key.is_suspect(invitation.index)
+        need(may, f"the invitation of {name} is by {invitation.by}, who may invite nobody any more")
         is_same = set(roles) == set(invitation.roles) and len(roles) == len(set(roles))
         need(is_same, f"{name} was invited with other roles")
         text = pae(JOINING, f"{event.body['ledger']}\n{name}\n{key}".encode())

@@ -11,6 +11,7 @@ from invitations import invitation_of, invite, join, registration
 
 from ledger.events.authority import (
     AgentInvitationRevoked,
+    AgentRemoved,
     KeyCompromised,
     KeyRevoked,
     KeyRotated,
@@ -72,6 +73,17 @@ def joins_after_it_was_taken_back(forge: Forge) -> None:
     invitation = invite(forge, "eve")
     forge.emit(ROOT, "agent/eve", AgentInvitationRevoked(name="eve"))
     join(forge, invitation)
+
+
+def joins_after_its_inviter_lost(how: Callable[[Forge], Any]) -> Step:
+    """Return the step in which eve joins by the invitation of an admin who is none any more."""
+
+    def step(forge: Forge) -> None:
+        invitation = invite(forge, "eve", by="ada")
+        forge.emit(ROOT, "agent/ada", how(forge))
+        join(forge, invitation)
+
+    return step
 
 
 def joins_by_the_invitation_before(forge: Forge) -> None:
@@ -148,6 +160,14 @@ WHO_IS_LET_IN: Final = (
     WrongLog("an invitation is used once", "NOT_INVITED", joins_twice),
     WrongLog("an invitation is used in time", "NOT_INVITED", joins_late),
     WrongLog("an invitation that was taken back lets nobody in", "NOT_INVITED", joins_after_it_was_taken_back),
+    WrongLog("an invitation ends with its inviter's role", "NOT_INVITED",
+             joins_after_its_inviter_lost(lambda _: RoleRevoked(agent="ada", role="admin"))),
+    WrongLog("an invitation ends with its inviter's key", "NOT_INVITED",
+             joins_after_its_inviter_lost(lambda f: KeyRevoked(key=f.keys["ada"].public.hex()))),
+    WrongLog("an invitation by a key called compromised lets nobody in", "NOT_INVITED",
+             joins_after_its_inviter_lost(lambda f: KeyCompromised(key=f.keys["ada"].public.hex(), since=1))),
+    WrongLog("an invitation ends when its inviter is removed", "NOT_INVITED",
+             joins_after_its_inviter_lost(lambda _: AgentRemoved(agent="ada"))),
     WrongLog("the last invitation of a name counts", "SIGNATURE_INVALID", joins_by_the_invitation_before),
     WrongLog("who was invited has no other roles", "NOT_INVITED", joins_with(
         lambda _, data: msgspec.structs.replace(data, roles=["agent", "admin"])

@@ -17,12 +17,15 @@ from ledger.events.authority import (
     ClockSet,
     KeyCompromised,
     KeyRevoked,
+    KeyRotated,
     RoleGranted,
+    RoleRevoked,
 )
 from ledger.events.session import SessionStarted
 from ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ledger.events import EventData
@@ -94,6 +97,46 @@ def test_invitation_is_taken_back_until_it_is_used(ledger: Ledger) -> None:
     join(ledger, invite(ledger, "dora"))
     assert "baton agent remove dora" in refusal(ledger, ROOT, AgentInvitationRevoked(name="dora")).message
     assert refusal(ledger, ROOT, AgentInvitationRevoked(name="alice"), "agent/alice").details["how"] == "unknown"
+
+
+def key_of(ledger: Ledger, name: str) -> str:
+    return ledger.keys[name].public.hex()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda ledger: RoleRevoked(agent="rita", role="admin"),
+        lambda ledger: AgentRemoved(agent="rita"),
+        lambda ledger: KeyRevoked(key=key_of(ledger, "rita")),
+        lambda ledger: KeyCompromised(key=key_of(ledger, "rita"), since=1),
+    ],
+)
+def test_invitation_ends_with_what_made_its_inviter_an_admin(ledger: Ledger, end: Callable[[Ledger], Any]) -> None:
+    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="admin"))
+    invitation = invite(ledger, "dora", by="rita")
+    with ledger.log.snapshot() as snapshot:
+        assert [one.is_open(ledger.clock.now_ms, snapshot) for one in snapshot.invitations()] == [True]
+    ledger.emit(ROOT, "agent/rita", end(ledger))
+    assert not_admitted(ledger, invitation) == ("NOT_INVITED", "inviter")
+    with ledger.log.snapshot() as snapshot:
+        assert [one.is_open(ledger.clock.now_ms, snapshot) for one in snapshot.invitations()] == [False]
+    join(ledger, invite(ledger, "dora"))
+
+
+def test_invitation_holds_when_its_inviter_replaced_the_key_unless_that_was_compromised(ledger: Ledger) -> None:
+    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="admin"))
+    held, stolen = invite(ledger, "dora", by="rita"), invite(ledger, "emil", by="rita")
+    key, old = key_named("rita's next"), key_of(ledger, "rita")
+    ledger.emit(ROOT, "agent/rita", KeyRotated(
+        agent="rita", key=key.public.hex(), proof=key.prove_possession(ledger.id, "rita")
+    ))  # fmt: skip
+    join(ledger, held)
+    with ledger.log.snapshot() as snapshot:
+        since = next(one for one in snapshot.invitations() if one.name == "emil").index
+    ledger.emit(ROOT, "agent/rita", KeyCompromised(key=old, since=since))
+    refused = refusal(ledger, "emil", registration(stolen), "agent/emil", key=key_named("emil"))
+    assert (refused.code, refused.details["how"]) == ("NOT_INVITED", "inviter")
 
 
 def test_later_invitation_takes_the_place_of_the_one_before(ledger: Ledger) -> None:

@@ -7,9 +7,19 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from ledger.replication.conflict import Term
 from ledger.replication.lease import Lease, SeenLease, Timing
-from ledger.replication.role import Candidate, Degraded, Follower, Leader, Own, State, is_last_word, patience_ms, step
+from ledger.replication.role import (
+    Candidate,
+    Degraded,
+    Follower,
+    Leader,
+    Own,
+    State,
+    Term,
+    is_last_word,
+    patience_ms,
+    step,
+)
 from ledger.replication.signals import (
     Beat,
     CatchUp,
@@ -84,6 +94,15 @@ def test_the_most_caught_up_follower_is_the_first_to_stand() -> None:
     assert len({patience_ms(replace(B, node=name), 10, timing) for name in "abcdef"}) > 1
 
 
+def test_a_lease_is_nobodys_when_its_revision_stands_still() -> None:
+    timing, seen = Timing(), SeenLease().after(Lease("a", 1), 5, 100)
+    assert not seen.is_free("b", 2_599, timing)
+    assert seen.is_free("b", 2_600, timing)
+    assert seen.is_free("a", 101, timing)
+    assert not seen.after(Lease("a", 1), 6, 2_000).is_free("b", 2_600, timing)
+    assert seen.after(Lease("c", 1), 4, 2_000) is seen  # a replica that lags
+
+
 def test_whoever_is_named_by_the_lease_stands_at_once() -> None:
     assert after(Follower(LATE), LeaseSeen(Lease("b", 4), 9)) == Candidate(PutLease(9, MINE), asked_ms=LATE)
     assert step(Follower(LATE), replace(BEAT, leads=False, successor="b"), B, LATE)[1] == (ReadLease(),)
@@ -97,7 +116,7 @@ def test_the_first_leader_of_all_waits_for_nobody() -> None:
 
 def test_a_candidate_leads_once_it_has_the_lease_the_whole_stream_and_its_term_in_it() -> None:
     state: State = Candidate(PutLease(6, MINE), asked_ms=LATE)
-    state, actions = step(state, LeasePut(MINE, 7), B, LATE)
+    state, actions = step(state, LeasePut(MINE, 7, LATE), B, LATE)
     assert actions == (CatchUp(),)
     state, actions = step(state, CaughtUp(), B, LATE)
     assert actions == (StartTerm(4),)
@@ -125,7 +144,7 @@ def test_a_hand_over_that_a_late_renewal_overtook_is_asked_for_again() -> None:
 def test_a_lease_whose_answer_was_lost_is_ours_all_the_same() -> None:
     state, actions = step(Candidate(PutLease(6, MINE)), LeaseRefused(MINE, 7), B, LATE)
     assert (state, actions) == (Candidate(CatchUp(), revision=7), (CatchUp(),))
-    assert step(LEADER, LeaseRefused(MINE, 9), LED, LATE) == (replace(LEADER, revision=9), ())
+    assert step(LEADER, LeaseRefused(MINE, 9, LATE), LED, LATE) == (replace(LEADER, revision=9), ())
 
 
 def test_a_candidate_catches_up_again_when_entries_were_under_way() -> None:
@@ -154,9 +173,20 @@ def test_a_leader_renews_and_pauses_when_it_could_not_for_as_long_as_the_lease_l
     assert step(state, Tick(), LED, LATE + 14_999)[1] == (PutLease(7, MINE),)
     state, actions = step(state, Tick(), LED, LATE + 15_000)
     assert actions == (PutLease(7, MINE), Pause())
-    state, actions = step(state, LeasePut(MINE, 8), LED, LATE + 15_100)
+    state, actions = step(state, LeasePut(MINE, 8, LATE + 15_000), LED, LATE + 15_100)
     assert actions == (Resume(),)
     assert state == Leader(4, 8, LATE + 15_000, LATE + 15_000)
+
+
+def test_a_leader_that_was_stopped_holds_its_lease_no_longer_than_since_it_asked_for_it() -> None:
+    """Else it would believe for a while, when it goes on, that nobody can lead beside it."""
+    woken = LATE + 20_000
+    state = after(LEADER, Tick(), own=LED, now_ms=woken)  # it asks again, and then hears what it was answered before
+    state = step(state, LeasePut(MINE, 8, LATE + 1_000), LED, woken)[0]
+    assert isinstance(state, Leader)
+    assert not is_last_word(state, woken, Timing())
+    candidate = Candidate(StartTerm(4), revision=7, asked_ms=woken, renewed_ms=LATE)
+    assert not is_last_word(step(candidate, TermStarted(4), LED, woken)[0], woken, Timing())
 
 
 @pytest.mark.parametrize("seen", [LeaseRefused(Lease("c", 5), 8), Overtaken(5), Beat("c", 5, 12, leads=True)])

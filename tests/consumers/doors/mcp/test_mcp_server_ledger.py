@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from mcp_clients import over_stdio
+import msgspec
+from building import trusted
+from mcp_clients import calling, over_stdio
 from serving import CAROL, ServeProcess, make_home
+
+from ledger.membership import Membership, write_membership
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,3 +37,22 @@ def test_tools_work_on_a_ledger_behind_a_server(home: Path) -> None:
         asyncio.run(work())
     finally:
         served.stop()
+
+
+def test_server_says_that_its_folder_has_another_client_file_than_it_began_with(home: Path) -> None:
+    settings = make_home(home)
+    member = Membership("0" * 32, "0" * 64, [], CAROL)
+    write_membership(settings.home, member)
+    trusted(settings.home)
+
+    async def work() -> None:
+        async with calling(settings.home, None) as call:
+            assert (await call("resume_previous_session", ai_id=CAROL)).code == ""
+            write_membership(settings.home, msgspec.structs.replace(member, servers=["nats://127.0.0.1:4222"]))
+            refused = await call("resume_previous_session", ai_id=CAROL)
+            assert refused.code == "USAGE"
+            assert "restart" in refused.error["message"]
+            write_membership(settings.home, member)
+            assert (await call("resume_previous_session", ai_id=CAROL)).code == ""
+
+    asyncio.run(work())

@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import faults
+from partition import cut_each
 from three_nodes import Nodes, eventually
 
 if TYPE_CHECKING:
@@ -87,22 +86,13 @@ class Network:
 
 def main(folder: str, rounds: str) -> None:
     """Cut each of leader and followers off in turn."""
-    chance, network = random.Random(folder), Network()
+    network = Network()
     os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_CONFIG_HOME": f"{folder}/config"}
     nodes = Nodes(Path(folder), hosts=HOSTS)
     try:
         nodes.prefix = {name: ["nsenter", "-t", str(holder.pid), "-n"] for name, holder in network.holders.items()}
         nodes.start()
-        for number in range(int(rounds)):
-            with nodes.work():
-                leader, is_leader = nodes.leader(), number % 3 != 2
-                name = leader if is_leader else chance.choice([one for one in NODES if one != leader])
-                with network.cut_off(name, agents_too=number % 2 == 0):
-                    if is_leader:
-                        nodes.other_leader(leader)
-                    nodes.progress(10)
-                    time.sleep(chance.uniform(0, 3))
-            nodes.settle(f"partition of {'the leader' if is_leader else 'a follower'}")
+        cut_each(nodes, network, int(rounds))
     finally:
         nodes.end()
         network.end()

@@ -1,7 +1,8 @@
 """Three nodes with their servers: whatever befalls them, what was acknowledged is in each log and the stream, once.
 
 The scene is shared by the tests of this module, one after the other: what one of them leaves is what the next begins
-with. In ``make test`` one fault is made, once; the others wait for the long run.
+with, and each makes all its faults while the agents go on writing. All of it is made by ``make faults`` alone: in
+``make test`` one leader is killed by the script of ``deploy/``, and the simulator does the rest.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import faults
 import pytest
 from faults import is_long_run, times
+from partition import Relays, cut_each
 from three_nodes import Nodes, eventually
 
 from ledger import limits
@@ -27,11 +29,16 @@ from ledger import limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.timeout(3600 if is_long_run else 300)
-in_the_long_run = pytest.mark.skipif(not is_long_run, reason="three nodes and their servers: made by `make faults`")
+pytestmark = [
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(not is_long_run, reason="three nodes and their servers: made by `make faults`"),
+]
 
 HERE: Final = Path(__file__).parent
 DAMAGES: Final = ("flipped", "truncated", "deleted")
+each: Final = 1.2
+"""In the long run 30 of each fault."""
+
 chance = random.Random("three nodes")
 
 
@@ -59,50 +66,48 @@ def nodes(made: Nodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
 
 
 def test_leader_that_is_stopped_past_its_lease_is_fenced_and_acknowledges_nothing(nodes: Nodes) -> None:
-    for _ in range(times(1, 2)):
-        with nodes.work():
-            leader = nodes.leader()
+    with nodes.work():
+        for _ in range(count := times(1, each)):
+            leader, until = nodes.leader(), time.monotonic() + limits.lease_s
             nodes.signal(leader, signal.SIGSTOP)
             try:
                 nodes.other_leader(leader)
                 nodes.progress(5)
-                if is_long_run:
-                    time.sleep(limits.lease_s)
+                time.sleep(max(0.0, until - time.monotonic()))
             finally:
                 nodes.signal(leader, signal.SIGCONT)
-            nodes.progress(5)
-            eventually(lambda name=leader: nodes.role(name) == "follower", f"{leader} follows")
-        nodes.settle("SIGSTOP of a leader past its lease")
+            nodes.progress(2)
+            nodes.whole()
+    nodes.settle("SIGSTOP of a leader past its lease", count)
 
 
 # Kills
 
 
-def kill_leader(nodes: Nodes) -> Callable[[], None]:
+def kill_leader(nodes: Nodes) -> None:
     leader = nodes.leader()
     nodes.kill(leader)
     nodes.other_leader(leader)
-    return lambda: nodes.start(leader)
+    nodes.start(leader)
 
 
-def kill_all(nodes: Nodes) -> Callable[[], None]:
+def kill_all(nodes: Nodes) -> None:
     nodes.kill(*nodes.names)
-    return nodes.start
+    nodes.start()
 
 
-def kill_server(nodes: Nodes) -> Callable[[], None]:
+def kill_server(nodes: Nodes) -> None:
     leader = nodes.leader()
-    os.kill(nodes.server_pid(leader), signal.SIGKILL)
-    return lambda: nodes.progress(10)
+    os.kill(killed := nodes.server_pid(leader), signal.SIGKILL)
+    eventually(lambda: nodes.server_pid(leader) not in {0, killed}, "its server was started again")
 
 
-def kill_node(nodes: Nodes) -> Callable[[], None]:
+def kill_node(nodes: Nodes) -> None:
     leader = nodes.leader()
     nodes.scene.served[leader].kill()
-    nodes.scene.served[leader].wait()
-    nodes.scene.served[leader].stdout.close()
+    nodes.ended(leader)
     nodes.other_leader(leader)
-    return lambda: nodes.start(leader)
+    nodes.start(leader)
 
 
 KILLS: Final = {
@@ -113,16 +118,20 @@ KILLS: Final = {
 }
 
 
-@in_the_long_run
+def repeat(nodes: Nodes, fault: str, make: Callable[[], None]) -> None:
+    """Make a fault as often as is asked for, each at some moment of a whole ledger's work; then count."""
+    with nodes.work():
+        for _ in range(count := times(1, each)):
+            time.sleep(chance.uniform(0, 0.5))
+            make()
+            nodes.progress(3)
+            nodes.whole()
+    nodes.settle(fault, count)
+
+
 @pytest.mark.parametrize("fault", KILLS)
 def test_kills_among_three_nodes_lose_nothing_that_was_acknowledged(nodes: Nodes, fault: str) -> None:
-    for _ in range(times(1, 2)):
-        with nodes.work():
-            mend = KILLS[fault](nodes)
-            time.sleep(chance.uniform(0, 1))
-            mend()
-            nodes.progress(10)
-        nodes.settle(fault)
+    repeat(nodes, fault, lambda: KILLS[fault](nodes))
 
 
 # Damage
@@ -144,71 +153,84 @@ def damage(home: Path, how: str) -> None:
     block.write_bytes(content)
 
 
-@in_the_long_run
 @pytest.mark.parametrize("how", DAMAGES)
 def test_stream_files_that_are_damaged_at_one_server_cost_nothing(nodes: Nodes, how: str) -> None:
-    for _ in range(times(1, 2)):
+    def make() -> None:
         victim = chance.choice(nodes.names)
-        with nodes.work():
-            nodes.kill(victim)
-            damage(nodes.scene.home[victim], how)
-            nodes.progress(5)
-            nodes.start(victim)
-        nodes.settle(f"stream files of one replica {how}")
+        nodes.kill(victim)
+        damage(nodes.scene.home[victim], how)
+        nodes.progress(2)
+        nodes.start(victim)
+
+    repeat(nodes, f"stream files of one replica {how}", make)
 
 
-@in_the_long_run
-@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("how", [*DAMAGES, "store deleted"])
 def test_stream_files_that_are_damaged_at_every_server_are_built_again_from_a_log(nodes: Nodes, how: str) -> None:
-    """Deleted: the whole store. Without the stream's folder alone servers elect nobody, of which the runbook tells."""
-    for _ in range(times(1, 2)):
-        with nodes.work():
-            nodes.kill(*nodes.names)
-            for name in nodes.names:
-                if how == "deleted":
-                    shutil.rmtree(nodes.scene.home[name] / "bus" / "jetstream-cluster")
-                else:
-                    damage(nodes.scene.home[name], how)
-            nodes.start()
-        nodes.settle(f"stream files of all replicas {how}")
+    def make() -> None:
+        nodes.kill(*nodes.names)
+        for name in nodes.names:
+            if how == "store deleted":
+                shutil.rmtree(nodes.scene.home[name] / "bus" / "jetstream-cluster")
+            else:
+                damage(nodes.scene.home[name], how)
+        nodes.start()
+
+    repeat(nodes, f"stream files of all replicas {how}", make)
 
 
 # Without what keeps nodes from leading at once, and cut off
 
 
-@in_the_long_run
 def test_two_leaders_without_a_lease_never_write_in_one_term(nodes: Nodes) -> None:
     """Then only the compare-and-set of the stream stands between two who both believe that they lead."""
+
+    def make() -> None:
+        leader = nodes.leader()
+        nodes.scene.served[leader].send_signal(signal.SIGSTOP)
+        try:
+            nodes.other_leader(leader)
+        finally:
+            nodes.scene.served[leader].send_signal(signal.SIGCONT)
+
     nodes.kill(*nodes.names)
     for name in nodes.names:
         home, port = str(nodes.scene.home[name]), str(nodes.ports[name])
         nodes.command[name] = [sys.executable, str(HERE / "leaseless_program.py"), home, port]
     nodes.start()
     try:
-        for _ in range(times(1, 2)):
-            with nodes.work():
-                leader = nodes.leader()
-                nodes.scene.served[leader].send_signal(signal.SIGSTOP)
-                try:
-                    nodes.other_leader(leader)
-                finally:
-                    nodes.scene.served[leader].send_signal(signal.SIGCONT)
-                nodes.progress(10)
-            nodes.settle("two leaders without a lease")
+        repeat(nodes, "two leaders without a lease", make)
     finally:
         nodes.kill(*nodes.names)
         nodes.command.clear()
         nodes.start()
 
 
-@in_the_long_run
-def test_nodes_that_are_cut_off_take_nothing_for_lost_and_lose_nothing(tmp_path: Path) -> None:
+def test_nodes_that_are_cut_off_by_relays_take_nothing_for_lost_and_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    nodes = Nodes(tmp_path)
+    relays = Relays(nodes)
+    try:
+        nodes.start()
+        cut_each(nodes, relays, times(1, each / 2))
+    finally:
+        nodes.end()
+        relays.end()
+
+
+def test_nodes_that_are_cut_off_in_namespaces_take_nothing_for_lost_and_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     apart = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
     if not shutil.which("ip") or subprocess.run([*apart, "ip", "link"], check=False, capture_output=True).returncode:
-        pytest.skip("not run: this machine makes no network namespaces")
+        test_nodes_that_are_cut_off_by_relays_take_nothing_for_lost_and_lose_nothing(tmp_path, monkeypatch)
+        return
     paths = [HERE.parents[3], HERE.parents[2], HERE, HERE.parents[3] / "consumers" / "doors" / "python"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
-    command = [*apart, sys.executable, str(HERE / "partitioned_program.py"), str(tmp_path), str(times(1, 2))]
+    command = [*apart, sys.executable, str(HERE / "partitioned_program.py"), str(tmp_path), str(times(1, each / 2))]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     faults.add(json.loads(ended.stdout))

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import signal
 import subprocess
 import threading
 import time
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 wait_s: Final = 120.0
+pause_s: Final = 0.05
 # A node, or what it runs: the compressor of the first one, and ``router-node-2``.
 _WRITER: Final = re.compile(r"(?:compressor|router|(?:compressor-|router-)?(node(?:-\d)?))")
 _SCRIPT: Final = Path(__file__).parents[4] / "deploy" / "three-nodes.py"
@@ -78,6 +81,9 @@ class Nodes:
         self.names: list[str] = list(self.script.NODES)
         self.hosts = hosts or dict.fromkeys(self.names, "127.0.0.1")
         self.ports = dict(zip(self.names, self.script.free_ports(len(self.names)), strict=True))
+        self.doors = {name: f"nats://{self.hosts[name]}:{self.ports[name]}" for name in self.names}
+        """Where agents connect: to any of them."""
+
         self.command: dict[str, list[str]] = {}
         """What a node's process is called by, in place of ``baton serve``; and by what it is called (``prefix``)."""
         self.prefix: dict[str, list[str]] = {}
@@ -86,20 +92,30 @@ class Nodes:
         self.acknowledged: dict[str, int] = {}
         self.failures: list[BaseException] = []
         self._settled = 0
+        self._is_over = False
         self._number = 0
         self._stop = threading.Event()
 
     def _place(self) -> None:
         """Have each node listen at its own address."""
         ports = dict(zip(self.names, self.script.free_ports(len(self.names)), strict=True))
-        routes = ", ".join(f'"{self.hosts[name]}:{ports[name]}"' for name in self.names)
-        for name in self.names:
-            home = self.scene.home[name]
-            lines = [line for line in (home / "config.toml").read_text("utf-8").splitlines()
-                     if not line.startswith(("listen", "routes"))]  # fmt: skip
-            lines += [f'listen = "{self.hosts[name]}:{ports[name]}"', f"routes = [{routes}]"]
-            (home / "config.toml").write_text("\n".join([*lines, f'host = "{self.hosts[name]}"', ""]), "utf-8")
-            trust.remember(trust.record_of(trust.read_folder(home), "", now()))
+        routes = [f"{self.hosts[name]}:{ports[name]}" for name in self.names]
+        for name, listen in zip(self.names, routes, strict=True):
+            self.configure(name, listen=listen, routes=routes, host=self.hosts[name])
+
+    def listen(self, name: str) -> str:
+        """Return where a node's server listens for the other servers."""
+        config = tomllib.loads((self.scene.home[name] / "config.toml").read_text("utf-8"))
+        return str(config["cluster"]["listen"])
+
+    def configure(self, name: str, top: str = "", **cluster: Any) -> None:
+        """Replace settings of a node's ``[cluster]``, and put ``top`` before all tables; trust that."""
+        home = self.scene.home[name]
+        lines = (home / "config.toml").read_text("utf-8").splitlines()
+        lines = [line for line in lines if line.partition(" =")[0] not in cluster]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in cluster.items()]
+        (home / "config.toml").write_text("\n".join([top, *lines, ""]), "utf-8")
+        trust.remember(trust.record_of(trust.read_folder(home), "", now()))
 
     # Processes.
 
@@ -115,8 +131,10 @@ class Nodes:
             self.scene.listen(name)
 
     def server_pid(self, name: str) -> int:
-        """Return the process of a node's nats-server."""
-        return int((self.scene.home[name] / "bus" / "server.pid").read_text("ascii"))
+        """Return the process of a node's nats-server; 0 while it is started."""
+        with contextlib.suppress(FileNotFoundError):
+            return int((self.scene.home[name] / "bus" / "server.pid").read_text("ascii") or 0)
+        return 0
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Signal a node and its server."""
@@ -127,10 +145,34 @@ class Nodes:
         """Kill nodes and their servers, as a power cut would."""
         for name in names:
             self.signal(name, signal.SIGKILL)
+        self.ended(*names)
+
+    def ended(self, *names: str) -> None:
+        """Wait for nodes that were killed."""
         for name in names:
             self.scene.served[name].wait()
             self.scene.served[name].stdout.close()
             (self.scene.home[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # nobody waits for what it said
+
+    def whole(self) -> None:
+        """Wait until every node follows the same leader, or is it, finds no fault, and has what was acknowledged."""
+        least = max(self.acknowledged.values(), default=0)
+
+        def is_whole() -> bool:
+            try:
+                views = [self.scene.view(name) for name in self.names]
+            except FileNotFoundError:
+                return False
+            own = [view["nodes"][0] for view in views]
+            roles = sorted(one["role"] for one in own)
+            return (
+                len({view["leader"] for view in views}) == 1
+                and roles == sorted(["leader", *["follower"] * (len(self.names) - 1)])
+                and all(one["size"] > least and not one["fault"] for one in own)
+            )
+
+        eventually(lambda: is_whole() or bool(self.failures), "all nodes are whole again")
+        assert self.failures == []
 
     def leader(self) -> str:
         """Return who leads, as a node that runs says."""
@@ -168,7 +210,7 @@ class Nodes:
     @property
     def urls(self) -> str:
         """Where agents connect: to any."""
-        return ",".join(f"nats://{self.hosts[name]}:{self.ports[name]}" for name in self.names)
+        return ",".join(self.doors.values())
 
     @contextlib.contextmanager
     def work(self) -> Iterator[None]:
@@ -184,6 +226,9 @@ class Nodes:
             self.progress(5)
             yield
             self.progress(5)
+        except BaseException:
+            self._is_over = True  # what was begun may never be acknowledged now
+            raise
         finally:
             self._stop.set()
             for thread in threads[:-1]:
@@ -215,7 +260,7 @@ class Nodes:
         stream, number = f"session/of-{name}-{self._number}", 0
         draft, text = Draft(stream=stream, data=SessionStarted()), ""
         client = submission = None
-        while not (self._stop.is_set() and submission is None):
+        while not (self._stop.is_set() and (submission is None or self._is_over)):
             try:
                 client = client or self._client(name)
                 submission = submission or Author(client, name, lambda _: key).sign(draft)
@@ -228,6 +273,7 @@ class Nodes:
                 continue
             if text:
                 self.acknowledged[text] = accepted.index
+            time.sleep(pause_s)  # every log is compared whole, with the stream
             number += 1
             text, submission = f"{name} {self._number} {number}", None
             draft = Draft(stream=stream, data=FindingLogged(finding=text))

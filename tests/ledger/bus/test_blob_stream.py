@@ -1,0 +1,99 @@
+"""Blobs among nodes: what a node wrote that is not the blob holds others up only until one that has it publishes it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from blake3 import blake3
+
+from ledger import limits
+from ledger.bus import subjects
+from ledger.bus.nodes import BlobStream
+from ledger.errors import Unavailable
+from ledger.log.log import Log
+from ledger.log.uploads import put_restored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Bus
+    from nats.aio.client import Client
+
+CONTENT = bytes(range(256)) * (10 * limits.blob_chunk_bytes // 256)
+REF = f"blake3:{blake3(CONTENT).hexdigest()}"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    """A log that has the blob."""
+    (tmp_path / "home" / "log").mkdir(parents=True)
+    with Log(tmp_path / "home", map_size=1 << 24, blobs_map_size=1 << 24, create=True) as log:
+        put_restored(log.blobs, CONTENT)
+        yield log
+
+
+async def write(node: Client, bus: Bus, number: int, chunk: bytes, headers: dict[str, str]) -> None:
+    """Write something as a chunk of the blob, as a broken node may."""
+    await node.jetstream().publish(subjects.blob_subject(bus.ledger, REF, number), chunk, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "headers"),
+    [
+        (b"another first chunk", {"Baton-Chunks": "11"}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": "1"}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": "many"}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": "9" * 19}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": "-1"}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": ""}),
+    ],
+)
+def test_a_wrong_first_chunk_is_no_blob_and_is_put_right_by_whoever_publishes_it(
+    bus: Bus, log: Log, chunk: bytes, headers: dict[str, str]
+) -> None:
+    async def run() -> None:
+        async with bus.connect() as node:
+            leader, follower = (BlobStream(lambda: node, bus.ledger, 1) for _ in range(2))
+            await leader._make()
+            await write(node, bus, 3, b"another chunk", {"Baton-Chunks": "11"})
+            await write(node, bus, 0, chunk, headers)
+            with pytest.raises(Unavailable, match="cannot be had yet") as refused:
+                await follower.get(REF)
+            assert refused.value.code == "BUS_UNAVAILABLE"
+            await leader.put(REF, log.blobs)
+            assert await follower.get(REF) == CONTENT
+
+    asyncio.run(run())
+
+
+def test_a_blob_that_the_stream_has_is_not_sent_again_unless_it_was_lost(
+    bus: Bus, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    put = BlobStream._put
+
+    async def counted(self: BlobStream, ref: str, number: int, *what: Any) -> None:
+        written.append(number)
+        await put(self, ref, number, *what)
+
+    async def run() -> None:
+        async with bus.connect() as node:
+            first, second = (BlobStream(lambda: node, bus.ledger, 1) for _ in range(2))
+            with pytest.raises(Unavailable):
+                await second.get(REF)
+            await first.put(REF, log.blobs)
+            monkeypatch.setattr(BlobStream, "_put", counted)
+            await first.put(REF, log.blobs)
+            await second.put(REF, log.blobs)
+            assert written == []
+            assert await second.get(REF) == CONTENT
+        async with bus.connect() as node:
+            await write(node, bus, 0, b"", {"Baton-Chunks": "0"})
+            first.forget()
+            await BlobStream(lambda: node, bus.ledger, 1).put(REF, log.blobs)
+            assert len(written) == len(set(written)) > 1
+
+    asyncio.run(run())
