@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from ledger.admission.state import Layer
 from ledger.errors import Refused
@@ -34,9 +34,6 @@ from ledger.log.tables import StreamState, agent_key, invitation_key, key_key
 D = TypeVar("D", bound=EventData)
 Life: TypeAlias = StreamState | None
 Rule: TypeAlias = "Callable[[Event, Layer, Life], Life]"
-
-
-# What rules ask, here and of other streams.
 
 
 def typed(event: Event, wanted: type[D]) -> D:
@@ -64,9 +61,6 @@ def known_agent(state: Layer, name: str) -> life.AgentRecord:
         message = f"{name} was removed at entry {agent.removed_index}: name another agent (`baton agent list`)"
         raise Refused("AGENT_UNKNOWN", message, name=name, index=agent.removed_index)
     return agent
-
-
-# The rules.
 
 
 def _created(event: Event, state: Layer, _: Life) -> None:
@@ -227,7 +221,7 @@ def _removed(event: Event, state: Layer, _: Life) -> None:
     _end_key(state, agent.key, event, "removed")
     if life.NODE_ROLE in agent.roles:
         _end_checkpoint_key(event, state, data.agent, "removed")
-    state.put(agent_key(data.agent), msgspec.structs.replace(agent, roles=frozenset(), removed_index=event.index))
+    state.put(agent_key(data.agent), replace(agent, roles=frozenset(), removed_index=event.index))
 
 
 def _role_changed(event: Event, state: Layer, _: Life) -> None:
@@ -243,7 +237,7 @@ def _role_changed(event: Event, state: Layer, _: Life) -> None:
         message = "a node is one from its registration until it is removed, and has no other role"
         raise Refused("NOT_AUTHORIZED", message, name=data.agent)
     roles = agent.roles | {data.role} if is_granted else agent.roles - {data.role}
-    state.put(agent_key(data.agent), msgspec.structs.replace(agent, roles=roles))
+    state.put(agent_key(data.agent), replace(agent, roles=roles))
 
 
 def _key_delegated(event: Event, state: Layer, _: Life) -> None:
@@ -287,7 +281,7 @@ def _key_rotated(event: Event, state: Layer, _: Life) -> None:
     _take_bus_key(state, data.agent, data.nkey)
     _end_key(state, agent.key, event, "replaced")
     state.put(key_key(data.key), life.KeyRecord(data.agent, is_identity=True, since_index=event.index))
-    state.put(agent_key(data.agent), msgspec.structs.replace(agent, key=data.key, nkey=data.nkey))
+    state.put(agent_key(data.agent), replace(agent, key=data.key, nkey=data.nkey))
 
 
 def _checkpoint_key_rotated(event: Event, state: Layer, _: Life) -> None:
@@ -319,7 +313,7 @@ def _key_compromised(event: Event, state: Layer, _: Life) -> None:
         message = f"the key is suspect since entry {record.suspect_since} already: only an earlier one changes that"
         raise Refused("TRANSITION_NOT_ALLOWED", message, since=record.suspect_since, index=record.suspect_index)
     ended = record.ended(event.index, "compromised")
-    state.put(key_key(data.key), msgspec.structs.replace(ended, suspect_since=data.since, suspect_index=event.index))
+    state.put(key_key(data.key), replace(ended, suspect_since=data.since, suspect_index=event.index))
 
 
 def _known_key(event: Event, state: Layer, key: str) -> life.KeyRecord:

@@ -33,9 +33,6 @@ _WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
 dependencies_walked_max: Final = 100_000
 
 
-# What several rules ask.
-
-
 def _require_working_role(event: Event, state: Layer) -> None:
     check_working_role(state.agent(event.author), event.author)
 
@@ -49,9 +46,6 @@ def check_working_role(agent: AgentRecord | None, name: str) -> None:
 def _life(life: Life, wanted: type[S]) -> S | None:
     assert life is None or isinstance(life, wanted)  # noqa: S101 - what a stream is of fixes its life
     return life
-
-
-# Handoffs, which wait for each other.
 
 
 def _handoff(event: Event, state: Layer, life: Life) -> HandoffState:
@@ -191,9 +185,6 @@ def _path_back(came_from: dict[str, str], name: str) -> list[str]:
     return path[::-1]
 
 
-# Sessions, which may be corrected.
-
-
 def _session(event: Event, state: Layer, life: Life) -> Life:
     """The machine decides, this rule on who corrects what: the owner, or an admin, an event of this very session.
 
@@ -214,9 +205,6 @@ in a finding of your own"
         message = f"session {event.name} has no event {event.data.target}: {shown} has them"
         raise Refused("NOT_FOUND", message, asked=event.data.target)
     return session.transition(before, event)
-
-
-# The streams of one machine each.
 
 
 def _by_machine(state_type: type[S], transition: Callable[[S | None, Event], S]) -> Rule:

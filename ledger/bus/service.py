@@ -108,8 +108,6 @@ class News:
 
 
 # What each verb of ``read`` is asked with.
-
-
 class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 

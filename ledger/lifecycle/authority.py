@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeAlias, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from ledger.errors import Refused
 from ledger.events.authority import AgentRegistered, AgentRemoved, CheckpointKeyRotated, KeyDelegated, LedgerCreated
@@ -88,7 +89,7 @@ class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
 
     def ended(self, index: int, how: KeyEnd) -> KeyRecord:
         """Return the record of the key after it ended; what ended already stays as it is."""
-        return self if not self.is_valid else msgspec.structs.replace(self, ended_index=index, ended_as=how)
+        return self if not self.is_valid else replace(self, ended_index=index, ended_as=how)
 
 
 class Agents(Protocol):
@@ -127,7 +128,7 @@ class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
     def ended(self, index: int, how: InvitationEnd) -> InvitationRecord:
         """Return it after it ended; what ended already stays as it is."""
         ends = self.ended_as is None
-        return msgspec.structs.replace(self, ended_index=index, ended_as=how) if ends else self
+        return replace(self, ended_index=index, ended_as=how) if ends else self
 
     def is_open(self, now_ms: int, agents: Agents) -> bool:
         """Return whether it lets its holder in at a time of the ledger's clock, among ``agents`` as they are then."""
@@ -178,7 +179,7 @@ class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
     def ended(self, index: int, node: str) -> CheckpointKeys:
         """Return them after a node's key ended."""
         return CheckpointKeys(tuple(
-            msgspec.structs.replace(one, until=index) if one.node == node and one.until is None else one
+            replace(one, until=index) if one.node == node and one.until is None else one
             for one in self.keys
         ))  # fmt: skip
 
@@ -246,7 +247,7 @@ def check_key(
         return record
     if record.used >= record.max_events:
         raise Refused("KEY_EXHAUSTED", f"the session key of {author} has signed its {record.max_events} events")
-    return msgspec.structs.replace(record, used=record.used + 1)
+    return replace(record, used=record.used + 1)
 
 
 def _key_ended(author: str, how: KeyEnd, index: int | None) -> Refused:

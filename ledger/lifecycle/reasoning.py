@@ -12,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from ledger.errors import Refused
 from ledger.events import reasoning as kinds
@@ -39,7 +40,7 @@ def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
     """
     if isinstance(event.data, RecordImported):
         require_imported(event, None if state is None else (state.owner, state.is_imported))
-        return msgspec.structs.replace(_changed(state, read_as(event)), is_imported=True)
+        return replace(_changed(state, read_as(event)), is_imported=True)
     if state is not None and state.is_imported and not isinstance(event.data, ABOUT):
         hint = "start reasoning of your own that cites it"
         raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was imported: {hint}", status="imported")
@@ -70,8 +71,8 @@ def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
     if isinstance(event.data, kinds.ReasoningConcluded):
         if not state.steps:
             raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step to conclude from: add one")
-        return msgspec.structs.replace(state, is_concluded=True)
-    return msgspec.structs.replace(state, steps=_extend(state.steps, event.data))
+        return replace(state, is_concluded=True)
+    return replace(state, steps=_extend(state.steps, event.data))
 
 
 def _extend(known: frozenset[int], data: kinds.ReasoningExtended) -> frozenset[int]:

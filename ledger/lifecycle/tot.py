@@ -12,6 +12,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
@@ -102,8 +103,8 @@ def transition(state: TotState | None, event: Event) -> TotState:
             return _added(state, event, data)
         case kinds.TotNodesMarked():
             _known(state, data.node_ids)
-            changed = {id_: msgspec.structs.replace(state.nodes[id_], status=data.status) for id_ in data.node_ids}
-            return msgspec.structs.replace(state, nodes=state.nodes | changed)
+            changed = {id_: replace(state.nodes[id_], status=data.status) for id_ in data.node_ids}
+            return replace(state, nodes=state.nodes | changed)
         case kinds.TotBacktracked():
             _known(state, [data.node_id, *([data.to_node_id] if data.to_node_id else [])])
             return state
@@ -132,7 +133,7 @@ def _aside(state: TotState, event: Event, data: kinds.Aside) -> TotState:
     _require_going(state, event)
     match data:
         case kinds.TotError():
-            return msgspec.structs.replace(state, is_ended=True)
+            return replace(state, is_ended=True)
         case kinds.TotModelAnswered():
             return _paid(state, event, data)
         case kinds.TotPaused():
@@ -142,12 +143,12 @@ def _aside(state: TotState, event: Event, data: kinds.Aside) -> TotState:
             if not {*state.waiting, *state.answered.values()} & {*event.causes}:
                 message = "a pause names the answer that failed, or the request that nobody answers"
                 raise Refused("INVALID_FIELD", message, path="$.causes")
-            return msgspec.structs.replace(state, is_paused=True)
+            return replace(state, is_paused=True)
         case kinds.TotResumed():
             if not state.is_paused or data.sender != "orchestrator":
                 message = f"{event.name} is not paused, or this is not its orchestrator: `baton tot show {event.name}`"
                 raise Refused("TRANSITION_NOT_ALLOWED", message)
-            return msgspec.structs.replace(state, is_paused=False)
+            return replace(state, is_paused=False)
         case _:
             assert_never(data)
 
@@ -164,7 +165,7 @@ def _paid(state: TotState, event: Event, data: kinds.TotModelAnswered) -> TotSta
         raise Refused("TRANSITION_NOT_ALLOWED", "this question was answered already: use that answer")
     if len(known) >= prompts_max:
         raise Refused("TOO_LARGE", f"a model answers at most {prompts_max} questions of a role", prompts=prompts_max)
-    return msgspec.structs.replace(state, prompts=state.prompts | {data.sender: (*known, prompt)})
+    return replace(state, prompts=state.prompts | {data.sender: (*known, prompt)})
 
 
 def _message(state: TotState, event: Event, data: kinds.Question | kinds.Answer) -> TotState:
@@ -201,7 +202,7 @@ def _asked(state: TotState, event: Event, data: kinds.Question) -> TotState:
             about = [parent]
             _known(state, [parent.id])
             _require_growing(parent.id, nodes[parent.id])
-            nodes = nodes | {parent.id: msgspec.structs.replace(nodes[parent.id], status="expanded")}
+            nodes = nodes | {parent.id: replace(nodes[parent.id], status="expanded")}
         case kinds.EvaluateThoughts():
             about = data.payload.candidates
         case kinds.SynthesizeSolution():
@@ -210,7 +211,7 @@ def _asked(state: TotState, event: Event, data: kinds.Question) -> TotState:
             assert_never(data)
     _same(state, about, is_path=isinstance(data, kinds.SynthesizeSolution))
     request = Request(kind, tuple(node.id for node in about))
-    return msgspec.structs.replace(state, waiting=state.waiting | {event.id: request}, nodes=nodes, config=config)
+    return replace(state, waiting=state.waiting | {event.id: request}, nodes=nodes, config=config)
 
 
 def _answered(state: TotState, event: Event, request: str, data: kinds.Answer) -> TotState:
@@ -225,17 +226,17 @@ def _answered(state: TotState, event: Event, request: str, data: kinds.Answer) -
         raise Refused("INVALID_FIELD", "an answer has a payload, or an error that says why not", path="$.data.payload")
     about = state.waiting[given[0]].nodes
     waiting = {id_: asked for id_, asked in state.waiting.items() if id_ != given[0]}
-    state = msgspec.structs.replace(state, waiting=waiting, answered=state.answered | {given[0]: event.id})
+    state = replace(state, waiting=waiting, answered=state.answered | {given[0]: event.id})
     match data:
         case kinds.DecompositionResult():
-            return msgspec.structs.replace(state, is_decomposed=data.payload is not None)
+            return replace(state, is_decomposed=data.payload is not None)
         case kinds.GeneratedThoughts():
             return state if data.payload is None else _drawn(state, event, data.payload, about[0])
         case kinds.EvaluationResults():
             return state if data.payload is None else _evaluated(state, data.payload, about)
         case kinds.SearchComplete():
             _require_searched(state, data)
-            return msgspec.structs.replace(state, is_ended=True)
+            return replace(state, is_ended=True)
         case kinds.FinalSolution():
             return state
         case _:
@@ -246,7 +247,7 @@ def _drawn(state: TotState, event: Event, payload: kinds.GeneratedPayload, paren
     drawn = {node.temp_id: digest_of((parent, node.content, node.action_type)) for node in payload.candidates}
     if len(drawn) != len(payload.candidates):
         raise Refused("INVALID_FIELD", "two candidates have one temporary id", path="$.data.payload.candidates")
-    return msgspec.structs.replace(state, drawn=state.drawn | ({event.id: drawn} if drawn else {}))
+    return replace(state, drawn=state.drawn | ({event.id: drawn} if drawn else {}))
 
 
 def _evaluated(state: TotState, payload: kinds.ResultsPayload, about: tuple[str, ...]) -> TotState:
@@ -254,10 +255,10 @@ def _evaluated(state: TotState, payload: kinds.ResultsPayload, about: tuple[str,
         if id_ not in about:
             raise Refused("INVALID_FIELD", f"nobody asked for an evaluation of {id_}", node_id=id_)
     judged = {
-        result.node_id: msgspec.structs.replace(state.nodes[result.node_id], evaluation=digest_of(result.evaluation))
+        result.node_id: replace(state.nodes[result.node_id], evaluation=digest_of(result.evaluation))
         for result in payload.evaluations
     }
-    return msgspec.structs.replace(state, nodes=state.nodes | judged)
+    return replace(state, nodes=state.nodes | judged)
 
 
 def _added(state: TotState, event: Event, data: kinds.TotNodesAdded) -> TotState:
@@ -278,7 +279,7 @@ def _added(state: TotState, event: Event, data: kinds.TotNodesAdded) -> TotState
         nodes[node.id] = NodeState(node.parent_id, node.depth, content_digest(node))
     if len(nodes) > nodes_max:
         raise Refused("TOO_LARGE", f"a tree has at most {nodes_max} nodes", nodes=len(nodes))
-    return msgspec.structs.replace(state, nodes=nodes, drawn=_without_drawn(state, event, data))
+    return replace(state, nodes=nodes, drawn=_without_drawn(state, event, data))
 
 
 def _without_drawn(state: TotState, event: Event, data: kinds.TotNodesAdded) -> dict[str, dict[str, bytes]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from ledger.codec import UNREADABLE, encode_packed
 from ledger.envelope import decode_entry, head_of
@@ -190,7 +191,7 @@ def _refer(store: Environment, txn: lmdb.Transaction, ref: str, index: int) -> N
     record = stored.find_record(store, txn, ref)
     if record is None or record.referenced_by is not None:
         return
-    kept = msgspec.structs.replace(record, referenced_by=index)
+    kept = replace(record, referenced_by=index)
     txn.put(kept.blake3, encode_packed(kept), db=store.tables["records"])
     for intent in stored.intents_of(store, txn, kept.blake3):
         count_unreferenced(store, txn, intent, -intent.cost)
@@ -203,7 +204,7 @@ def _start_again(store: Environment, txn: lmdb.Transaction) -> None:
     for key, data in list(store.items(txn, store.tables["records"], b"")):
         record = stored.record_decoder.decode(data)
         if record.referenced_by is not None:
-            cleared = msgspec.structs.replace(record, referenced_by=None)
+            cleared = replace(record, referenced_by=None)
             txn.put(key, encode_packed(cleared), db=store.tables["records"])
             for intent in stored.intents_of(store, txn, key):
                 count_unreferenced(store, txn, intent, intent.cost)

@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
 from ledger.codec import encode_packed
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
@@ -66,7 +66,7 @@ class Uploads:
                     return there
                 if place != record.place:
                     # The first time; or what was begun was forgotten since: nothing of it is there.
-                    record, first = msgspec.structs.replace(record, place=place), 0
+                    record, first = replace(record, place=place), 0
                 end = min(first + _chunks_per_transaction, record.chunk_count)
                 for number in range(first, end):
                     chunk = content[number * blob_chunk_bytes : (number + 1) * blob_chunk_bytes]
@@ -87,7 +87,7 @@ class Uploads:
             place, record = self._begin(store, txn, intent)
             if record is not None:
                 return Held(record.size, record.ref)
-            intent = msgspec.structs.replace(intent, place=place)
+            intent = replace(intent, place=place)
             held = stored.received(store, txn, intent)
         return self._finish(intent) if held == intent.size else Held(held)
 
@@ -145,7 +145,7 @@ class Uploads:
                 if now is None or now.place != intent.place:
                     # Forgotten at this very moment, perhaps begun anew: the chunks that were checked are gone.
                     raise Refused("CHUNK_MISPLACED", f"the upload of {intent.ref} has expired: begin again", received=0)
-                _complete(store, txn, msgspec.structs.replace(record, sha256=sha.digest()))
+                _complete(store, txn, replace(record, sha256=sha.digest()))
         return Held(intent.size, intent.ref)
 
     def _begin(
@@ -167,7 +167,7 @@ class Uploads:
             self._count(store, txn, intent)
         place = secrets.token_bytes(_place_bytes) if before is None else before.place
         # Signed again, it is kept for a day from now, and so is what it announced.
-        kept = msgspec.structs.replace(intent, place=place)
+        kept = replace(intent, place=place)
         txn.put(intent.db_key, encode_packed(kept), db=store.tables["intents"])
         return place, record
 
@@ -231,7 +231,7 @@ def _complete(store: Environment, txn: lmdb.Transaction, record: stored.BlobReco
     for ref in (record.ref, "sha256:" + record.sha256.hex()):
         index = store.get(txn, store.tables["references"], stored.reference_key(ref))
         if index is not None and record.referenced_by is None:
-            record = msgspec.structs.replace(record, referenced_by=int.from_bytes(index, "big"))
+            record = replace(record, referenced_by=int.from_bytes(index, "big"))
     for intent in stored.intents_of(store, txn, record.blake3):
         if intent.place != record.place:
             delete_chunks(store, txn, intent.place)
@@ -245,7 +245,7 @@ def _complete(store: Environment, txn: lmdb.Transaction, record: stored.BlobReco
 def count_unreferenced(store: Environment, txn: lmdb.Transaction, intent: stored.Intent, size: int) -> None:
     """Count so many bytes of an intent's author (negative: no longer) among what no entry refers to."""
     usage = stored.read_usage(store, txn, intent.author)
-    after = msgspec.structs.replace(usage, unreferenced=usage.unreferenced + size)
+    after = replace(usage, unreferenced=usage.unreferenced + size)
     txn.put(intent.author.encode(), encode_packed(after), db=store.tables["usage"])
 
 

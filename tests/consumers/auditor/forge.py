@@ -19,7 +19,7 @@ from ledger.author import Draft, body_of
 from ledger.bundle import export, export_bundle
 from ledger.checkpoint import Checkpoint, CheckpointKey, Ends, sign_checkpoint, sign_ends
 from ledger.client import Page
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry, Submission, batch_pae, event_id, pae
+from ledger.envelope import ED25519, ENTRY_VERSION, BodyHead, Entry, Submission, batch_pae, event_id, pae
 from ledger.errors import Corrupted, Refused
 from ledger.events.session import SessionStarted
 from ledger.lifecycle.authority import CHECKPOINT, NODE
@@ -173,12 +173,12 @@ def _begun() -> Forge:
     return forge
 
 
-def _head_of(index: int, data: bytes) -> export._Head:
+def _head_of(index: int, data: bytes) -> BodyHead:
     """Return what an export asks of an entry, whatever it is."""
     try:
         return _decode_head(index, data)
     except Corrupted:
-        return export._Head("unknown", SESSION, msgspec.Raw(b"{}"))
+        return BodyHead("unknown", SESSION, msgspec.Raw(b"{}"))
 
 
 class _Client:
