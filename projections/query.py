@@ -281,3 +281,10 @@ def prefix_range(asked: str, algorithm: str) -> tuple[str, str] | None:
         return None
     first = f"{algorithm}:{match[2]}"
     return first, first + "g"
+
+
+def by_ref(moment: Moment, select: str, column: str, algorithm: str, asked: str) -> list[Answer]:
+    """Return the rows of a SELECT, at most eleven, whose ref in ``column`` is or begins as what is asked for."""
+    bounds = prefix_range(asked, algorithm)
+    sql = f"{select} WHERE {column} >= ? AND {column} < ? ORDER BY {column} LIMIT ?"
+    return [] if bounds is None else moment.rows(sql, (*bounds, candidates_max + 1))

@@ -143,12 +143,10 @@ class Findings:
 
     def merge(self, other: Findings) -> None:
         """Record what another pass found."""
-        for problem in other.problems:
-            self.problem(problem.index, problem.code, problem.message, end=problem.end)
-        for note in other.notes:
-            self.note(note.index, note.code, note.message)
-        self.problems_total += other.problems_total - len(other.problems)
-        self.notes_total += other.notes_total - len(other.notes)
+        self.problems = (self.problems + other.problems)[:problems_listed_max]
+        self.notes = (self.notes + other.notes)[:notes_listed_max]
+        self.problems_total += other.problems_total
+        self.notes_total += other.notes_total
 
     def sorted_problems(self) -> list[Problem]:
         """Return the listed problems by index; those of no entry come last."""

@@ -104,7 +104,8 @@ def holds_whole_graph(text: str, memory: ReasoningMemory) -> bool:
 
 
 def _parts(index: GraphIndex, readable: str) -> dict[str, float | None]:
-    text = _read_text(readable)
+    content = content_of(tokens := words(readable))
+    text = _ReadText(spelled(tokens), content, _positions(content))
     hits = {fact.spelled: _recall_of(fact, text, index) for fact in index.key_facts}
     weight = sum(fact.unit.weight for fact in index.key_facts)
     recalled = sum(fact.unit.weight * hits[fact.spelled] for fact in index.key_facts)
@@ -124,12 +125,6 @@ class _ReadText(msgspec.Struct, frozen=True):
     spelled: str
     content: list[str]
     positions: dict[str, list[int]]
-
-
-def _read_text(text: str) -> _ReadText:
-    tokens = words(text)
-    content = content_of(tokens)
-    return _ReadText(spelled=spelled(tokens), content=content, positions=_positions(content))
 
 
 def _positions(content: list[str]) -> dict[str, list[int]]:

@@ -152,14 +152,9 @@ def expand(prompt: str) -> str:
 
 def readable_text(prompt: str) -> str:
     """Return the lines of a prompt that convey the graph, without headings and labels; plain text stays as it is."""
-    prompt = expand(prompt)
-    kept: list[str] = []
-    starts = list(_HEADING.finditer(prompt))
-    kept.append(prompt[: starts[0].start()] if starts else prompt)
-    for position, match in enumerate(starts):
-        end = starts[position + 1].start() if position + 1 < len(starts) else len(prompt)
-        if match[1] not in _UNCOUNTED:
-            kept.append(prompt[match.end() : end])
+    before, *parts = _HEADING.split(expand(prompt))
+    sections = zip(parts[::2], parts[1::2], strict=True)
+    kept = [before, *(text for heading, text in sections if heading not in _UNCOUNTED)]
     return _LABELS.sub("\n", "\n".join(kept))
 
 

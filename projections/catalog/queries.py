@@ -38,10 +38,7 @@ def matching_events(moment: query.Moment, asked: str) -> list[dict[str, Any]]:
     if _INDEX.fullmatch(asked) and (rows := moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))):
         return rows
     for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
-        bounds = query.prefix_range(asked, algorithm)
-        if bounds is not None:
-            sql = f"SELECT * FROM events WHERE {column} >= ? AND {column} < ? LIMIT ?"  # noqa: S608 - fixed names
-            found += moment.rows(sql, (*bounds, query.candidates_max + 1))
+        found += query.by_ref(moment, "SELECT * FROM events", column, algorithm, asked)
     return found
 
 

@@ -15,7 +15,7 @@ from projections import query
 from projections.catalog.fold import STEPS
 from projections.catalog.queries import matching_events, refs_of
 from projections.reasoning.graph import decode_change
-from projections.reasoning.queries import Version, find_version
+from projections.reasoning.queries import REFS, Version, find_version
 
 events_walked_max: Final = 2_000
 steps_walked_max: Final = events_walked_max * causes_max
@@ -150,11 +150,8 @@ def resolve(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     if found_step is not None:
         return _step(moment, found_step[1], int(found_step[2]))
     matches = {row["id"]: _event(row) for row in matching_events(moment, asked.ref)}
-    bounds = query.prefix_range(asked.ref, "sha256")
-    if bounds is not None:
-        sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
-        for row in moment.rows(sql, (*bounds, query.candidates_max + 1)):
-            matches[row["ref"]] = _version(find_version(moment, row["ref"]))
+    for row in query.by_ref(moment, REFS, "ref", "sha256", asked.ref):
+        matches[row["ref"]] = _version(find_version(moment, row["ref"]))
     name = asked.ref.removesuffix(".md")
     if not matches and name:
         sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"

@@ -18,6 +18,7 @@ from projections.reasoning.memory import ReasoningMemory
 LISTING: Final = query.Listing("SELECT * FROM reasonings", "reasonings", "started_index")
 
 
+REFS: Final = "SELECT DISTINCT ref FROM reasoning_versions"
 _VERSIONS: Final = "SELECT reasoning_id, version, ref, event_index FROM reasoning_versions WHERE"
 
 
@@ -63,11 +64,7 @@ def find_version(moment: query.Moment, asked: str) -> Version:
     Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     name = asked.removeprefix("reasoning/")
-    refs: list[str] = []
-    bounds = query.prefix_range(asked, "sha256")
-    if bounds is not None:
-        sql = "SELECT DISTINCT ref FROM reasoning_versions WHERE ref >= ? AND ref < ? ORDER BY ref LIMIT ?"
-        refs = [row["ref"] for row in moment.rows(sql, (*bounds, query.candidates_max + 1))]
+    refs = [row["ref"] for row in query.by_ref(moment, REFS, "ref", "sha256", asked)]
     latest = f"{_VERSIONS} reasoning_id = ? ORDER BY version DESC LIMIT 1"
     for row in () if refs or query.is_whole_ref(asked) else moment.rows(latest, (name,)):
         return Version(**row)

@@ -184,14 +184,11 @@ def _find(moment: query.Moment, asked: ReportName) -> tuple[str, str | None]:
     try:
         return find_session(moment, asked.id)["id"], None
     except Refused as refused:
-        bounds = query.prefix_range(asked.id, "blake3")
-        if refused.code != "NOT_FOUND" or bounds is None:
+        if refused.code != "NOT_FOUND" or query.prefix_range(asked.id, "blake3") is None:
             raise
-        sql = (
-            "SELECT report_id, session_id FROM handoff_report_versions WHERE report_id >= ? AND report_id < ? "
-            "ORDER BY report_id LIMIT ?"
-        )
-        found = {row["report_id"]: row["session_id"] for row in moment.rows(sql, (*bounds, query.candidates_max + 1))}
+        select = "SELECT report_id, session_id FROM handoff_report_versions"
+        rows = query.by_ref(moment, select, "report_id", "blake3", asked.id)
+        found = {row["report_id"]: row["session_id"] for row in rows}
         whole = query.only_match(list(found), asked.id, "session or report")
         return found[whole], whole
 

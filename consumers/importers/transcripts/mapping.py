@@ -196,12 +196,13 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
 
 def _is_thinking_of_a_session(extraction: Extraction) -> bool:
     """Tell thinking from an answer that speaks about thinking tags, as answers about such software do."""
-    for source in extraction.sources:
-        if source.thinking and not source.path.endswith((".text", "content")):
-            return True
-        if source.thinking and (read_tags(source.text).is_unopened or source.text.lstrip().startswith("<think")):
-            return True
-    return False
+    return any(
+        not source.path.endswith((".text", "content"))
+        or read_tags(source.text).is_unopened
+        or source.text.lstrip().startswith("<think")
+        for source in extraction.sources
+        if source.thinking
+    )
 
 
 def _hidden(response: Any) -> str:
