@@ -193,7 +193,7 @@ def is_last_word(state: State, now_ms: int, timing: Timing) -> bool:
 def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
     match seen:
         case Tick():
-            return _try_again(state, own, now_ms, timing)
+            return _try_again(state, state.doing, own, now_ms, timing)
         case Beat() if seen.leads and seen.node != own.node:
             # An old leader that lives: once we have its lease it steps down, before that it is who leads.
             is_later = seen.term > own.term.number or state.revision is None
@@ -236,11 +236,11 @@ def _do(state: Candidate, doing: CatchUp | StartTerm) -> Step:
     return replace(state, doing=doing, retry_ms=None), (doing,)
 
 
-def _try_again(state: Candidate, own: Own, now_ms: int, timing: Timing) -> Step:
+def _try_again(state: Candidate | Degraded, doing: Action, own: Own, now_ms: int, timing: Timing) -> Step:
     actions: list[Action] = []
     if state.retry_ms is not None and now_ms >= state.retry_ms:
-        actions.append(state.doing)
-        state = replace(state, retry_ms=None, asked_ms=now_ms if isinstance(state.doing, PutLease) else state.asked_ms)
+        actions.append(doing)
+        state = replace(state, retry_ms=None, asked_ms=now_ms if isinstance(doing, PutLease) else state.asked_ms)
     if timing.has_lease and state.revision is not None and now_ms - state.asked_ms >= timing.renew_ms:
         actions.append(PutLease(state.revision, Lease(own.node, own.term.number + 1)))
         state = replace(state, asked_ms=now_ms)
@@ -310,14 +310,7 @@ def _mend(state: Degraded, seen: Observation, own: Own, now_ms: int, timing: Tim
         case Failed():
             return replace(state, retry_ms=now_ms + timing.retry_ms), ()
         case Tick():
-            actions: list[Action] = []
-            if state.retry_ms is not None and now_ms >= state.retry_ms:
-                actions.append(Rebuild())
-                state = replace(state, retry_ms=None)
-            if timing.has_lease and now_ms - state.asked_ms >= timing.renew_ms:
-                actions.append(PutLease(state.revision, Lease(own.node, own.term.number + 1)))
-                state = replace(state, asked_ms=now_ms)
-            return state, tuple(actions)
+            return _try_again(state, Rebuild(), own, now_ms, timing)
         case Beat() | HandOver() | LeaseSeen() | CaughtUp() | TermStarted() | Overtaken() | Damaged():
             return state, ()
         case _:

@@ -61,7 +61,7 @@ def settings(home: Path) -> Settings:
 
 
 def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None:
-    chance, rounds = random.Random(os.environ.get("BATON_SEED")), times(2, 4)
+    chance, rounds = random.Random(os.environ.get("BATON_SEED")), times(2, 1.2)
     acknowledged: dict[str, int] = {}
     errors: list[BaseException] = []
     node = ServeProcess(settings)
