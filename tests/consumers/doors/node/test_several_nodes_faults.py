@@ -165,8 +165,10 @@ def test_stream_files_that_are_damaged_at_one_server_cost_nothing(nodes: Nodes, 
     repeat(nodes, f"stream files of one replica {how}", make)
 
 
-@pytest.mark.parametrize("how", [*DAMAGES, "store deleted"])
+@pytest.mark.parametrize("how", ["flipped", "truncated", "store deleted"])
 def test_stream_files_that_are_damaged_at_every_server_are_built_again_from_a_log(nodes: Nodes, how: str) -> None:
+    """Not: the stream's folder alone. Then servers may elect nobody, and nodes name what the runbook says of it."""
+
     def make() -> None:
         nodes.kill(*nodes.names)
         for name in nodes.names:
