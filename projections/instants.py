@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -23,6 +22,13 @@ as_of_max_chars: Final = 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INDEX: Final = re.compile(r"[0-9]{1,15}")
 _AT: Final = "SELECT accepted_ms FROM events WHERE event_index = ?"
+# How many entries had been accepted by ?3, of which those from ?1 up to ?2 came in the order of their times.
+_BISECTED: Final = (
+    "WITH RECURSIVE part (low, high) AS (SELECT CAST(?1 AS BIGINT), CAST(?2 AS BIGINT) UNION ALL "
+    "SELECT CASE WHEN e.accepted_ms <= ?3 THEN e.event_index + 1 ELSE low END, "
+    "CASE WHEN e.accepted_ms <= ?3 THEN high ELSE e.event_index END "
+    "FROM part JOIN events e ON e.event_index = (low + high) / 2 WHERE low < high) SELECT max(low) AS size FROM part"
+)
 _SETTINGS: Final = "SELECT event_index FROM events WHERE kind = 'ledger.clock_set' AND event_index > 0 ORDER BY 1"
 
 
@@ -66,7 +72,7 @@ def instant_of(reading: Reading, at: int | str) -> Instant:
     starts = [0, *(row["event_index"] for row in reading.rows(_SETTINGS)), size]
     for start, end in reversed(list(pairwise(starts))):
         if accepted_ms(reading, start) <= at_ms:
-            size = bisect_right(range(end), at_ms, lo=start, key=lambda index: accepted_ms(reading, index))
+            size = reading.rows(_BISECTED, (start, end, at_ms))[0]["size"]
             present_ms = ledger_now(accepted_ms(reading, starts[-1] - 1), time.time_ns() // 1_000_000)
             return Instant(size, max(accepted_ms(reading, size - 1), min(at_ms, present_ms)))
     first = clock_text(accepted_ms(reading, 0))

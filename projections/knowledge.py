@@ -15,7 +15,6 @@ import msgspec
 
 from ledger.errors import Refused
 from projections import query
-from projections.handoffs.facts import json_list
 
 _THING: Final = "SELECT {} AS id, {} AS label, {} AS state, {} AS agent, {} AS event_index FROM {}"
 _NAMED: Final = "SELECT * FROM ({}) WHERE id IN (SELECT {} FROM json_each(?1))"
@@ -152,7 +151,7 @@ def _by_sort(names: Iterable[str]) -> dict[str, str]:
         sort, _, id_ = name.partition("/")
         if sort not in _BY_INDEX or _INDEX.fullmatch(id_):
             sorts.setdefault(sort, []).append(id_)
-    return {sort: json_list(ids) for sort, ids in sorts.items() if sort in _THINGS}
+    return {sort: query.json_list(ids) for sort, ids in sorts.items() if sort in _THINGS}
 
 
 def _value(sort: str) -> str:

@@ -32,8 +32,8 @@ from psycopg.pq import TransactionStatus
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.forms import STORE_PATTERN, WORDS
 from projections.postgres_schema import BOOKS, FORMAT
-from projections.postgres_transaction import SLOTS, Connection, Transaction, prepare, slots_of
-from projections.store import Damaged, Slot
+from projections.postgres_transaction import Connection, Transaction, prepare
+from projections.store import SLOTS, Damaged, Slot, slots_of
 
 connections_max: Final = 8
 question_max_s: Final = 30
@@ -47,7 +47,8 @@ _CONNECTION: Final[dict[str, Any]] = {
 }  # fmt: skip
 # A machine that went away keeps no lock: the server looks after its connections as well.
 _SESSION: Final = (
-    "SET search_path = {}; SET jit = off; SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "
+    "SET search_path = {}; SET jit = off; SET random_page_cost = 1.1; SET work_mem = '32MB'; "  # no disk that turns
+    "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "
     f"SET tcp_keepalives_count = 3; SET lock_timeout = '{lock_wait_max_s}s'; "
     f"SET idle_in_transaction_session_timeout = '{idle_max_s}s'"
 )
@@ -132,22 +133,27 @@ class PostgresStore:
         with self._room, _translated(self.name):
             connection, slots = self._begun(begin)
             try:
-                yield Transaction(connection, self.schema, slots)
-                connection.execute("COMMIT")
+                yield Transaction(connection, self.schema, slots, is_apart=self._is_apart)
+                if begin is _WRITING:
+                    connection.execute("COMMIT")
+                else:  # nothing hangs on its end: whoever takes the connection next waits for that
+                    connection.pgconn.send_query(b"COMMIT")
             except BaseException:
                 with contextlib.suppress(psycopg.Error):
                     connection.execute("ROLLBACK")
-                raise
-            finally:
                 if connection.info.transaction_status is TransactionStatus.IDLE:
                     self._idle.append(connection)
                 else:
                     connection.close()
+                raise
+            self._idle.append(connection)
 
     def _begun(self, begin: str) -> tuple[Connection, list[Slot]]:
         """Return a connection in a transaction; one that broke while nobody used it is replaced."""
         while self._idle:
             connection = self._idle.pop()
+            while connection.pgconn.get_result() is not None:
+                pass
             try:
                 return connection, _begin(connection, begin)
             except psycopg.OperationalError as error:

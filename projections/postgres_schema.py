@@ -8,7 +8,6 @@ Ranks are FTS5's own (BM25, k1 = 1.2, b = 0.75), so that both stores answer in t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -17,6 +16,9 @@ FORMAT: Final = 1
 lexeme_max_chars: Final = 500  # PostgreSQL's words have no more than 2,046 bytes
 word_max_bytes: Final = 32_768  # FTS5's
 ESCAPE: Final = "\ue000"
+# BM25, k1 = 1.2 and b = 0.75, in the order of FTS5's own sums; OFFSET keeps what is counted from being counted twice.
+_MOST: Final = "2.2::float8"
+_NORM: Final = "1.2::float8 * (0.25::float8 + 0.75::float8 * w.length / p.average)"
 _PHRASE: Final = re.compile(r'"([^"]*)"( \*)?|\b(AND)\b')
 
 # Private of Unicode, so that no text has it but by design; both ways are undone in reading.
@@ -29,8 +31,8 @@ CREATE TABLE baton_views (
     last_id text NOT NULL, PRIMARY KEY (view, is_live)
 );
 CREATE TABLE baton_tables (
-    view text NOT NULL, is_live bigint NOT NULL, name text NOT NULL, words bigint NOT NULL DEFAULT 0,
-    texts bigint NOT NULL DEFAULT 0, PRIMARY KEY (view, is_live, name)
+    view text NOT NULL, is_live bigint NOT NULL, name text NOT NULL, rows bigint NOT NULL DEFAULT 0,
+    words bigint NOT NULL DEFAULT 0, PRIMARY KEY (view, is_live, name)
 );
 SET LOCAL check_function_bodies = off;
 CREATE FUNCTION json_of(text) RETURNS json LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -50,40 +52,6 @@ CREATE FUNCTION substr(text, bigint) RETURNS text LANGUAGE sql IMMUTABLE PARALLE
     SELECT substr($1, $2::integer) $$;
 CREATE FUNCTION max(bigint, bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN $1 IS NOT NULL AND $2 IS NOT NULL AND $3 IS NOT NULL THEN greatest($1, $2, $3) END $$;
-CREATE FUNCTION baton_holds(words text, clauses json) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT NOT EXISTS (
-        SELECT 1 FROM json_array_elements(clauses) AS clause (one) WHERE NOT EXISTS (
-            SELECT 1 FROM json_array_elements_text(clause.one) AS phrase (text) WHERE strpos(words, phrase.text) > 0
-        )
-    ) $$;
-CREATE FUNCTION baton_hits(asked text) RETURNS TABLE (rowid bigint, words text, length bigint)
-    LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    WITH q AS MATERIALIZED (
-        SELECT (a ->> 'lexemes')::tsquery AS lexemes, (a ->> 'is_exact')::boolean AS is_exact, a -> 'clauses' AS clauses
-        FROM (SELECT asked::json AS a) AS once
-    )
-    SELECT w.event_index, w.words, w.length FROM q JOIN search_words w ON w.lexemes @@ q.lexemes
-    WHERE NOT q.is_exact OR baton_holds(w.words, q.clauses) $$;
-CREATE FUNCTION baton_times(words text, phrase text, is_overlapping boolean) RETURNS double precision
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN is_overlapping THEN regexp_count(words, '(?=' || phrase || ')')
-        ELSE (length(words) - length(replace(words, phrase, ''))) / length(phrase) END $$;
-CREATE FUNCTION baton_matches(asked text) RETURNS TABLE (rowid bigint, rank double precision)
-    LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    WITH total AS (
-        SELECT texts, words::double precision / greatest(texts, 1) AS average FROM baton_tables
-        WHERE name = 'search_words' AND is_live = 1
-    ), phrases AS MATERIALIZED (
-        SELECT one ->> 'phrase' AS phrase, (one ->> 'is_overlapping')::boolean AS is_overlapping, greatest(
-            ln((t.texts - hits.count + 0.5) / (hits.count + 0.5)::double precision), 1e-6
-        ) AS weight
-        FROM total t, json_array_elements(asked::json -> 'phrases') AS each (one),
-            LATERAL (SELECT count(*) FROM baton_hits((one -> 'asked')::text)) hits
-    )
-    SELECT h.rowid, (
-        SELECT -sum(p.weight * (times * 2.2) / (times + 1.2 * (0.25 + 0.75 * h.length / t.average)))
-        FROM phrases p, baton_times(h.words, p.phrase, p.is_overlapping) AS times WHERE times > 0
-    ) FROM baton_hits(asked) h, total t $$;
 """ + "".join(  # noqa: S608 - fixed texts
     f"CREATE AGGREGATE json_group_array({of}) "
     f"(SFUNC = array_append, STYPE = {of}[], INITCOND = '{{}}', FINALFUNC = array_to_json);"
@@ -97,8 +65,8 @@ class _Phrase(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The phrase as it stands among words, each between spaces of its own."""
-        return " " + "  ".join(self.words) + ("" if self.is_beginning else " ")
+        """The phrase as it stands among words, each between spaces of its own, as a literal."""
+        return _literal(" " + "  ".join(self.words) + ("" if self.is_beginning else " "))
 
     @property
     def lexemes(self) -> str:
@@ -112,6 +80,17 @@ class _Phrase(NamedTuple):
         """Whether its lexemes alone do not say that it is there."""
         return len(self.words) > 1 or len(self.words[0]) >= lexeme_max_chars
 
+    @property
+    def times(self) -> str:
+        """The SQL for how often it stands in the words ``w.words``."""
+        if len(self.words) > 1 and self.words[0] == self.words[-1]:  # it may overlap itself
+            return f"regexp_count(w.words, '(?=' || {self.text} || ')')"
+        return f"(octet_length(w.words) - octet_length(replace(w.words, {self.text}, ''))) / octet_length({self.text})"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
 
 def lexeme(word: str) -> str:
     """Return a word as a tsvector or tsquery reads it; a very long one by its beginning."""
@@ -124,10 +103,37 @@ def stored_words(text: str) -> tuple[str, int, str]:
     return " " + "  ".join(words) + " ", len(words), " ".join(map(lexeme, dict.fromkeys(words)))
 
 
-def asked_of(expression: str) -> str:
-    """Return a question to the full-text index as ``baton_matches`` takes it.
+def hits_of(expression: str, *, is_ranked: bool) -> str:
+    """Return the SELECT of what a question to the full-text index finds: ``rowid``, and if asked for ``rank``, FTS5's.
 
-    An expression is phrases, in quotation marks and a beginning before a ``*``, joined by OR, and those by AND.
+    It is text and no function, so that nothing of the question is read again for each of a million hits.
+    """
+    clauses = _clauses(expression)
+    if not is_ranked:
+        return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_held(clauses)})"  # noqa: S608
+    phrases = list(enumerate(one for clause in clauses for one in clause))
+    counts = ", ".join(f"count(*) FILTER (WHERE {_held([[one]])}) AS n{place}" for place, one in phrases)
+    weights = ", ".join(
+        f"greatest(ln((t.rows - n{place} + 0.5) / (n{place} + 0.5)::float8), 1e-6::float8) AS w{place}"
+        for place, _ in phrases
+    )
+    times = ", ".join(f"({one.times})::float8 AS t{place}" for place, one in phrases)
+    rank = " + ".join(f"p.w{place} * (t{place} * {_MOST} / (t{place} + h.norm))" for place, _ in phrases)
+    return f"""(
+    WITH n AS MATERIALIZED (
+        SELECT {counts} FROM search_words w WHERE {_found([[one for _, one in phrases]])}
+    ), p AS MATERIALIZED (
+        SELECT t.words::float8 / greatest(t.rows, 1) AS average, {weights}
+        FROM n, baton_tables t WHERE t.name = 'search_words' AND t.is_live = 1
+    ) SELECT h.rowid, -({rank}) AS rank FROM p, LATERAL (
+        SELECT w.event_index AS rowid, {_NORM} AS norm, {times} FROM search_words w WHERE {_held(clauses)} OFFSET 0
+    ) h)"""  # noqa: S608
+
+
+def _clauses(expression: str) -> list[list[_Phrase]]:
+    """Return phrases joined by OR, and those by AND.
+
+    They stand in quotation marks, a beginning before a ``*``.
     """
     clauses: list[list[_Phrase]] = [[]]
     for words, star, is_and in _PHRASE.findall(expression):
@@ -135,17 +141,17 @@ def asked_of(expression: str) -> str:
             clauses.append([])
         else:
             clauses[-1].append(_Phrase(tuple(words.split()), bool(star)))
-    phrases = [
-        {"phrase": one.text, "is_overlapping": one.words[0] == one.words[-1] and len(one.words) > 1,
-         "asked": _asked([[one]])}
-        for clause in clauses for one in clause
-    ]  # fmt: skip
-    return json.dumps(_asked(clauses) | {"phrases": phrases})
+    return clauses
 
 
-def _asked(clauses: Sequence[Sequence[_Phrase]]) -> dict[str, object]:
-    return {
-        "lexemes": " & ".join(f"({' | '.join(f'({one.lexemes})' for one in clause)})" for clause in clauses),
-        "is_exact": any(one.is_exact for clause in clauses for one in clause),
-        "clauses": [[one.text for one in clause] for clause in clauses],
-    }
+def _found(clauses: Sequence[Sequence[_Phrase]]) -> str:
+    """Return the condition that finds by its lexemes what may hold a phrase of each clause."""
+    lexemes = " & ".join(f"({' | '.join(f'({one.lexemes})' for one in clause)})" for clause in clauses)
+    return f"w.lexemes @@ {_literal(lexemes)}::tsquery"
+
+
+def _held(clauses: Sequence[Sequence[_Phrase]]) -> str:
+    """Return the condition that a phrase of each clause is there."""
+    exact = [clause for clause in clauses if any(one.is_exact for one in clause)]
+    held = [f"({' OR '.join(f'strpos(w.words, {one.text}) > 0' for one in clause)})" for clause in exact]
+    return " AND ".join([_found(clauses), *held])

@@ -17,10 +17,11 @@ from blake3 import blake3
 from psycopg import adapt, postgres
 from psycopg.types import numeric, string
 
-from projections.dialect import Expression, for_postgres
-from projections.postgres_schema import ESCAPE, ESCAPED, asked_of, stored_words
+from projections.dialect import Expression, for_postgres, restated
+from projections.postgres_schema import ESCAPE, ESCAPED, hits_of, stored_words
 from projections.projection import Projection, Row, Table
 from projections.store import (
+    SLOTS,
     Changes,
     Slot,
     Value,
@@ -28,14 +29,22 @@ from projections.store import (
     columns_sql,
     kept_table,
     rows_hashed,
+    slots_of,
     states_table,
     tables_of,
     word_places_max,
 )
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
-SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM baton_views ORDER BY view, is_live DESC"
 statements_kept: Final = 500
+# How many rows a whole table has, SQLite reads from its pages; PostgreSQL would look at each row.
+_COUNT: Final = re.compile(r"^SELECT count\(\*\) FROM (\w+)(?: \w+)?$")
+_COUNTED: Final = r"SELECT rows FROM baton_tables WHERE name = '\1' AND is_live = 1"
+_COUNTING: Final = (
+    "UPDATE baton_tables t SET rows = t.rows + c.rows, words = t.words + c.words "
+    "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS c (name, rows, words) "
+    "WHERE t.name = c.name AND t.is_live = $4"
+)
 _TYPES: Final = {"TEXT": 'text COLLATE "C"', "INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea"}
 _UNESCAPED: Final = {ESCAPED["\0"]: "\0", ESCAPED[ESCAPE]: ESCAPE}
 _ESCAPES: Final = str.maketrans(dict(ESCAPED))
@@ -47,7 +56,7 @@ def prepare(connection: Connection) -> None:
     """Teach a connection how values are written and read here, and to prepare what is asked twice."""
     connection.prepared_max = statements_kept
     connection.prepare_threshold = 1
-    for kind, dumper in ((str, _TextDumper), (bool, _TruthDumper), (Expression, _ExpressionDumper)):
+    for kind, dumper in ((str, _TextDumper), (bool, _TruthDumper)):
         connection.adapters.register_dumper(kind, dumper)
     for name, loader in (("json", string.TextLoader), ("bool", _TruthLoader), ("numeric", _NumberLoader)):
         connection.adapters.register_loader(name, loader)
@@ -56,14 +65,19 @@ def prepare(connection: Connection) -> None:
 class Transaction:
     """The ``Writing`` of a transaction that was begun, which says what each of these does."""
 
-    def __init__(self, connection: Connection, schema: str, slots: list[Slot]) -> None:
+    def __init__(self, connection: Connection, schema: str, slots: list[Slot], *, is_apart: bool) -> None:
         self._db = connection
         self._schema = schema
+        self._is_apart = is_apart  # then a table's name may lead to others than the books count
         self._slots: list[Slot] | None = slots
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
-        cursor = self._db.execute(_translation(sql, self._schema), values or None)
+        if values and isinstance(asked := values[0], Expression):  # its text is part of the query's
+            translated, values = for_postgres(_with_words(restated(sql), asked), self._schema), values[1:]
+        else:
+            translated = _translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema)
+        cursor = self._db.execute(translated, values or None)
         names = [column.name for column in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in _unescaped(cursor.fetchall())]
 
@@ -93,14 +107,18 @@ class Transaction:
             kept, now = (self._physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
             sql = f"INSERT INTO {kept} SELECT $1, key, changed, data FROM {now} WHERE key = ANY($2) AND changed < $1"  # noqa: S608
             self._db.execute(sql, (boundary, replaced))
+        counts: list[tuple[str, int, int]] = []
         for table in tables_of(view):
-            name = self._physical(table.name, is_live=slot.is_live)
+            name, rows_of_table = self._physical(table.name, is_live=slot.is_live), changes.rows.get(table.row, ())
+            words = [msgspec.structs.astuple(row)[1] for row in rows_of_table] if table.is_full_text else []
+            count = len(rows_of_table)
             if table.owner is not None and replaced:
-                self._db.execute(f'DELETE FROM {name} WHERE "{table.owner}" = ANY($1)', (replaced,))  # noqa: S608
-            if rows_of_table := changes.rows.get(table.row):
+                sql = f'DELETE FROM {name} WHERE "{table.owner}" = ANY($1)'  # noqa: S608
+                count -= self._db.execute(sql, (replaced,)).rowcount
+            if rows_of_table:
                 self._insert(name, table, rows_of_table)
-                if table.is_full_text:
-                    self._count(slot, table, rows_of_table)
+            counts.append((table.name, count, len(" ".join(words).split())))
+        self._db.execute(_COUNTING, (*map(list, zip(*counts, strict=True)), slot.is_live))
 
     def move(self, slot: Slot) -> None:
         """Set the position and last event of a slot."""
@@ -151,9 +169,12 @@ class Transaction:
         """Make the indexes of a table, and count what is in it for whoever plans a query."""
         if table.is_full_text:
             self._db.execute(f"CREATE INDEX ON {name} USING gin (lexemes) WITH (fastupdate = off)")
+        # As in SQLite's indexes, what they lead to comes last: a page of events is read in order.
+        last = table.primary_key if table.primary_key == ("event_index",) else ()
         for columns in table.indexes:
             # An entry of a B-tree has 2,704 bytes at most: text of any length is found by its hash.
-            short = list(itertools.takewhile(lambda column: column not in table.long, columns))
+            whole = dict.fromkeys((*columns, *last))
+            short = list(itertools.takewhile(lambda column: column not in table.long, whole))
             method, indexed = ("btree", short) if short else ("hash", columns[:1])
             self._db.execute(f"CREATE INDEX ON {name} USING {method} ({_quoted(indexed)})")
         self._db.execute(f"ANALYZE {name}")
@@ -199,11 +220,6 @@ class Transaction:
             for row in written:
                 copy.write_row(row)
 
-    def _count(self, slot: Slot, table: Table, rows_of_table: Sequence[Row]) -> None:
-        words = sum(len(msgspec.structs.astuple(row)[1].split()) for row in rows_of_table)
-        sql = "UPDATE baton_tables SET texts = texts + $1, words = words + $2 WHERE name = $3 AND is_live = $4"
-        self._db.execute(sql, (len(rows_of_table), words, table.name, slot.is_live))
-
     def _digest(self, table: Table) -> str:
         name = self._physical(table.name, is_live=True)
         hasher = blake3()
@@ -232,12 +248,12 @@ class Transaction:
         return f'"{self._schema}"."{name}{"" if is_live else "__next"}"'
 
 
-def slots_of(read: Iterable[tuple[Any, ...]]) -> list[Slot]:
-    """Return the slots that ``SLOTS`` reads."""
-    return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in read]
-
-
 _translation = functools.lru_cache(maxsize=1_024)(for_postgres)
+
+
+def _with_words(sql: str, asked: Expression) -> str:
+    """Return a query whose text says what it asks the full-text index."""
+    return sql.replace("baton_matches(?)", hits_of(asked, is_ranked="search_words.rank" in sql))
 
 
 def _escaped(text: str) -> str:
@@ -270,11 +286,6 @@ class _TextDumper(string.StrDumper):
 
     def dump(self, obj: str) -> Any:
         return super().dump(_escaped(obj))
-
-
-class _ExpressionDumper(string.StrDumper):
-    def dump(self, obj: str) -> Any:
-        return super().dump(asked_of(obj))
 
 
 class _TruthDumper(adapt.Dumper):

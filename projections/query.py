@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -75,16 +76,33 @@ class Moment:
     ``lasting_ms`` is for how long the answer stays as it is while the log does: not at all once ``now_ms`` was read.
     """
 
-    def __init__(self, reading: Reading, now_ms: int) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        now_ms: int | Callable[[Moment], int],
+        kept: dict[str, list[dict[str, Any]]] | None = None,
+    ) -> None:
+        """See ``reading``; ``now_ms`` may be found out when it is asked for, and ``kept`` is of the same positions."""
         self.reading = reading
         self.lasting_ms = json_integer_max
-        self._now_ms = now_ms
+        self._now = now_ms
+        self._kept = {} if kept is None else kept
 
     @property
     def now_ms(self) -> int:
         """The time, by the ledger's clock."""
         self.lasting_ms = 0
         return self._now_ms
+
+    @cached_property
+    def _now_ms(self) -> int:
+        return self._now(self) if callable(self._now) else self._now
+
+    def kept(self, sql: str) -> list[dict[str, Any]]:
+        """Return the rows of a small query that many questions ask: they are read once while nothing is folded."""
+        if sql not in self._kept:
+            self._kept[sql] = self.rows(sql)
+        return self._kept[sql]
 
     def now_until(self, sql: str) -> int:
         """Return the time for an answer that changes with it only when the statement says (one value; ?1: the time)."""
@@ -220,11 +238,16 @@ def with_json(row: dict[str, Any], *columns: str) -> dict[str, Any]:
     return row | {name: msgspec.json.decode(row[name]) for name in columns if row[name] is not None}
 
 
+def json_list(values: Iterable[Any]) -> str:
+    """Return values as ``json_each`` reads them: one value to bind, however many they are."""
+    return msgspec.json.encode(list(values)).decode()
+
+
 def row_of_id(moment: Moment, table: str, asked: str, what: str, prefix: str = "") -> dict[str, Any]:
     """Return the row of an id, a stream (``prefix/ID``) or a beginning of either. Raises Refused: as ``only_match``."""
-    whole = by_beginning(moment, table, asked.removeprefix(f"{prefix or what}/"), asked, what)
-    (row,) = moment.rows(f"SELECT * FROM {table} WHERE id = ?", (whole,))  # noqa: S608 - a fixed name
-    return row
+    name, sql = asked.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"  # noqa: S608 - a fixed name
+    found = moment.rows(sql, (name,)) or moment.rows(sql, (by_beginning(moment, table, name, asked, what),))
+    return found[0]
 
 
 def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -> str:

@@ -26,7 +26,7 @@ from projections.agents.suspects import marked
 from projections.projection import Projection
 from projections.query import Answer, Moment, allowed
 from projections.sqlite import SqliteStore
-from projections.store import Damaged, Local, Reading, Store
+from projections.store import Damaged, Local, Reading, Slot
 from projections.views import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
 from projections.views_file import set_aside
 
@@ -70,6 +70,7 @@ class Reader(Resource):
         self._notice = notice
         self._outside: tempfile.TemporaryDirectory[str] | None = None
         self._is_closed = False
+        self._kept: tuple[list[Slot], dict[str, list[dict[str, Any]]]] = ([], {})
         self._lock = threading.Lock()
         self._folding_all = threading.Lock()
         url = store or self._named_store()
@@ -218,24 +219,24 @@ class Reader(Resource):
         return self._ask_store(question, on_demand=on_demand)
 
     def _ask_store(self, question: Callable[[Moment], T], *, on_demand: bool) -> T:
-        if on_demand:
-            # The first time this folds the whole log: other questions are answered between its batches.
-            with self._folding_all:
-                self._on_whole_views(lambda: self._fold("runner", on_demand=True))
         return self._on_whole_views(lambda: self._ask_now(question, on_demand=on_demand))
 
     def _ask_now(self, question: Callable[[Moment], T], *, on_demand: bool) -> T:
-        if not on_demand:
-            with self._lock:  # a runner is one thread's at a time; questions that a store can answer side by side are
-                self._fold("_keeper", on_demand=False)
         with self.store.reading() as reading:
-            return question(Moment(reading, self._now_ms(reading)))
+            if are_current(self.client, reading.slots(), on_demand=on_demand):
+                return question(self._moment(reading))
+        # A runner is one thread's at a time. The one of all views folds the whole log the first time: other questions
+        # are answered between its batches.
+        with self._folding_all if on_demand else self._lock:
+            (self.runner if on_demand else self._keeper).catch_up()
+        with self.store.reading() as reading:
+            return question(self._moment(reading))
 
-    def _fold(self, runner: str, *, on_demand: bool) -> None:
-        # A runner that was made looks for itself; making one only to see that nothing happened would load every fold.
-        is_made = runner in vars(self)
-        if is_made or not are_current(self.client, self.store, on_demand=on_demand):
-            getattr(self, runner).catch_up()
+    def _moment(self, reading: Reading) -> Moment:
+        slots = reading.slots()
+        if self._kept[0] != slots:
+            self._kept = slots, {}
+        return Moment(reading, self._now_ms, self._kept[1])
 
     def _on_whole_views(self, work: Callable[[], T]) -> T:
         """Return what ``work`` gives; where the views turn out to be damaged, on others made in their place."""
@@ -249,17 +250,17 @@ class Reader(Resource):
         cause = error.details.get("cause", "no database")
         self._notice(f"the views were damaged ({cause}): set aside as {aside}, and made anew from the log")
 
-    def _now_ms(self, reading: Reading) -> int:
-        return ledger_now(last_ms(reading), time.time_ns() // 1_000_000)
+    def _now_ms(self, moment: Moment) -> int:
+        return ledger_now(last_ms(moment), time.time_ns() // 1_000_000)
 
 
-def last_ms(reading: Reading) -> int:
+def last_ms(moment: Moment) -> int:
     """Return the last entry's time: not the latest one, because the root may have set the clock back."""
-    rows = reading.rows("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
+    rows = moment.kept("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
     return int(rows[0]["accepted_ms"]) if rows else 0
 
 
-def are_current(client: Client, store: Store, *, on_demand: bool) -> bool:
+def are_current(client: Client, held: Sequence[Slot], *, on_demand: bool) -> bool:
     """Return whether every view is there in its present version, and folded up to the end of the log.
 
     Those that are folded ``on_demand`` count only when they are what is asked. What is compared is what the runner
@@ -267,8 +268,7 @@ def are_current(client: Client, store: Store, *, on_demand: bool) -> bool:
     not taken for the one that was folded.
     """
     wanted = {name: version for name, version in VIEW_VERSIONS.items() if on_demand or name not in ON_DEMAND}
-    with store.reading() as reading:
-        slots = [slot for slot in reading.slots() if slot.view in wanted]
+    slots = [slot for slot in held if slot.view in wanted]
     live = {slot.view: slot for slot in slots if slot.is_live}
     if len(live) != len(slots) or {name: slot.version for name, slot in live.items()} != wanted:
         return False

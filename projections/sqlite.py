@@ -37,6 +37,7 @@ from projections import views_file
 from projections.projection import Projection, Row, Table
 from projections.store import (
     ADVICE,
+    SLOTS,
     Changes,
     Damaged,
     Slot,
@@ -45,6 +46,7 @@ from projections.store import (
     columns_sql,
     kept_table,
     rows_hashed,
+    slots_of,
     states_table,
     tables_of,
     word_places_max,
@@ -59,7 +61,6 @@ FULL_TEXT: Final = "fts5"
 
 _VOCABULARY: Final = "temp.baton_vocabulary"
 _pack = msgspec.msgpack.Encoder().encode
-_SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM baton_views ORDER BY view, is_live DESC"
 _BOOKKEEPING: Final = """
 CREATE TABLE baton_ledger (ledger TEXT PRIMARY KEY);
 CREATE TABLE baton_views (
@@ -238,8 +239,7 @@ class Transaction:
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def slots(self) -> list[Slot]:
-        rows = self._db.execute(_SLOTS)
-        return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
+        return slots_of(self._db.execute(SLOTS))
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         return {table.name: self._digest(table) for table in tables_of(view)}

@@ -104,6 +104,10 @@ def _sql_type(annotation: Any) -> tuple[str, str]:
     return _SQL_TYPES[held], "" if NoneType in options else " NOT NULL"
 
 
+SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM baton_views ORDER BY view, is_live DESC"
+"""What reads ``slots_of`` in either store."""
+
+
 class Slot(NamedTuple):
     """One copy of a view in the store.
 
@@ -116,6 +120,11 @@ class Slot(NamedTuple):
     is_live: bool
     position: int
     last_id: str
+
+
+def slots_of(rows: Iterable[tuple[Any, ...]]) -> list[Slot]:
+    """Return the slots that ``SLOTS`` reads."""
+    return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
 
 
 class Changes(NamedTuple):

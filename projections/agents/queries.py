@@ -8,10 +8,15 @@ from ledger.lifecycle.authority import to_ms
 from ledger.lifecycle.clock import Span
 from projections.query import Answer, Arguments, Moment, names_in, only_match, with_json
 
-_LAST: Final = "SELECT event_index, kind, accepted_ms FROM events WHERE author = ? ORDER BY event_index DESC LIMIT 1"
+_LAST: Final = (
+    "SELECT a.name, e.event_index, e.kind, e.accepted_ms FROM agents a "
+    "JOIN events e ON e.event_index = (SELECT max(event_index) FROM events WHERE author = a.name)"
+)
+_OPEN: Final = "SELECT author AS name, count(*) AS number FROM sessions WHERE status = 'open' GROUP BY author"
 _IN_PROGRESS: Final = (
-    "SELECT id, title, lease_until_ms FROM handoffs WHERE receiver = ? AND status = 'in_progress' "
-    "ORDER BY updated_index DESC LIMIT 20"
+    "SELECT receiver AS name, id, title, lease_until_ms FROM (SELECT receiver, id, title, lease_until_ms, "
+    "row_number() OVER (PARTITION BY receiver ORDER BY updated_index DESC) AS place FROM handoffs "
+    "WHERE status = 'in_progress') each WHERE place <= 20 ORDER BY place"
 )
 _INVITED: Final = "SELECT * FROM invitations WHERE name = ?"
 
@@ -66,12 +71,15 @@ def agents_at_work(moment: Moment, asked: AgentFilter) -> Answer:
     """
     agents = list_agents(moment, asked)["agents"]
     keys = list_keys(moment, KeyFilter())["keys"]
+    last = {row.pop("name"): row for row in moment.rows(_LAST)}
+    opened = {row["name"]: row["number"] for row in moment.rows(_OPEN)}
+    claimed: dict[str, list[dict[str, Any]]] = {}
+    for row in moment.rows(_IN_PROGRESS):
+        claimed.setdefault(row.pop("name"), []).append(row)
     for agent in agents:
-        name = (agent["name"],)
-        agent["keys"] = [key for key in keys if key["agent"] == agent["name"]]
-        agent["last"] = next(iter(moment.rows(_LAST, name)), None)
-        open_sessions = "SELECT count(*) FROM sessions WHERE author = ? AND status = 'open'"
-        agent |= {"open_sessions": moment.count(open_sessions, name), "handoffs": moment.rows(_IN_PROGRESS, name)}
+        name = agent["name"]
+        agent["keys"] = [key for key in keys if key["agent"] == name]
+        agent |= {"last": last.get(name), "open_sessions": opened.get(name, 0), "handoffs": claimed.get(name, [])}
     return {"agents": agents}
 
 

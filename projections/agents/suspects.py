@@ -51,7 +51,7 @@ _OF_STREAMS: Final = (
 
 def marked(moment: Moment, query: str, answer: Answer) -> Answer:
     """Return an answer in which whatever rests on a suspect event bears the mark."""
-    if not moment.rows(_ANY):
+    if not moment.kept(_ANY):
         return answer
     places = [(row, place) for row in _dicts(answer) if (place := _place_of(query, row)) is not None]
     suspects: dict[Any, int] = {}

@@ -45,7 +45,7 @@ def matching_events(moment: query.Moment, asked: str) -> list[dict[str, Any]]:
 def list_quarantined(moment: query.Moment, _asked: query.Arguments) -> query.Answer:
     """Return ``{"entries": [{"index", "code", "message", "views"}]}``: what views left out, as no gate admits it."""
     entries: dict[int, dict[str, Any]] = {}
-    for row in moment.rows(_QUARANTINED):
+    for row in moment.kept(_QUARANTINED):
         found = {"index": row["event_index"], "code": row["code"], "message": row["message"], "views": []}
         entries.setdefault(row["event_index"], found)["views"].append(row["view"])
     return {"entries": [entries[index] for index in sorted(entries)]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -13,7 +13,7 @@ from ledger.errors import Refused
 from ledger.limits import causes_max
 from projections import query
 from projections.catalog.fold import STEPS
-from projections.catalog.queries import matching_events, refs_of
+from projections.catalog.queries import matching_events
 from projections.reasoning.graph import decode_change
 from projections.reasoning.queries import REFS, Version, find_version
 
@@ -76,15 +76,17 @@ def _walk(
         far, steps = event["depth"] + 1, steps_from(event) if left else []
         is_complete &= 0 < left >= len(steps)
         steps, left = steps[:left], max(0, left - len(steps))
+        met: dict[int, query.Answer] = {}
         for step in steps:
             index, place = step["event_index"], {"depth": far, "of": event["event_index"]}
             if index is None and far <= depth:
                 unresolved.append({"ref": step["ref"], "via": step["via"]} | place)
-            elif index not in seen and (far > depth or len(waiting) > events_walked_max):
+            elif index not in seen and (far > depth or len(waiting) + len(met) > events_walked_max):
                 is_complete = False
             elif index not in seen:
                 seen.add(index)
-                waiting.append(_linked(moment, index) | step | place)
+                met[index] = step | place
+        waiting += [event | met[event["event_index"]] for event in _linked(moment, met)]
     return waiting[1:], unresolved, is_complete
 
 
@@ -95,47 +97,55 @@ def _start(moment: query.Moment, asked: str) -> query.Answer:
         if refusal.code != "NOT_FOUND" or not moment.rows("SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (asked,)):
             raise
         return {"event_index": None, "ref": asked, "refs": []}
-    return _linked(moment, index)
+    (event,) = _linked(moment, [index])
+    return event
 
 
-def _linked(moment: query.Moment, index: int) -> query.Answer:
-    """Return an event's row with its ``refs``, each with the ``event_index`` that it leads to, or None."""
-    (row,) = moment.rows("SELECT * FROM events WHERE event_index = ?", (index,))
-    refs = [ref | {"event_index": _index_behind(moment, ref["ref"], index)} for ref in refs_of(moment, index)]
-    return row | {"refs": refs}
+# Events, each once for each of its refs; what a whole ref names is a stream as it was, an event, its body, or the graph
+# version that it made.
+_LINKED: Final = f"""
+    SELECT e.*, r.ref, r.via, CASE WHEN instr(r.ref, '/') > 0 THEN (
+        SELECT max(s.event_index) FROM events s WHERE s.stream = r.ref AND s.event_index < e.event_index
+            AND s.kind IN ({_MARKS})
+    ) ELSE (SELECT min(place) FROM (
+        SELECT i.event_index AS place FROM events i WHERE i.id = r.ref
+        UNION ALL SELECT b.event_index FROM events b WHERE b.body_ref = r.ref
+        UNION ALL SELECT v.event_index FROM reasoning_versions v WHERE v.ref = r.ref
+    ) AS named) END AS behind
+    FROM events e LEFT JOIN event_refs r ON r.event_index = e.event_index
+    WHERE e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) ORDER BY e.event_index, r.position"""  # noqa: S608 - marks alone
 
 
-def _index_behind(moment: query.Moment, ref: str, before: int) -> int | None:
-    """Return the index of what a whole ref names: an event, its body, the graph version it made, a stream as it was."""
-    by_stream = (
-        f"SELECT max(event_index) AS found FROM events WHERE stream = ? AND event_index < ? AND kind IN ({_MARKS})"  # noqa: S608
-    )
-    by_ref = (
-        "SELECT min(found) AS found FROM (SELECT event_index AS found FROM events WHERE id = ? UNION ALL "
-        "SELECT event_index FROM events WHERE body_ref = ? UNION ALL "
-        "SELECT event_index FROM reasoning_versions WHERE ref = ?)"
-    )
-    rows = moment.rows(by_stream, (ref, before, *_MEANT)) if "/" in ref else moment.rows(by_ref, (ref, ref, ref))
-    found: int | None = rows[0]["found"]
-    return found
+def _linked(moment: query.Moment, indexes: Collection[int]) -> list[query.Answer]:
+    """Return events' rows in this order with their ``refs``, each with the ``event_index`` it leads to, or None."""
+    events: dict[int, query.Answer] = {}
+    for row in moment.rows(_LINKED, (*_MEANT, query.json_list(indexes))) if indexes else ():
+        ref, via, behind = (row.pop(name) for name in ("ref", "via", "behind"))
+        refs = events.setdefault(row["event_index"], row | {"refs": []})["refs"]
+        if ref is not None:
+            refs.append({"ref": ref, "via": via, "event_index": behind})
+    return [events[index] for index in indexes]
 
 
 def _effects(moment: query.Moment, event: query.Answer) -> list[query.Answer]:
     """Return which events name an event, what it made, or its stream as it was until its next step."""
     index = event["event_index"]
-    named, given = "r.ref = ?", [event["ref"] if index is None else event["id"]]
-    if index is not None:
-        named += " OR r.ref = ? OR r.ref IN (SELECT ref FROM reasoning_versions WHERE event_index = ?)"
-        given += [event["body_ref"], index]
+    named = f"{_NAMING} event_refs r WHERE r.ref IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
+    if index is None:
+        given = [query.json_list([event["ref"]])]
+    else:
+        named += f" UNION ALL {_NAMING} reasoning_versions v JOIN event_refs r ON r.ref = v.ref WHERE v.event_index = ?"
+        given = [query.json_list([event["id"], event["body_ref"]]), index]
     if index is not None and event["kind"] in _MEANT:
         until = f"SELECT min(event_index) FROM events WHERE stream = ? AND event_index > ? AND kind IN ({_MARKS})"  # noqa: S608
-        named += f" OR (r.ref = ? AND r.event_index > ? AND r.event_index <= coalesce(({until}), r.event_index))"
+        named += f" UNION ALL {_NAMING} event_refs r WHERE r.ref = ? AND r.event_index > ?"
+        named += f" AND r.event_index <= coalesce(({until}), r.event_index)"
         given += [event["stream"], index, event["stream"], index, *_MEANT]
-    # The texts are fixed here; what is asked for is bound.
-    sql = f"SELECT r.event_index, r.ref, r.via FROM event_refs r WHERE {named} ORDER BY r.event_index LIMIT ?"  # noqa: S608
+    sql = f"SELECT event_index, ref, via FROM ({named}) naming ORDER BY event_index, position LIMIT ?"  # noqa: S608
     return moment.rows(sql, (*given, events_walked_max + 1))
 
 
+_NAMING: Final = "SELECT r.event_index, r.position, r.ref, r.via FROM"
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 

@@ -14,7 +14,7 @@ from ledger.events.handoff import UnlockAt
 from ledger.lifecycle.clock import Span
 from ledger.lifecycle.handoff import Status, is_lapsed, is_unlocked
 from projections.agents.suspects import suspect_by
-from projections.query import Moment
+from projections.query import Moment, json_list
 
 # It is ready as far as what it waits for goes; one that does not exist never lets it start.
 UNLOCKED: Final = (
@@ -130,11 +130,6 @@ def _facts(row: dict[str, Any], now_ms: int) -> HandoffFacts:
     row |= {name: bool(row[name]) for name in ("is_unlocked", "is_waiver_asked")}
     row |= {name: tuple(msgspec.json.decode(row[name])) for name in ("depends_on", "tasks_left", "criteria_left")}
     return HandoffFacts(**row)
-
-
-def json_list(values: Iterable[Any]) -> str:
-    """Return values as ``json_each`` reads them: one value to bind, however many they are."""
-    return msgspec.json.encode(list(values)).decode()
 
 
 def stage_of(status: Status) -> Stage:

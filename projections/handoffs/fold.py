@@ -133,6 +133,7 @@ HANDOFFS: Final = Table(
         *(("status", "created_index"), ("receiver", "status")),
         *(("sender",), ("reviewer",), ("created_index",), ("answers",)),
     ),
+    long=("sender",),
 )  # fmt: skip
 TASKS: Final = Table("handoff_tasks", TaskRow, primary_key=("handoff_id", "position"), owner="handoff_id")
 CRITERIA: Final = Table("handoff_criteria", CriterionRow, primary_key=("handoff_id", "position"), owner="handoff_id")

@@ -18,9 +18,9 @@ from ledger.errors import Refused
 from ledger.events.handoff import UnlockAt
 from ledger.lifecycle.handoff import Status, is_unlocked
 from projections.dialect import stated
-from projections.handoffs.facts import DEPENDS_ON, json_list, stage_of
+from projections.handoffs.facts import DEPENDS_ON, stage_of
 from projections.handoffs.queries import SUMMARY, find_handoff, summary
-from projections.query import Answer, Arguments, Limit, Moment
+from projections.query import Answer, Arguments, Limit, Moment, json_list
 
 graph_handoffs_max: Final = 20_000
 

@@ -22,10 +22,9 @@ from projections.handoffs.facts import (
     WAIVER_ASKED,
     HandoffFacts,
     facts_of,
-    json_list,
 )
 from projections.handoffs.why import receiver_removed_words, stuck_words, suspect_approval_words
-from projections.query import Answer, Arguments, Limit, Moment, names_in
+from projections.query import Answer, Arguments, Limit, Moment, json_list, names_in
 from projections.reviews.queries import SUPERSEDED_BY
 from projections.store import Value
 
@@ -288,7 +287,7 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
 
 def acts_awaited(moment: Moment, facts: HandoffFacts) -> list[dict[str, Any]]:
     """Return for each whom a handoff waits for ``{"kind", "id", "agent", "act", "arguments"}``."""
-    criteria = moment.rows(_OPEN_CRITERIA, (json_list([facts.id]),))
+    criteria = moment.rows(_OPEN_CRITERIA, (json_list([facts.id]),)) if facts.criteria_left else []
     awaited = []
     for agent, action in waits_for(facts):
         act, arguments = _act_of(action, agent, facts, criteria)

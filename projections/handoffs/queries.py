@@ -9,7 +9,7 @@ import msgspec
 
 from ledger.lifecycle.handoff import FINAL, Status
 from projections import query
-from projections.handoffs.facts import CLAIMABLE, NEXT_LEASE, UNLOCKED, HandoffFacts, facts_of, json_list, stage_of
+from projections.handoffs.facts import CLAIMABLE, NEXT_LEASE, UNLOCKED, HandoffFacts, facts_of, stage_of
 from projections.handoffs.next import acts_awaited
 from projections.handoffs.why import chain_links_max, explain
 
@@ -70,10 +70,16 @@ class Unannounced(query.Arguments, frozen=True):
 
 def find_handoff(moment: query.Moment, asked: str) -> str:
     """Return the whole id of a handoff, by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
-    name = asked.removeprefix("handoff/")
-    if moment.rows("SELECT id FROM handoffs WHERE id = ?", (name,)):
-        return name
-    return query.by_beginning(moment, "handoffs", name.removesuffix(".md"), asked, "handoff")
+    whole: str = _row(moment, asked, "SELECT id FROM handoffs")["id"]
+    return whole
+
+
+def _row(moment: query.Moment, asked: str, select: str = "SELECT * FROM handoffs") -> dict[str, Any]:
+    name, sql = asked.removeprefix("handoff/"), f"{select} WHERE id = ?"
+    if rows := moment.rows(sql, (name,)):
+        return rows[0]
+    (row,) = moment.rows(sql, (query.by_beginning(moment, "handoffs", name.removesuffix(".md"), asked, "handoff"),))
+    return row
 
 
 def list_handoffs(moment: query.Moment, asked: HandoffList) -> query.Answer:
@@ -90,15 +96,21 @@ def board(moment: query.Moment, asked: Board) -> query.Answer:
 
     A handoff is one of ``handoffs.list`` with ``why``: in words what it waits for, empty for one that can be claimed.
     """
+    every = _where(asked, None)
+    counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"  # noqa: S608 - fixed texts
+    totals: dict[str, int] = {row["status"]: row["total"] for row in moment.rows(counting, every.values)}
     columns: list[query.Answer] = []
     for status in COLUMNS:
-        where = _where(asked, status)
-        if asked.is_all or stage_of(status) != "over":
-            rows, total, _ = query.page_of(moment, LISTING, where, None, asked.limit, moment.now_ms)
-        else:
-            rows, total = [], moment.count(f"SELECT count(*) FROM handoffs h{where.sql}", where.values)  # noqa: S608 - fixed texts
-        columns.append({"status": status, "total": total, "handoffs": with_dependencies(moment, rows)})
-    cards = {card["id"]: card for column in columns for card in column["handoffs"]}
+        rows: list[query.Answer] = []
+        if status in totals and (asked.is_all or stage_of(status) != "over"):
+            where = _where(asked, status)
+            sql = f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?"
+            rows = moment.rows(sql, (moment.now_ms, *where.values, asked.limit))
+        columns.append({"status": status, "total": totals.get(status, 0), "handoffs": rows})
+    shown = [row for column in columns for row in column["handoffs"]]
+    cards = {card["id"]: card for card in with_dependencies(moment, shown)}
+    for column in columns:
+        column["handoffs"] = [cards[row["id"]] for row in column["handoffs"]]
     known = _known(moment, cards)
     for name, card in cards.items():
         card["why"] = "; ".join(reason["text"] for reason in explain(known[name], known)["reasons"])
@@ -115,12 +127,12 @@ def _where(asked: HandoffList | Board, status: Status | None) -> query.Where:
 
 def show_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return everything about one handoff: content, checks, log, dependencies with their status, and ``why``."""
-    name = find_handoff(moment, asked.id)
+    row = _row(moment, asked.id)
+    name = row["id"]
 
     def rows(sql: str) -> list[dict[str, Any]]:
         return moment.rows(sql, (name,))
 
-    (row,) = rows("SELECT * FROM handoffs WHERE id = ?")
     shown = _renamed(row)
     shown |= {of: msgspec.json.decode(row[of]) for of in ("notes", "artifacts", "reasoning_refs", "result_refs")}
     tasks = rows("SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position")
@@ -143,14 +155,17 @@ def show_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
         "ORDER BY event_index"
     )
     shown["log"] = [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log]
-    shown["why"] = why_handoff(moment, query.ById(id=name))
+    shown["why"] = _why(moment, name)
     shown["is_ready"] = shown["why"]["is_ready"]
     return shown
 
 
 def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return why a handoff is ready or not, as ``explain`` does, and whom it waits for (``waits``) with which act."""
-    name = find_handoff(moment, asked.id)
+    return _why(moment, find_handoff(moment, asked.id))
+
+
+def _why(moment: query.Moment, name: str) -> query.Answer:
     known = _known(moment, [name])
     return explain(known[name], known) | {"waits": acts_awaited(moment, known[name])}
 
@@ -173,14 +188,13 @@ def _known(moment: query.Moment, names: Iterable[str]) -> dict[str, HandoffFacts
 
 def facts_of_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return in brief who a handoff's parties are, its status and version, what it claims and where it came from."""
-    (row,) = moment.rows(f"{_BRIEFLY} WHERE id = ?", (find_handoff(moment, asked.id),))
-    return row
+    return _row(moment, asked.id, _BRIEFLY)
 
 
 def existing_handoffs(moment: query.Moment, asked: query.ByIds) -> query.Answer:
     """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers it; unknown ids are left out."""
     sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
-    rows = moment.rows(sql, (json_list(asked.ids),))
+    rows = moment.rows(sql, (query.json_list(asked.ids),))
     return {"handoffs": {row["id"]: row for row in rows}}
 
 
@@ -218,7 +232,7 @@ def with_dependencies(moment: query.Moment, rows: list[dict[str, Any]]) -> list[
         "ORDER BY d.handoff_id, d.position"
     )
     found: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-    for wanted in moment.rows(sql, (json_list(found),)) if found else ():
+    for wanted in moment.rows(sql, (query.json_list(found),)) if found else ():
         found[wanted.pop("handoff_id")].append(wanted)
     return [summary(row) | {"depends_on": found[row["id"]]} for row in rows]
 

@@ -31,6 +31,7 @@ RECORDS: Final = Table(
     RecordRow,
     primary_key=("event_index",),
     indexes=(("original", "source"), ("source",), ("format", "event_index"), ("mapped_kind", "event_index")),
+    long=("source",),
 )
 
 

@@ -62,6 +62,7 @@ class VersionRow(Row, frozen=True):
 REPORTS: Final = Table(
     "handoff_reports", ReportRow, primary_key=("session_id",), owner="session_id",
     indexes=(("ai_id",), ("timestamp",), ("event_index",), ("author", "event_index"), ("happened_ms", "event_index")),
+    long=("ai_id",),
 )  # fmt: skip
 VERSIONS: Final = Table(
     "handoff_report_versions", VersionRow, primary_key=("event_index",),

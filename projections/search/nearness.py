@@ -46,7 +46,7 @@ MATCHES: Final = stated(
 )
 _COUNTING: Final = stated(
     sqlite="SELECT 1 FROM search_words WHERE search_words MATCH ? AND rowid <= ?",
-    postgres="SELECT 1 FROM baton_hits(?) WHERE rowid <= ?",
+    postgres="SELECT 1 FROM baton_matches(?) search_words WHERE rowid <= ?",
 )
 
 

@@ -69,7 +69,7 @@ def _of_session(name: str, row: type[Row]) -> Table:
 
 _INDEXES: Final = (("author", "started_index"), ("ai_id", "started_index"), ("started_index",),
                    ("happened_ms", "started_index"))  # fmt: skip
-SESSIONS: Final = Table("sessions", SessionRow, primary_key=("id",), owner="id", indexes=_INDEXES)
+SESSIONS: Final = Table("sessions", SessionRow, primary_key=("id",), owner="id", indexes=_INDEXES, long=("ai_id",))
 ASSESSMENTS: Final = _of_session("assessments", AssessmentRow)
 FINDINGS: Final = _of_session("findings", FindingRow)
 UNKNOWNS: Final = _of_session("unknowns", UnknownRow)

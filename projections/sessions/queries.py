@@ -56,18 +56,21 @@ def show_session(moment: Moment, asked: ById) -> Answer:
     row = find_session(moment, asked.id)
     name = row["id"]
     corrections = {one.pop("target_index"): one for one in corrections_of(moment, name)}
-
-    def correctable(table: str) -> list[dict[str, Any]]:
-        return [event | {"correction": corrections.get(event["event_index"])} for event in _of(moment, table, name)]
-
     counts = {key: row.pop(key) for key in ("assessments", "findings", "unknowns", "dead_ends", "tools")}
+
+    def recorded(of: str, table: str = "") -> list[dict[str, Any]]:
+        return _of(moment, table or of, name) if counts[of] else []
+
+    def correctable(of: str) -> list[dict[str, Any]]:
+        return [event | {"correction": corrections.get(event["event_index"])} for event in recorded(of)]
+
     return _session(row) | {
         "counts": counts,
-        "assessments": [_assessment(row) for row in _of(moment, "assessments", name)],
+        "assessments": [_assessment(row) for row in recorded("assessments")],
         "findings": [with_json(row, "evidence") for row in correctable("findings")],
         "unknowns": correctable("unknowns"),
         "dead_ends": correctable("dead_ends"),
-        "tools": _of(moment, "tools_used", name),
+        "tools": recorded("tools", "tools_used"),
     }
 
 
