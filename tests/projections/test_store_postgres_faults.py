@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,11 @@ from view_ledger import ViewLedger
 
 from ledger import LocalClient, Settings
 from ledger.errors import Corrupted, Refused, Unavailable
-from ledger.events import reasoning, session
+from ledger.events import imported, reasoning, session
 from projections import Reader, runner
 from projections import postgres as of_postgres
 from projections.postgres import PostgresStore, schema_of
+from projections.views import VIEW_VERSIONS
 
 SECRET = "hunter2"
 # One that folds an event at a time, and says so: it is killed somewhere in the middle.
@@ -141,6 +143,63 @@ def test_text_that_postgres_cannot_hold_comes_back_as_it_was(ledger, reader, sha
         ("catalog.why", {"ref": str(ledger.size - 1)}),
     ):
         assert shared.answer(query, arguments) == reader.answer(query, arguments), query
+
+
+def test_names_of_any_length_have_room_in_every_index_and_are_found(ledger, reader, shared):
+    chance = random.Random("names")  # so that nothing of them can be compressed
+    label, line = ("".join(chr(chance.randrange(0x4E00, 0x9FA5)) for _ in range(count)) for count in (9_000, 2_000))
+    ledger.emit("bob", "session/own", session.SessionStarted(task="t", ai_id=label))
+    report = {"report_type": "complete", "ai_id": label, "task_summary": "s", "calibration_status": "not_assessable"}
+    report |= {"key_findings": ["f"], "recommended_next_steps": ["n"], "epistemic_deltas": {}}
+    for stream, kind, mapped in (
+        ("session/s", "session.started", {"task": "t", "ai_id": label}),
+        ("session/s", "report.generated", report),
+        ("handoff/h", "handoff.created", {"title": "t"}),
+        ("reasoning/r", "reasoning.started", {"task": "t", "ai_id": label}),
+    ):
+        claimed = {"claimed_author": line, "claimed_at": "2025-06-01T00:00:00Z", "source": line, "format": "f" * 200}
+        fields = claimed | {"mapped_kind": kind, "mapped": mapped}
+        ledger.emit("bob", stream, imported.RecordImported(original="blake3:" + "1" * 64, **fields))
+    reader.catch_up()
+    shared.catch_up()
+    shared.rebuild([*VIEW_VERSIONS])  # indexes that are made at once, too
+    assert digests_of(shared.store) == digests_of(reader.store)
+    for query, arguments in (
+        ("sessions.list", {"ai_id": label}),
+        ("sessions.list", {"ai_id": line}),
+        ("reports.list", {"ai_id": label}),
+        ("handoffs.list", {"from": line}),
+        ("records.existing", {"places": [{"original": "blake3:" + "1" * 64, "source": line}]}),
+    ):
+        found = shared.answer(query, arguments)
+        assert found == reader.answer(query, arguments), query
+        assert any(found.values()), query
+
+
+def test_a_server_that_wants_a_password_gets_it_from_the_file_that_the_url_names(ledger, postgres, database, tmp_path):
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(
+            f"CREATE ROLE guarded LOGIN PASSWORD '{SECRET}'; GRANT CREATE ON DATABASE {owner.info.dbname} TO guarded"
+        )
+    rules = postgres.folder / "data" / "pg_hba.conf"
+    rules.write_text("local all guarded scram-sha-256\n" + rules.read_text())
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("SELECT pg_reload_conf()")
+    passwords = tmp_path / "pgpass"
+    url = f"{database.replace('postgres@', 'guarded@')}&passfile={passwords}"
+    for given in ("", "*:*:*:guarded:wrong\n"):
+        passwords.write_text(given)
+        passwords.chmod(0o600)
+        with pytest.raises(Unavailable, match="password") as refused:
+            PostgresStore(url, ledger="x")
+        assert "wrong" not in str(refused.value.to_dict()).replace("wrong password", "")
+    passwords.write_text(f"*:*:*:guarded:{SECRET}\n")
+    ledger.hand_over("a")
+    with Reader(ledger.reads, ledger.settings(), store=url) as guarded:
+        assert guarded.answer("handoffs.list")["total"] == 1
+        with psycopg.connect(database) as owner:
+            (method,) = owner.execute("SELECT rolpassword FROM pg_authid WHERE rolname = 'guarded'").fetchone() or ("",)
+    assert method.startswith("SCRAM-SHA-256")
 
 
 def test_a_schema_of_another_ledger_or_a_newer_version_is_refused_and_left_alone(ledger, shared, database):
