@@ -39,7 +39,8 @@ _numbers: Final = itertools.count()
 class Postgres:
     """A server in a folder of its own, which may be killed and started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
+        self._settings = _SETTINGS | settings
         parent = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
         self.folder = Path(tempfile.mkdtemp(prefix="baton-pg-", dir=parent))
         self._as: dict[str, Any] = {}
@@ -58,7 +59,7 @@ class Postgres:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        settings = [argument for name, value in _SETTINGS.items() for argument in ("-c", f"{name}={value}")]
+        settings = [argument for name, value in self._settings.items() for argument in ("-c", f"{name}={value}")]
         command = [self._programs / "postgres", "-D", self._data, "-k", self.folder, *settings]
         with (self.folder / "log").open("ab") as log:
             self.child = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._as)

@@ -17,7 +17,6 @@ import msgspec
 from ledger.errors import Refused
 from ledger.lifecycle.clock import clock_text
 from projections import query
-from projections.handoffs.facts import json_list
 from projections.reports.markdown import with_texts
 from projections.reports.report import Correction, is_same, plain, read_report
 from projections.reports.trends import grounds_of
@@ -176,7 +175,7 @@ def _keep_matching(moment: query.Moment, where: query.Where, pattern: str) -> No
     sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"  # noqa: S608 - fixed texts
     texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in moment.rows(sql, where.values)}
     found = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
-    where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", json_list(found))
+    where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", query.json_list(found))
 
 
 def _find(moment: query.Moment, asked: ReportName) -> tuple[str, str | None]:
