@@ -103,6 +103,24 @@ def test_agent_that_is_struck_off_while_connected_is_denied(
         assert client.head().size == ledger.head()[0]
 
 
+def test_agent_that_is_refused_while_the_server_reads_its_users_is_let_in(
+    own_server: OwnServer, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    discard, refused = connection.AsyncConnection._discard, list[str]()
+
+    async def let_in_after_that(self: connection.AsyncConnection) -> None:
+        refused.append(self._refusal)
+        own_server.server.reload(users())
+        await discard(self)
+
+    with Served(ledger, own_server.server) as served:
+        own_server.server.reload(users("alice"))
+        monkeypatch.setattr(connection.AsyncConnection, "_discard", let_in_after_that)
+        with served.client("bob") as client:
+            assert client.head().size == ledger.head()[0]
+    assert "Authorization Violation" in refused[0]
+
+
 @pytest.mark.parametrize(
     "answer",
     [b"", b"garbage", b"[]", b"{}", b'{"error":7}', b'{"error":{"code":7}}', b'{"size":"x"}', b'{"accepted":[{}]}'],
