@@ -124,8 +124,10 @@ class Browser:
         self.command("Emulation.setScriptExecutionDisabled", value=not are_allowed)
 
     def open(self, address: str) -> None:
-        """Go to an address and wait until it is there."""
+        """Go to an address and wait until it is there: now and then the driver is back before its page."""
         self.driver.get(address)
+        kind = address.partition(":")[0]
+        self.until(lambda: self.evaluate(f"location.protocol === '{kind}:' && document.readyState === 'complete'"))
 
     def evaluate(self, expression: str, *, context: int | None = None) -> Any:
         """Return what an expression of JavaScript comes to in the page; a promise is waited for."""
