@@ -187,11 +187,16 @@ class PostgresStore:
             raise Corrupted("CORRUPTED", f"the schema {self.schema} is another role's: {_ADVICE}", schema=self.schema)
         if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
             connection.execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('baton', 0))")  # one makes it
-            if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
-                if is_own is None:
-                    connection.execute(f'CREATE SCHEMA "{self.schema}"')
-                connection.execute(BOOKS)
-                connection.execute("INSERT INTO baton_ledger VALUES ($1, $2)", (self._ledger, FORMAT))
+            try:
+                if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
+                    if is_own is None:
+                        connection.execute(f'CREATE SCHEMA "{self.schema}"')
+                    connection.execute(BOOKS)
+                    connection.execute("INSERT INTO baton_ledger VALUES ($1, $2)", (self._ledger, FORMAT))
+            except (psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
+                connection.execute("ROLLBACK")  # another worker has just made it: whose it is is looked at again
+                self._check(connection)
+                return
             connection.execute("COMMIT")
         held = connection.execute("SELECT ledger, format FROM baton_ledger").fetchall()
         if [ledger for ledger, _ in held] != [self._ledger]:

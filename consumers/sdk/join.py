@@ -140,11 +140,11 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
     try:
         submission = draft_and_sign([draft], key, ledger=ledger, author=name, at=now())
         connection.request(submit_subject(ledger, name), submission.encode())
-    except Refused as refusal:
+    except (Refused, Unavailable) as error:
         # The server that has the news cuts this connection, perhaps before the answer came.
-        if refusal.code != "BUS_DENIED":
+        if error.code not in {"BUS_DENIED", "BUS_UNAVAILABLE"}:
             raise
-        denied = refusal
+        denied = error if isinstance(error, Refused) else None
     finally:
         connection.close()
     deadline = time.monotonic() + (let_in_wait_max_s if denied is None else _after_cut_max_s)
