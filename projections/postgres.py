@@ -181,23 +181,9 @@ class PostgresStore:
 
     def _check(self, connection: Connection) -> None:
         books = f'"{self.schema}".baton_ledger'
-        # Whoever owns a schema puts functions and triggers there that run as who writes: its name is known beforehand.
-        owned = "SELECT nspowner = current_user::regrole FROM pg_namespace WHERE nspname = $1"
-        if (is_own := connection.execute(owned, (self.schema,)).fetchone()) == (False,):
-            raise Corrupted("CORRUPTED", f"the schema {self.schema} is another role's: {_ADVICE}", schema=self.schema)
+        self._is_there(connection)
         if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
-            connection.execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('baton', 0))")  # one makes it
-            try:
-                if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
-                    if is_own is None:
-                        connection.execute(f'CREATE SCHEMA "{self.schema}"')
-                    connection.execute(BOOKS)
-                    connection.execute("INSERT INTO baton_ledger VALUES ($1, $2)", (self._ledger, FORMAT))
-            except (psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
-                connection.execute("ROLLBACK")  # another worker has just made it: whose it is is looked at again
-                self._check(connection)
-                return
-            connection.execute("COMMIT")
+            self._make(connection, books)
         held = connection.execute("SELECT ledger, format FROM baton_ledger").fetchall()
         if [ledger for ledger, _ in held] != [self._ledger]:
             message = f"the schema {self.schema} holds the views of another ledger: {_ADVICE}"
@@ -205,6 +191,26 @@ class PostgresStore:
         if (version := held[0][1]) != FORMAT:
             message = f"the schema {self.schema} is of another version of Baton: {_ADVICE}"
             raise Corrupted("CORRUPTED", message, version=version, schema=self.schema)
+
+    def _is_there(self, connection: Connection) -> bool:
+        # Whoever owns a schema puts functions and triggers there that run as who writes: its name is known beforehand.
+        owned = "SELECT nspowner = current_user::regrole FROM pg_namespace WHERE nspname = $1"
+        if (is_own := connection.execute(owned, (self.schema,)).fetchone()) == (False,):
+            raise Corrupted("CORRUPTED", f"the schema {self.schema} is another role's: {_ADVICE}", schema=self.schema)
+        return is_own is not None
+
+    def _make(self, connection: Connection, books: str) -> None:
+        """Make the schema and its books, unless another worker has: one at a time makes them."""
+        # Taken outside the transaction: what waits for a lock within one still sees the names of before its wait.
+        # Whoever fails closes the connection, and the lock goes with it.
+        connection.execute("SELECT pg_advisory_lock(hashtextextended('baton', 0))")
+        with connection.transaction():
+            if not self._is_there(connection):
+                connection.execute(f'CREATE SCHEMA "{self.schema}"')
+            if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
+                connection.execute(BOOKS)
+                connection.execute("INSERT INTO baton_ledger VALUES ($1, $2)", (self._ledger, FORMAT))
+        connection.execute("SELECT pg_advisory_unlock(hashtextextended('baton', 0))")
 
 
 def parameters_of(url: str) -> dict[str, Any]:

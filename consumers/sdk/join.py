@@ -136,7 +136,7 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
         connection = Connection(server, name, invitation.bus_seed)
     except Refused as refusal:
         raise (_not_let_in(invitation, refusal) if refusal.code == "BUS_DENIED" else refusal) from refusal
-    denied: Refused | None = None
+    cut: Refused | Unavailable | None = None
     try:
         submission = draft_and_sign([draft], key, ledger=ledger, author=name, at=now())
         connection.request(submit_subject(ledger, name), submission.encode())
@@ -144,14 +144,14 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
         # The server that has the news cuts this connection, perhaps before the answer came.
         if error.code not in {"BUS_DENIED", "BUS_UNAVAILABLE"}:
             raise
-        denied = error if isinstance(error, Refused) else None
+        cut = error
     finally:
         connection.close()
-    deadline = time.monotonic() + (let_in_wait_max_s if denied is None else _after_cut_max_s)
+    deadline = time.monotonic() + (let_in_wait_max_s if cut is None else _after_cut_max_s)
     while not _is_let_in(home, invitation, server):
         if time.monotonic() > deadline:
-            if denied is not None:
-                raise _not_let_in(invitation, denied)
+            if cut is not None:
+                raise _not_let_in(invitation, cut) if isinstance(cut, Refused) else cut
             message = f"{name} is registered, and the server does not let it in yet: run the same command again"
             raise Unavailable("BUS_UNAVAILABLE", message, server=server)
         time.sleep(_let_in_poll_s)

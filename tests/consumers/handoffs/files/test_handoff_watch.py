@@ -157,7 +157,8 @@ def test_edit_and_event_meet_while_it_runs(folder: SyncedFolder, running: tuple[
     size, inode = folder.size(), folder.file().stat().st_ino
     time.sleep(1.0)
     assert (folder.size(), folder.file().stat().st_ino) == (size, inode)
-    assert [one.what for one in running[1].told] == ["signed", "written"]
+    # The event may come before the watcher has read the ledger again after its signing: then one write does for both.
+    assert [one.what for one in running[1].told] in (["signed", "written"], ["signed"])
 
 
 def test_folder_that_vanishes_is_waited_for(
