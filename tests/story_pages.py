@@ -59,7 +59,7 @@ def project_of(home: Path) -> Path:
 def addresses(settings: Settings) -> list[str]:
     """Return addresses that show the story: each page at least once, and its variants."""
     with Ledger(settings=settings) as ledger:
-        task = ledger.ask("tot.list")["tasks"][0]["id"]
+        tree = ledger.ask("tot.list")["tasks"][0]
         head = ledger.client.head().size - 1
     return [
         "/", "/?open=auth-rotate", "/?open=store-subscriptions", f"/?as_of={head // 2}",
@@ -69,7 +69,7 @@ def addresses(settings: Settings) -> list[str]:
         "/events", "/events?actor=codex", f"/e/{head}", "/e/0", "/e/291",
         "/r/reader-cursors", "/r/auth-rotation", "/r/auth-rotation?full=1", "/r/bigrams",
         "/s/store-1", "/s/snapshots-1", "/s/colours-1",
-        f"/t/{task}", f"/t/{task}?at={head - 20}",
+        f"/t/{tree['id']}", f"/t/{tree['id']}?at={tree['started_index'] + 20}",
         "/agents", "/a/minimax", "/a/codex", "/a/alex",
         "/audit", "/timeline", "/k", "/k?agent=minimax",
         "/search?q=cursor", "/search?q=快照", "/reviews/tape-backups", "/t",
