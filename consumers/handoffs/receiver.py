@@ -14,7 +14,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
-from consumers.sdk.git import Git
 from consumers.sdk.text import dead_end_text, on_a_line, shorten
 from ledger.client import Ask
 from ledger.config import present_session
@@ -68,6 +67,8 @@ def uncommitted(shown: Mapping[str, Any]) -> list[str]:
 
     Compared as bytes, by commands that read objects alone: `git status` would run filters that a repository names.
     """
+    from consumers.sdk.git import Git  # noqa: PLC0415 - no list or board asks git
+
     named = {text.partition(":")[0] for text in shown["notes"]["touches"]}
     files = sorted(filter(os.path.isfile, named))  # a note may be no path at all
     try:

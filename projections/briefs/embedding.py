@@ -28,7 +28,6 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -93,6 +92,8 @@ def _semantic() -> tuple[Embedder, Callable[[list[str]], list[list[float]]]] | N
         module = import_module("wordllama")
     except ImportError:
         return None
+    from importlib.metadata import version  # noqa: PLC0415 - slow, and seldom needed
+
     # Without this folder it looks for its tokenizer in the user's cache, and offers to download it.
     model = module.WordLlama.load(cache_dir=Path(str(module.__file__)).parent, disable_download=True)
     embedder = Embedder("wordllama", version("wordllama"), 256, 0.40)

@@ -1,119 +1,25 @@
-"""`baton emit`, `submit`, `log`, `show`, `why`, `search`: events one by one, and by what they say."""
+"""`baton log`, `show`, `why`: events one by one, and what they follow from."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import click
-import msgspec
-from msgspec.structs import asdict
 
 from consumers.doors.cli import output
-from consumers.doors.cli.app import App, parse_json, read_argument, read_up_to
-from consumers.doors.cli.program import Command, ListOption
+from consumers.doors.cli.app import App
+from consumers.doors.cli.program import Command
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.events import Suspects, describe, whole_event
 from consumers.sdk.text import clean
-from ledger.author import Draft
 from ledger.client import Ask, follow, read_event
-from ledger.codec import decode_strict
-from ledger.envelope import decode_entry, decode_submission
-from ledger.errors import BatonError, Refused
+from ledger.envelope import decode_entry
+from ledger.errors import Refused
 from ledger.events.body import Event
-from ledger.limits import batch_events_max, batch_size_max_bytes
-from projections.search.queries import SORTS, Term, matches_in, terms_of
-
-batch_text_max_bytes: Final = 8 * batch_size_max_bytes
-"""JSON may spell a character with six, and have spaces in between."""
 
 rows_max: Final = 500
-hits_max: Final = 200
-
-
-@click.command(cls=Command)
-@click.argument("kind", metavar="KIND|-")
-@click.option("--stream", help="The stream, as session/s1 or handoff/ID.")
-@click.option("--data", metavar="JSON|@FILE|-", help="The event's data.")
-@click.option("--cause", "causes", cls=ListOption, metavar="REF", help="An event this one follows from.")
-@click.option("--corr", help="What it belongs to: a label that events of one task share.")
-@click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
-@click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
-@click.option("--receipt", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write the event's receipt to this file.")  # fmt: skip
-def emit(app: App, /, kind: str, **given: Any) -> None:
-    """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
-
-    What each kind's data holds is published in proto/schemas; an unknown kind lists those there are. For a batch, each
-    line of standard input is a JSON object: {"stream", "kind", "data"}, and where wanted "causes", "corr", "expect",
-    "idem". All of them are admitted under one signature, or none: at most 256 events and 900 KiB.
-    """
-    if kind == "-":
-        if any(value not in (None, ()) for value in given.values()):
-            raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
-        output.show_accepted(
-            app, app.author().emit(*_read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
-        )
-        return
-    if given["stream"] is None or given["data"] is None:
-        raise Refused("USAGE", "--stream and --data say where the event belongs and what it holds")
-    check_kinds((kind,))
-    given |= {"data": parse_json(given["data"], "--data"), "causes": list(given["causes"])}
-    path = given.pop("receipt")
-    accepted = app.author().emit(Draft(kind=kind, **given))[0]
-    if path is not None:
-        from consumers.doors.cli.commands.receipts import write_receipt  # noqa: PLC0415 - few events need one
-
-        try:
-            write_receipt(app, accepted.index, path)
-        except BatonError as error:  # the event is in the log, and stays there: only the file is missing
-            error.message += f" (the event was accepted as entry {accepted.index}: `baton receipt {accepted.index}`)"
-            raise
-    app.show("accepted", asdict(accepted), output.accepted_line(accepted))
-
-
-class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of a batch."""
-
-    stream: str
-    kind: str
-    data: dict[str, Any]
-    causes: list[str] = []
-    corr: str | None = None
-    expect: int | None = None
-    idem: str | None = None
-
-
-_batch_line: Final = msgspec.json.Decoder(BatchLine)
-
-
-def _read_batch(given: bytes) -> list[Draft]:
-    drafts: list[Draft] = []
-    for number, text in enumerate(given.split(b"\n"), 1):
-        if not text.strip():
-            continue
-        try:
-            line = decode_strict(text, _batch_line)
-            check_kinds((line.kind,))
-        except Refused as refusal:
-            message = f"line {number}: {refusal.message}"
-            raise Refused(refusal.code, message, **refusal.details, line=number) from refusal
-        drafts.append(Draft(**{name: getattr(line, name) for name in line.__struct_fields__}))
-    if not drafts:
-        raise Refused("USAGE", "standard input holds no event: give one JSON object a line")
-    if len(drafts) > batch_events_max:
-        raise Refused("TOO_LARGE", f"a batch has at most {batch_events_max} events, not {len(drafts)}")
-    return drafts
-
-
-@click.command(cls=Command)
-@click.argument("submission", metavar="FILE|-")
-def submit(app: App, submission: str) -> None:
-    """Append events that were signed elsewhere: a DSSE JSON envelope, an array of those, or a msgpack submission."""
-    given = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
-    output.show_accepted(app, app.client().submit(decode_submission(given)))
 
 
 @click.command("log", cls=Command, only_looks=True, looks_back=True)
@@ -278,49 +184,3 @@ def print_event(event: Event, mark: str = "") -> None:
     """Print one event on a line, as it comes."""
     words = (event.index, output.when(event.accepted_ms), event.author, event.kind, clean(event.stream), mark)
     output.print_lines("  ".join(map(str, words)).rstrip())
-
-
-@click.command(cls=Command, looks_back=True)
-@click.argument("words", metavar="TEXT", nargs=-1, required=True)
-@click.option("--sort", cls=ListOption, type=click.Choice(SORTS), help="Only these; may be repeated.")
-@click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, as finding.logged.")
-@click.option("--author", metavar="NAME", help="Only what this agent signed.")
-@output.since_option("Only what was written since")
-@click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
-@click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")
-def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **given: Any) -> None:
-    r"""Find text in handoffs, reasoning, sessions, reports and all else that was written.
-
-    What holds all words is found, in any form, case and script: '"two words"' is a phrase, 'hand*' a beginning. Best
-    matches come first, the newest among equals. Where nothing holds them all, the nearest is shown, and how near.
-    """
-    text = " ".join(words)
-    check_kinds(given["kinds"])
-    filters = {name: list(values) or None if isinstance(values, tuple) else values for name, values in given.items()}
-    answer = app.query("search.find", text=text, limit=limit, after=cursor, **filters)
-
-    def show() -> None:
-        terms = terms_of(text)
-        if answer["hits"] and answer["holds"] == "some":
-            click.echo("Nothing holds all of that. The nearest:")
-        for hit in answer["hits"]:
-            _print_hit(hit, terms)
-        if not answer["hits"]:
-            click.echo("(none)")
-
-    output.show_page(app, "search.find", answer, show)
-
-
-def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
-    place = (
-        hit["event_index"], output.when(hit["accepted_ms"]), hit["author"], clean(hit["stream"]), hit["kind"],
-        output.suspect_cell(hit), f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
-    )  # fmt: skip
-    output.print_lines("  ".join(str(part) for part in place if part != ""))
-    excerpt, shown, position = clean(hit["excerpt"]), "", 0
-    for start, end in matches_in(excerpt, terms):
-        shown += excerpt[position:start] + click.style(excerpt[start:end], bold=True)
-        position = end
-    shown += excerpt[position:]
-    done = hit.get("correction")
-    click.echo(f"    {shown}" if done is None else f"    ~~{shown}~~\n      {output.corrected(done)}")
