@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 GROUPS: Final = {
     "append": "appending",
+    "parts": "parts",
     "growth": "growth",
     "disk": "disk",
     "audit": "auditing",
