@@ -23,7 +23,7 @@ from ledger.log.log import Log, Pending
 from ledger.log.read import Snapshot
 
 
-class _Signed(NamedTuple):
+class Signed(NamedTuple):
     """An entry whose signature fits, with what rules decide on."""
 
     data: bytes
@@ -46,9 +46,17 @@ class Follower:
         Corrupted: ``VERIFICATION_FAILED``: an entry cannot be what this log took here, and nothing was appended;
         ``HISTORY_CHANGED``: somebody else has written meanwhile.
         """
-        signed = _signed(start, entries)
-        if not signed:
-            return 0
+        signed = self.read(start, entries)
+        if signed:
+            self.take(start, signed)
+        return len(signed)
+
+    def read(self, start: int, entries: Sequence[bytes]) -> list[Signed]:
+        """Return the entries of all whole units among these, every signature verified. Raises as ``append``."""
+        return _signed(start, entries)
+
+    def take(self, start: int, signed: Sequence[Signed]) -> None:
+        """Append what ``read`` returned for ``start``, in one commit. Raises as ``append``."""
         with self._log.writing() as (txn, snapshot):
             if snapshot.size != start:
                 message = (
@@ -60,9 +68,8 @@ class Follower:
         # If we crash before this line the log has none of them, after it all: whoever goes on asks where the log ends.
         self._cache |= layer.records
         self._cached_size = start + len(signed)
-        return len(signed)
 
-    def _decide(self, snapshot: Snapshot, signed: list[_Signed]) -> tuple[Layer, Pending]:
+    def _decide(self, snapshot: Snapshot, signed: Sequence[Signed]) -> tuple[Layer, Pending]:
         if self._cached_size != snapshot.size or len(self._cache) > records_cached_max:
             self._cache = {}
         base = Transaction(snapshot, self._cache)
@@ -86,16 +93,16 @@ class Follower:
         return layer, pending
 
 
-def _signed(start: int, entries: Sequence[bytes]) -> list[_Signed]:
+def _signed(start: int, entries: Sequence[bytes]) -> list[Signed]:
     """Return the entries of all whole units, each signature verified."""
-    signed: list[_Signed] = []
+    signed: list[Signed] = []
     while (position := len(signed)) < len(entries):
-        unit: list[_Signed] = []
+        unit: list[Signed] = []
         try:
             size = decode_entry(entries[position]).batch_size
             if position + size > len(entries):
                 break
-            unit = [_Signed(data, *read_entry(data)) for data in entries[position : position + size]]
+            unit = [Signed(data, *read_entry(data)) for data in entries[position : position + size]]
         except Refused as refusal:
             raise _unfit(start + position + len(unit), str(refusal)) from refusal
         _check_unit(start + position, unit)
@@ -103,7 +110,7 @@ def _signed(start: int, entries: Sequence[bytes]) -> list[_Signed]:
     return signed
 
 
-def _check_unit(start: int, unit: list[_Signed]) -> None:
+def _check_unit(start: int, unit: list[Signed]) -> None:
     first = unit[0].entry
     shared = (first.key, first.sig, first.batch_size, first.accepted_ms)
     for position, (_, entry, _) in enumerate(unit):

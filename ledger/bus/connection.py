@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeAlias
@@ -40,6 +41,9 @@ denied_rounds: Final = 3
 
 # What may become of a connection to a server that is there; every other ``OSError`` says that none is.
 _PASSING: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, TimeoutError)
+
+_HEADER: Final = re.compile(r"\r\n([!-9;-~]+): ([!-~]+(?: +[!-~]+)*)(?=\r\n)")
+"""A header as nearly all are: visible ASCII, one space after the colon, none at the end."""
 
 
 class _Away(Unavailable):
@@ -344,6 +348,9 @@ class NodeClient(NatsClient):
         """Return the headers; none when there are too many bytes of them, or they are no headers."""
         if not headers or len(headers) > limits.message_headers_max_bytes:
             return None
+        pairs = _HEADER.findall(headers.decode("latin-1"))
+        if pairs and headers.startswith(b"NATS/1.0\r\n") and len(pairs) == headers.count(b"\r\n") - 2:
+            return dict(pairs)  # as nats-py reads them, in a tenth of its time
         try:
             parsed: dict[str, str] | None = await super()._process_headers(headers)
         except (ValueError, LookupError):

@@ -8,15 +8,18 @@ entry of this ledger at its own index proves nothing: such a stream is foreign o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.js.api import RawStreamMsg
 
 from ledger import limits
 from ledger.bus.connection import bus_errors
-from ledger.bus.message import entry_of
+from ledger.bus.message import entry_in, entry_of
 from ledger.bus.stream import Incarnation, stream_info
 from ledger.bus.subjects import retired_subject
 from ledger.client import read_event
@@ -33,6 +36,9 @@ from ledger.merkle import leaf_hash
 # How far before and after the end of the shorter one evidence is looked for.
 window_events: Final = limits.batch_events_max
 _asked_at_once: Final = 32
+near_events_max: Final = 4 * limits.batch_events_max
+near_size_max_bytes: Final = 2 * limits.batch_size_max_bytes
+"""A whole signed batch with its headers is less."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +135,56 @@ async def read_messages(
     return messages
 
 
-def entry_at(seq: int, message: RawStreamMsg | None) -> bytes | None:
-    """Return the entry that a message holds, if it is a signed one and stands at its own index."""
+async def read_near(
+    client: Client, incarnation: Incarnation, begin: int, end: int, wait_s: float
+) -> list[RawStreamMsg]:
+    """Return messages from ``begin`` on without a gap as the nearest replica has them, as many as fit in memory.
+
+    None unless the last of them is what the stream's leader holds: a replica may lag, and two histories that have
+    parted never meet again. Those before it may be damaged. Raises Unavailable: ``BUS_UNAVAILABLE``.
+    """
+    read: list[RawStreamMsg] = []
+    is_over = asyncio.Event()
+
+    async def take(message: Msg) -> None:
+        headers, seq = message.headers or {}, begin + len(read)
+        if headers.get("Nats-Sequence") == str(seq):
+            read.append(RawStreamMsg(headers.get("Nats-Subject"), seq, message.data, headers=headers))
+        else:  # the end, or a gap
+            is_over.set()
+
+    asked = {"seq": begin, "batch": min(end - begin + 1, near_events_max), "max_bytes": near_size_max_bytes}
+    inbox = client.new_inbox()
+    with bus_errors(f"messages from {begin} on of log stream {incarnation.name}"):
+        subscription = await client.subscribe(inbox, cb=take)
+        try:
+            await client.publish(f"$JS.API.DIRECT.GET.{incarnation.name}", msgspec.json.encode(asked), reply=inbox)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await is_over.wait()
+        finally:
+            await subscription.unsubscribe()
+    if not read:
+        return read
+    last = begin + len(read) - 1
+    of_leader = (await read_messages(client, incarnation, last, last, wait_s))[last]
+    return read if _content(of_leader) == _content(read[-1]) else []
+
+
+def _content(message: RawStreamMsg | None) -> tuple[str | None, bytes, dict[str, str]] | None:
+    """Return what its publisher gave a message; servers add headers of their own to some answers."""
     if message is None:
         return None
     headers = {name: value for name, value in (message.headers or {}).items() if not name.startswith("Nats-")}
+    return message.subject, message.data or b"", headers
+
+
+def entry_at(seq: int, message: RawStreamMsg | None, *, verify: bool = True) -> bytes | None:
+    """Return the entry that a message holds, if it stands at its own index; ``verify``: and if its signature fits."""
+    if message is None:
+        return None
     try:
-        index, entry = entry_of(message.data or b"", headers)
+        index, entry = (entry_of if verify else entry_in)(message.data or b"", message.headers or {})
     except Corrupted:
         return None
     return entry.encode() if index == seq - 1 else None

@@ -46,11 +46,12 @@ def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
     Raises:
         Corrupted: ``VERIFICATION_FAILED`` when headers are missing or in another form, or the signature does not fit.
     """
+    index, entry = entry_in(payload, headers)
     try:
-        index, entry, path = _read(payload, headers)
-    except (KeyError, ValueError, OverflowError, Refused) as error:
-        message = f"the message's headers do not make an entry: {message_of(error)}"
-        raise Corrupted("VERIFICATION_FAILED", message) from error
+        decode_entry(entry.encode())  # every length and range is checked where it is for all entries
+        path = [decode_base64(one, PATH) for one in headers.get(PATH, "").split(",") if one]
+    except Refused as refusal:
+        raise _unfit(refusal) from refusal
     published = {name: value for name, value in headers.items() if name.startswith("Baton-")}
     if published != headers_of(index, entry, path):
         raise Corrupted("VERIFICATION_FAILED", "the message's headers are not those of its entry", index=index)
@@ -59,9 +60,20 @@ def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
     return index, entry
 
 
-def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry, list[bytes]]:
+def entry_in(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
+    """Return what a message says: for who reads the entry, and verifies its batch, as any other. Raises as that."""
+    try:
+        return _read(payload, headers)
+    except (KeyError, ValueError, OverflowError, Refused) as error:
+        raise _unfit(error) from error
+
+
+def _unfit(error: Exception) -> Corrupted:
+    return Corrupted("VERIFICATION_FAILED", f"the message's headers do not make an entry: {message_of(error)}")
+
+
+def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
     batch_index, _, batch_size = headers.get(BATCH, "0/1").partition("/")
-    path = [decode_base64(one, PATH) for one in headers.get(PATH, "").split(",") if one]
     entry = Entry(
         version=ENTRY_VERSION, body=payload, key=bytes.fromhex(headers[KEY]), alg=ED25519,
         sig=decode_base64(headers[SIGNATURE], SIGNATURE), batch_index=decode_decimal(batch_index, BATCH),
@@ -69,5 +81,4 @@ def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry, list[
         stream_version=decode_decimal(headers[STREAM_VERSION], STREAM_VERSION),
         authority_version=decode_decimal(headers[AUTHORITY_VERSION], AUTHORITY_VERSION),
     )  # fmt: skip
-    # Read back as any stored entry is: every length and range is checked where it is for all of them.
-    return decode_decimal(headers[INDEX], INDEX), decode_entry(entry.encode()), path
+    return decode_decimal(headers[INDEX], INDEX), entry

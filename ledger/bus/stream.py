@@ -46,7 +46,7 @@ def log_stream_config(incarnation: Incarnation, replicas: int = 1) -> StreamConf
     return StreamConfig(
         name=incarnation.name, subjects=[event_pattern(incarnation.ledger)], retention=RetentionPolicy.LIMITS,
         storage=StorageType.FILE, discard=DiscardPolicy.NEW, num_replicas=replicas, deny_delete=True, deny_purge=True,
-        allow_rollup_hdrs=False, allow_atomic=True, first_seq=incarnation.first_seq,
+        allow_rollup_hdrs=False, allow_atomic=True, allow_direct=True, first_seq=incarnation.first_seq,
         republish=RePublish(src=event_pattern(incarnation.ledger), dest=live_subject(incarnation.ledger)),
     )  # fmt: skip
 

@@ -29,6 +29,7 @@ from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import Subscriptions
 from ledger import limits
 from ledger.admission.check import Checked, check
+from ledger.bus.connection import NodeClient
 from ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher
 from ledger.bus.remote import RemoteClient
 from ledger.bus.stream import Incarnation, open_stream
@@ -90,10 +91,8 @@ async def _of_streams(bench: Bench, ledger: Ledger, urls: dict[str, str]) -> lis
         log = stack.enter_context(
             contextlib.closing(Log(_made(bench.folder / "follower"), map_size=MAP_SIZE, create=True))
         )
-        following = sides[-1]
-        follower = Replica(
-            lambda: following.client, log, ledger.id, "node-2", replicas=1, record=bench.folder / "incarnation.json"
-        )
+        following, own = sides[-1], await stack.enter_async_context(connected(urls["always"], NodeClient))
+        follower = Replica(lambda: own, log, ledger.id, "node-2", replicas=1, record=bench.folder / "incarnation.json")
         for number in range(bench.rounds + 1):
             start = ledger.head()[0]
             ready = [check(one) for one in batches(ledger, f"round-{number}", BATCHES)]

@@ -61,9 +61,9 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def connected(url: str) -> AsyncIterator[NatsClient]:
+async def connected(url: str, make: type[NatsClient] = NatsClient) -> AsyncIterator[NatsClient]:
     """Connect a client, and close it."""
-    client = NatsClient()
+    client = make()
     await client.connect(url, allow_reconnect=True, max_reconnect_attempts=600, reconnect_time_wait=0.1)
     try:
         yield client

@@ -80,6 +80,7 @@ class SimClient:
         self.subscriptions: list[tuple[str, Any]] = []
         self.is_closed = False
         self._batches: dict[str, list[Message]] = {}
+        self._inboxes = 0
         network.clients = [one for one in network.clients if one.process.is_alive]
         network.clients.append(self)
 
@@ -96,9 +97,19 @@ class SimClient:
         self.subscriptions.append((subject, cb))
         return SimSubscription(self, (subject, cb))
 
-    async def publish(self, subject: str, data: bytes = b"", *, headers: dict[str, str] | None = None) -> None:
-        """Send a message that nobody answers; one of an atomic batch waits here for the last one."""
+    def new_inbox(self) -> str:
+        self._inboxes += 1
+        return f"_INBOX.{self._inboxes}"
+
+    async def publish(
+        self, subject: str, data: bytes = b"", *, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Send a message; one of an atomic batch waits here for the last one. ``reply`` is where a replica answers."""
         headers = headers or {}
+        if reply:
+            name, asked = subject.removeprefix("$JS.API.DIRECT.GET."), msgspec.json.decode(data)
+            self._read_directly(reply, lambda: self.network.cluster.near(name, asked["seq"], asked["batch"]))
+            return
         if "Nats-Batch-Id" in headers:
             batch = self._batches.setdefault(headers["Nats-Batch-Id"], [])
             batch.append(Message(subject, data, headers))
@@ -109,6 +120,30 @@ class SimClient:
         if self.is_connected and self.process.is_alive:
             for client, callback in self.network.listeners(subject, self.server):
                 self.network.send(client.process, _call, client, callback, SimMessage(subject, data))
+
+    def _read_directly(self, inbox: str, work: Callable[[], list[tuple[int, Message]]]) -> None:
+        """Let the replica of this client's own server answer: what it has in one piece, or nothing."""
+
+        def answer(found: Any) -> None:
+            if not self.is_connected:
+                return
+            messages = [
+                SimMessage(inbox, one.data, one.headers | {"Nats-Sequence": str(seq), "Nats-Subject": one.subject})
+                for seq, one in (found if isinstance(found, list) else [])
+            ]
+            end = SimMessage(inbox, b"", {"Status": "204" if messages else "404"})
+            for message in (*messages, end):
+                self.network.world.add(self.process, self.network.world.now, _tell, (self, message))
+
+        if self.is_connected:
+            self.network.world.later(
+                self.network.wait_s(),
+                self.network.cluster.ask,
+                self.server,
+                work,
+                answer,
+                True,
+            )
 
     async def request(
         self,
@@ -250,6 +285,12 @@ def _kept(headers: dict[str, str]) -> dict[str, str]:
 def _settle(future: asyncio.Future[Any], outcome: Any) -> None:
     if not future.done():
         future.set_result(outcome)
+
+
+def _tell(client: SimClient, message: SimMessage) -> None:
+    for pattern, callback in list(client.subscriptions):
+        if pattern == message.subject:
+            _call(client, callback, message)
 
 
 def _call(client: SimClient, callback: Any, message: SimMessage) -> None:

@@ -79,7 +79,7 @@ def raw(seq: int, message: Message) -> RawStreamMsg:
     return message.raw
 
 
-def entry_in(seq: int, stored: RawStreamMsg | None) -> bytes | None:
+def entry_in(seq: int, stored: RawStreamMsg | None, *, verify: bool = True) -> bytes | None:
     """Return what ``entry_at`` does; each message is looked at once in a world, by whomever."""
     kept = {} if stored is None else stored.__dict__
     if "entry" not in kept:
@@ -184,6 +184,16 @@ class Cluster:
         if stored is None:
             raise js.NotFoundError(code=404, err_code=10037, description="no message found")
         return stored
+
+    def near(self, name: str, seq: int, count: int) -> list[tuple[int, Message]]:
+        """Return stored messages as a replica has them: it may lag, or one of them is damaged there alone."""
+        stored, random = self.stream(name).messages, self.world.random
+        found = [(at, stored[at]) for at in range(seq, seq + count) if at in stored]
+        if found and random.random() < 0.1:
+            at = random.randrange(len(found))
+            own, message = found[at]
+            found[at] = own, Message(message.subject, message.data[:-1] + b"!", message.headers)
+        return found[: random.randrange(len(found) + 1)] if random.random() < 0.3 else found
 
     def stream_of(self, subject: str) -> str:
         """Return the name of the stream that takes a subject. Raises NotFoundError."""

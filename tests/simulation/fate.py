@@ -77,7 +77,7 @@ def parts(world: World) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, name, part in (
             (publication, "read_record", read), (publication, "write_record", write), (replica, "read_record", read),
-            (replica, "write_record", write), (membership, "replacing", nowhere),
+            (replica, "write_record", write), (replica, "near_least", 1), (membership, "replacing", nowhere),
             (publication, "log", notes), (replica, "log", notes), (membership, "log", notes), (reactor, "log", notes),
             (publication, "scrub_every_s", 10.0), (membership, "scrub_every_s", 10.0),
             (membership, "tick_s", tick_s),

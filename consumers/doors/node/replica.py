@@ -22,12 +22,12 @@ from typing import Final
 
 import structlog
 from nats.aio.client import Client as NatsClient
-from nats.js.api import StreamInfo
+from nats.js.api import RawStreamMsg, StreamInfo
 
 from consumers.doors.node.publication import read_record, write_record
 from ledger import limits
-from ledger.admission.follower import Follower
-from ledger.bus.history import entry_at, lost_history, read_messages
+from ledger.admission.follower import Follower, Signed
+from ledger.bus.history import entry_at, lost_history, read_messages, read_near
 from ledger.bus.nodes import BlobStream, answer_wait_s, stream_in_use
 from ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher, messages_of
 from ledger.bus.stream import Incarnation, open_stream, retire, scrub_quick, stream_info
@@ -46,6 +46,9 @@ log = structlog.get_logger("baton.replica")
 
 stream_silent_max_s: Final = 60.0
 """In less do servers elect who leads a stream, where a majority of them is there."""
+
+near_least: Final = 8
+"""More than so many messages are read at once, from the nearest replica; fewer one by one, from the stream's leader."""
 
 publish_wait_max_s: Final = 10.0
 """A stream of three servers elects a leader in less; and so long the writer waits for it."""
@@ -214,33 +217,51 @@ class Replica:
             message = f"{incarnation.name} ends at index {end - 1}, and this log, of what was published, has {size}"
             raise DamagedError(message)
         while size < end:
-            read = await read_messages(
-                self._nats(), incarnation, size + 1, min(size + limits.batch_events_max, end), answer_wait_s
-            )
-            size = await self._append(size, [entry_at(seq, message) for seq, message in read.items()])
+            size = await self._take(incarnation, size, end)
         self._published = 0
         self.is_behind = False
 
-    async def _append(self, size: int, read: Sequence[bytes | None]) -> int:
-        sound = list[bytes]()
-        for data in read:
-            if data is None:
-                break
-            sound.append(data)
-        if not size and sound and decode_body(decode_entry(sound[0]).body)[0].ledger != self.ledger:
-            raise DamagedError("the log stream holds another ledger")
+    async def _take(self, incarnation: Incarnation, size: int, end: int) -> int:
+        """Append some of what follows: what is much from the nearest replica, if that has it as it should be."""
+        if end - size > near_least:
+            near = await read_near(self._nats(), incarnation, size + 1, end, answer_wait_s)
+            with contextlib.suppress(DamagedError):
+                return await self._append(size, near, verify=False)
+            size = self.own().size
+        last = min(size + limits.batch_events_max, end)
+        read = await read_messages(self._nats(), incarnation, size + 1, last, answer_wait_s)
+        return await self._append(size, list(read.values()), verify=True)
+
+    async def _append(self, size: int, messages: Sequence[RawStreamMsg | None], *, verify: bool) -> int:
+        """Append whole units; ``verify`` each message by itself, so that what lies before a damaged one is taken."""
         try:
-            for ref in _refs(sound):
+            signed, sound = await asyncio.to_thread(self._read_units, size, messages, verify=verify)
+            for ref in (ref for one in signed for ref in blobs_of(one.candidate.data)):
                 await self._fetch(ref)
-            taken = await asyncio.to_thread(self._follower.append, size, sound)
+            if signed:
+                await asyncio.to_thread(self._follower.take, size, signed)
         except Corrupted as error:
             if error.code == "HISTORY_CHANGED":
                 return self.own().size  # a publish of ours ended at this moment
             raise DamagedError(error.message) from error
-        if not taken or len(sound) < len(read):
-            message = f"message {size + len(sound) + 1} of the log stream is damaged, or its batch not whole"
+        if not signed or sound < len(messages):
+            message = f"message {size + sound + 1} of the log stream is damaged, or its batch not whole"
             raise DamagedError(message)
-        return size + taken
+        return size + len(signed)
+
+    def _read_units(
+        self, size: int, messages: Sequence[RawStreamMsg | None], *, verify: bool
+    ) -> tuple[list[Signed], int]:
+        """Return the whole units that begin at ``size``, and how many messages were sound; in a thread."""
+        entries = list[bytes]()
+        for seq, message in enumerate(messages, size + 1):
+            if (data := entry_at(seq, message, verify=verify)) is None:
+                break
+            entries.append(data)
+        signed = self._follower.read(size, entries)
+        if not size and signed and signed[0].candidate.body.ledger != self.ledger:
+            raise DamagedError("the log stream holds another ledger")
+        return signed, len(entries)
 
     async def _fetch(self, ref: str) -> None:
         if self.log.blobs.find(ref) is None:
@@ -338,9 +359,7 @@ class Replica:
         try:
             end = (await stream_info(self._nats(), incarnation)).state.last_seq
             while (size := self.own().size) < end:
-                last = min(size + limits.batch_events_max, end)
-                read = await read_messages(self._nats(), incarnation, size + 1, last)
-                await self._append(size, [entry_at(seq, message) for seq, message in read.items()])
+                await self._take(incarnation, size, end)
         except DamagedError as error:
             log.warning("what lies behind damage in the retired stream is left there", error=str(error))
         except Unavailable as error:
