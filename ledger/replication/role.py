@@ -185,9 +185,12 @@ def _follow(state: Follower, seen: Observation, own: Own, now_ms: int, timing: T
 def is_last_word(state: State, now_ms: int, timing: Timing) -> bool:
     """Whether no other node can have more of the log: this one leads, and renewed its lease since others might take it.
 
-    Who was cut off, or stopped, believes for a while that it leads: what it lacks of what its callers saw is not lost.
+    Who was cut off, or stopped, or hands over, believes for a while that it leads: what it lacks of what its callers
+    saw is not lost.
     """
-    return isinstance(state, Leader) and timing.has_lease and now_ms - state.renewed_ms < timing.missed_ms
+    if not isinstance(state, Leader) or state.successor:
+        return False
+    return timing.has_lease and now_ms - state.renewed_ms < timing.missed_ms
 
 
 def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
@@ -205,6 +208,10 @@ def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: T
             if seen.lease is None or seen.lease.node != own.node:
                 return Follower(now_ms, state.head), ()
             is_first = state.revision is None
+            if isinstance(seen, LeaseRefused):  # it may have stood still for so long that others replace it now
+                doing = PutLease(seen.revision, Lease(own.node, own.term.number + 1))
+                state = replace(state, asked_ms=now_ms)
+                return (replace(state, doing=doing) if is_first else replace(state, revision=seen.revision)), (doing,)
             state = replace(state, revision=seen.revision, renewed_ms=seen.asked_ms)
             return _do(state, CatchUp()) if is_first else (state, ())
         case CaughtUp() if own.size < state.head:
@@ -253,11 +260,10 @@ def _lead(state: Leader, seen: Observation, own: Own, now_ms: int, timing: Timin
             return _renew(state, own, now_ms, timing)
         case LeasePut() | LeaseRefused() if seen.lease is None or seen.lease.node != own.node:
             return Follower(now_ms, own.size, "" if seen.lease is None else seen.lease.node), (StepDown(),)
-        case LeaseRefused() if state.successor:  # a renewal was quicker, whose answer was lost
-            return replace(state, revision=seen.revision), (
-                PutLease(seen.revision, Lease(state.successor, state.term + 1)),
-            )
-        case LeasePut() | LeaseRefused():
+        case LeaseRefused():  # a renewal was granted whose answer was lost, and nobody knows when
+            lease = Lease(state.successor, state.term + 1) if state.successor else Lease(own.node, state.term)
+            return replace(state, revision=seen.revision, asked_ms=now_ms), (PutLease(seen.revision, lease),)
+        case LeasePut():
             state = replace(state, revision=seen.revision, renewed_ms=seen.asked_ms)
             resumes = state.is_paused and not state.successor
             return replace(state, is_paused=state.is_paused and not resumes), (Resume(),) if resumes else ()
@@ -276,8 +282,9 @@ def _lead(state: Leader, seen: Observation, own: Own, now_ms: int, timing: Timin
             if not timing.has_lease:
                 return Follower(now_ms, own.size, seen.to), (StepDown(),)
             return state, (Pause(), PutLease(state.revision, Lease(seen.to, state.term + 1)))
-        case Failed() if state.successor:
-            return replace(state, successor="", is_paused=False), (Resume(),)
+        case Failed() if state.successor:  # or not: the answer may be what was lost, and the other one leads
+            renewed_ms = min(state.renewed_ms, now_ms - timing.missed_ms)
+            return replace(state, successor="", is_paused=False, renewed_ms=renewed_ms), (Resume(),)
         case Failed() | LeaseSeen() | CaughtUp() | TermStarted() | Rebuilt():
             return state, ()
         case _:
