@@ -21,6 +21,7 @@ from ledger.forms import STREAM_PATTERN
 from ledger.limits import causes_max, stream_name_max_bytes
 
 heads_known_max: Final = 4_096
+days_known_max: Final = 512
 
 LedgerId = Annotated[
     str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z", description="BLAKE3 of the root key, 32 hex digits.")
@@ -134,12 +135,16 @@ def check_stream(kind: str, stream: str, data: EventData) -> None:
 
     Raises Refused: ``TOO_LARGE`` or ``INVALID_FIELD``.
     """
+    of = data.mapped_kind if isinstance(data, RecordImported) and data.mapped_kind in KINDS else kind
+    _check_place(kind, of, stream)
+
+
+@lru_cache(heads_known_max)
+def _check_place(kind: str, of: str, stream: str) -> None:
     if len(stream.encode()) > stream_name_max_bytes:
         raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
     family, _, name = stream.partition("/")
-    wanted = KINDS[kind]
-    if isinstance(data, RecordImported) and data.mapped_kind in KINDS:
-        wanted = KINDS[data.mapped_kind]
+    wanted = KINDS[of]
     id_type = wanted.id_type
     if family != wanted.stream or bool(name) == (id_type is None):
         hint = wanted.stream if id_type is None else f"{wanted.stream}/ID"
@@ -151,13 +156,16 @@ def check_stream(kind: str, stream: str, data: EventData) -> None:
             raise schema_error(error, "$.stream") from error
 
 
+_day_of = lru_cache(days_known_max)(date.fromisoformat)
+
+
 def check_time(at: str) -> None:
     """Refuse a day that the calendar does not have (RFC 3339 §5.7); the pattern has seen to everything else.
 
     Raises Refused: ``INVALID_FIELD``.
     """
     try:
-        date.fromisoformat(at[: len("YYYY-MM-DD")])
+        _day_of(at[: len("YYYY-MM-DD")])
     except ValueError as error:
         raise Refused("INVALID_FIELD", "the calendar has no such day at $.at", path="$.at") from error
 
