@@ -185,28 +185,6 @@ def _path_back(came_from: dict[str, str], name: str) -> list[str]:
     return path[::-1]
 
 
-def _session(event: Event, state: Layer, life: Life) -> Life:
-    """The machine decides, this rule on who corrects what: the owner, or an admin, an event of this very session.
-
-    Of which kind the target is, no state says, because it would grow with every event: a correction of another kind
-    than its target's changes no view.
-    """
-    before = _life(life, session.SessionState)
-    if before is None or not isinstance(event.data, Correction):
-        return _by_machine(session.SessionState, session.transition)(event, state, life)
-    if event.author == before.owner:
-        _require_working_role(event, state)
-    elif "admin" not in known_agent(state, event.author).roles:
-        message = f"session {event.name} belongs to {before.owner}, who alone corrects it, or an admin: say otherwise \
-in a finding of your own"
-        raise Refused("NOT_AUTHORIZED", message, role="admin")
-    if state.index_of(event.stream, event.data.target) is None:
-        shown = f"`baton session show {quote(event.name)}`"
-        message = f"session {event.name} has no event {event.data.target}: {shown} has them"
-        raise Refused("NOT_FOUND", message, asked=event.data.target)
-    return session.transition(before, event)
-
-
 def _by_machine(state_type: type[S], transition: Callable[[S | None, Event], S]) -> Rule:
     """Return the rule of a stream on which agents with a role that works do what its machine allows."""
 
@@ -218,6 +196,31 @@ def _by_machine(state_type: type[S], transition: Callable[[S | None, Event], S])
         return transition(_life(life, state_type), event)
 
     return rule
+
+
+_session_by_machine: Final = _by_machine(session.SessionState, session.transition)
+
+
+def _session(event: Event, state: Layer, life: Life) -> Life:
+    """The machine decides, this rule on who corrects what: the owner, or an admin, an event of this very session.
+
+    Of which kind the target is, no state says, because it would grow with every event: a correction of another kind
+    than its target's changes no view.
+    """
+    before = _life(life, session.SessionState)
+    if before is None or not isinstance(event.data, Correction):
+        return _session_by_machine(event, state, life)
+    if event.author == before.owner:
+        _require_working_role(event, state)
+    elif "admin" not in known_agent(state, event.author).roles:
+        message = f"session {event.name} belongs to {before.owner}, who alone corrects it, or an admin: say otherwise \
+in a finding of your own"
+        raise Refused("NOT_AUTHORIZED", message, role="admin")
+    if state.index_of(event.stream, event.data.target) is None:
+        shown = f"`baton session show {quote(event.name)}`"
+        message = f"session {event.name} has no event {event.data.target}: {shown} has them"
+        raise Refused("NOT_FOUND", message, asked=event.data.target)
+    return session.transition(before, event)
 
 
 def _imported(event: Event, state: Layer, life: Life) -> Life:

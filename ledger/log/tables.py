@@ -13,6 +13,7 @@ Blobs lie in an environment of their own (``ledger.log.blobs``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
@@ -90,11 +91,16 @@ class Shared(msgspec.Struct, frozen=True, array_like=True):
     url: str = ""
 
 
+streams_known_max: Final = 4_096
+"""Events come many to a stream: its name's bytes and digest are kept of so many."""
+
+
 def index_key(index: int) -> bytes:
     """Return the key of an entry."""
     return index.to_bytes(8, "big")
 
 
+@lru_cache(streams_known_max)
 def stream_digest(stream: str) -> bytes:
     """Return the 16 bytes that stand for a stream in keys and in bus subjects."""
     return blake3(stream.encode()).digest(length=16)
@@ -115,6 +121,7 @@ SHARED_KEY: Final = cast("Key[Shared]", b"m")
 OF_NO_ENTRY: Final = frozenset({QUOTA_PREFIX, SHARED_KEY})
 
 
+@lru_cache(streams_known_max)
 def stream_key(stream: str) -> Key[StreamRecord]:
     """Return the state key of a stream's record."""
     return cast("Key[StreamRecord]", b"s" + stream.encode())
