@@ -179,6 +179,9 @@ class _Reading:
             counts[asked] = self._present.rows(sql, values)
         return counts.get(asked) or self._present.rows(sql, values)
 
+    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        return [self.rows(*one) for one in asked]
+
     def slots(self) -> list[Slot]:
         size = self._past.size
         return [slot._replace(position=min(slot.position, size)) for slot in self._present.slots()]

@@ -20,20 +20,23 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 from blake3 import blake3
 from psycopg import conninfo
 from psycopg.pq import TransactionStatus
+from psycopg.pq.abc import PGresult
 
 from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.forms import STORE_PATTERN, WORDS
+from projections.postgres_connection import Connection, Statement
 from projections.postgres_schema import BOOKS, FORMAT
-from projections.postgres_transaction import Connection, Transaction, prepare
-from projections.store import SLOTS, Damaged, Slot, slots_of
+from projections.postgres_transaction import Transaction
+from projections.store import SLOTS, Damaged, Slot
 
 connections_max: Final = 8
 question_max_s: Final = 30
@@ -52,12 +55,11 @@ _SESSION: Final = (
     f"SET tcp_keepalives_count = 3; SET lock_timeout = '{lock_wait_max_s}s'; "
     f"SET idle_in_transaction_session_timeout = '{idle_max_s}s'"
 )
-_SHARE: Final = f"LOCK TABLE baton_views IN ACCESS SHARE MODE; {SLOTS}"
-_READING: Final = (
-    f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '{question_max_s}s'; {_SHARE}"
-)
-_PAST: Final = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {_SHARE}"
-_WRITING: Final = f"BEGIN; SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0)); {SLOTS}"
+_SHARE: Final = ("LOCK TABLE baton_views IN ACCESS SHARE MODE", SLOTS)
+_LIMIT: Final = f"SET LOCAL statement_timeout = '{question_max_s}s'"
+_READING: Final = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _LIMIT, *_SHARE)
+_PAST: Final = ("BEGIN ISOLATION LEVEL REPEATABLE READ", *_SHARE)
+_WRITING: Final = ("BEGIN", "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))", SLOTS)
 # Conditions of PostgreSQL's by their SQLSTATE: what is not there, or not what was written, is made again.
 _MISSING: Final = ("3F000", "42P01", "42703", "XX001", "XX002")
 _ADVICE: Final = "drop the schema, and `baton project` rebuilds it from the log"
@@ -120,62 +122,67 @@ class PostgresStore:
             self._check(connection)
         return f"schema {aside}"
 
-    def reading(self) -> AbstractContextManager[Transaction]:
+    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Transaction]:
         """The views of one moment, as long as the block lasts."""
-        return self._transaction(_PAST if self._is_apart else _READING)
+        return self._transaction(_PAST if self._is_apart else _READING, expected)
 
     def writing(self) -> AbstractContextManager[Transaction]:
         """A write transaction: it waits for the write lock, and commits at the end of the block."""
-        return self._transaction(_WRITING)
+        return self._transaction(_WRITING, None)
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[Transaction]:
+    def _transaction(self, begin: Sequence[str], expected: Sequence[Slot] | None) -> Iterator[Transaction]:
         with self._room, _translated(self.name):
-            connection, slots = self._begun(begin)
+            transaction = Transaction(partial(self._begun, begin), expected, self.schema, is_apart=self._is_apart)
             try:
-                yield Transaction(connection, self.schema, slots, is_apart=self._is_apart)
+                if expected is None:
+                    transaction.begun()
+                yield transaction
+                connection = transaction.begun()  # and its slots are looked at, also where nothing was asked
                 if begin is _WRITING:
-                    connection.execute("COMMIT")
+                    connection.run("COMMIT")
                 else:  # nothing hangs on its end: whoever takes the connection next waits for that
-                    connection.pgconn.send_query(b"COMMIT")
+                    connection.send([Statement("COMMIT")])
             except BaseException:
-                with contextlib.suppress(psycopg.Error):
-                    connection.execute("ROLLBACK")
-                if connection.info.transaction_status is TransactionStatus.IDLE:
-                    self._idle.append(connection)
-                else:
-                    connection.close()
+                if transaction.connection is not None:
+                    self._undo(transaction.connection)
                 raise
             self._idle.append(connection)
 
-    def _begun(self, begin: str) -> tuple[Connection, list[Slot]]:
-        """Return a connection in a transaction; one that broke while nobody used it is replaced."""
-        while self._idle:
-            connection = self._idle.pop()
-            while connection.pgconn.get_result() is not None:
-                pass
+    def _undo(self, connection: Connection) -> None:
+        with contextlib.suppress(psycopg.Error):
+            connection.run("ROLLBACK")
+        if connection.info.transaction_status is TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _begun(self, begin: Sequence[str], statements: Sequence[Statement]) -> tuple[Connection, list[PGresult]]:
+        """Return a connection in a transaction, and what ``Beginning`` does; one that broke unused is replaced."""
+        asked = [*map(Statement, begin), *statements]
+        while True:
+            is_new = not self._idle
+            connection = self._connected() if is_new else self._idle.pop()
             try:
-                return connection, _begin(connection, begin)
+                connection.received()
+                results = connection.together(asked)
+                for result in results[: len(begin)]:
+                    connection.read(result)
             except psycopg.OperationalError as error:
                 connection.close()
-                if error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03")):
+                if is_new or (error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03"))):
                     raise  # the server is there, and refuses
             except BaseException:
                 connection.close()
                 raise
-        connection = self._connected()
-        try:
-            return connection, _begin(connection, begin)
-        except BaseException:
-            connection.close()
-            raise
+            else:
+                return connection, results[len(begin) - 1 :]
 
     def _connected(self) -> Connection:
         # Parameters of the URL win, but for what is needed here.
-        connection: Connection = psycopg.connect(
-            **_CONNECTION | self.parameters, autocommit=True, cursor_factory=psycopg.RawCursor
+        connection = Connection.connect(
+            **_CONNECTION | self.parameters, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
         )
-        prepare(connection)
         connection.execute(_SESSION.format(f'"{self.schema}"'))
         return connection
 
@@ -223,13 +230,6 @@ def parameters_of(url: str) -> dict[str, Any]:
 
 
 _SHOWN: Final = frozenset({"host", "hostaddr", "port", "dbname", "service"})
-
-
-def _begin(connection: Connection, begin: str) -> list[Slot]:
-    cursor = connection.execute(begin, prepare=False)  # several statements at once are never prepared
-    while cursor.nextset():
-        pass
-    return slots_of(cursor.fetchall())
 
 
 @contextlib.contextmanager

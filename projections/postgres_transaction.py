@@ -1,7 +1,4 @@
-"""A transaction of PostgreSQL's as runners and questions use it, and how values get there and back.
-
-What comes back is what SQLite gives back: truths as 1 and 0, sums as integers, JSON as text.
-"""
+"""A transaction of PostgreSQL's as runners and questions use it."""
 
 from __future__ import annotations
 
@@ -14,15 +11,16 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import psycopg
 from blake3 import blake3
-from psycopg import adapt, postgres
-from psycopg.types import numeric, string
+from psycopg.pq.abc import PGresult
 
 from projections.dialect import Expression, for_postgres, restated
-from projections.postgres_schema import ESCAPE, ESCAPED, hits_of, stored_words
+from projections.postgres_connection import Connection, Statement, unescaped
+from projections.postgres_schema import hits_of, stored_words
 from projections.projection import Projection, Row, Table
 from projections.store import (
     SLOTS,
     Changes,
+    Moved,
     Slot,
     Value,
     boundary_before,
@@ -35,8 +33,8 @@ from projections.store import (
     word_places_max,
 )
 
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
-statements_kept: Final = 500
+Beginning: TypeAlias = Callable[[Sequence[Statement]], tuple[Connection, list[PGresult]]]
+"""Begins a transaction and sends statements along; the first result are the slots."""
 # How many rows a whole table has, SQLite reads from its pages; PostgreSQL would look at each row.
 _COUNT: Final = re.compile(r"^SELECT count\(\*\) FROM (\w+)(?: \w+)?$")
 _COUNTED: Final = r"SELECT rows FROM baton_tables WHERE name = '\1' AND is_live = 1"
@@ -46,45 +44,58 @@ _COUNTING: Final = (
     "WHERE t.name = c.name AND t.is_live = $4"
 )
 _TYPES: Final = {"TEXT": 'text COLLATE "C"', "INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea"}
-_UNESCAPED: Final = {ESCAPED["\0"]: "\0", ESCAPED[ESCAPE]: ESCAPE}
-_ESCAPES: Final = str.maketrans(dict(ESCAPED))
-_ESCAPED_PAIR: Final = re.compile(f"{ESCAPE}.")
 _pack = msgspec.msgpack.Encoder().encode
-
-
-def prepare(connection: Connection) -> None:
-    """Teach a connection how values are written and read here, and to prepare what is asked twice."""
-    connection.prepared_max = statements_kept
-    connection.prepare_threshold = 1
-    for kind, dumper in ((str, _TextDumper), (bool, _TruthDumper)):
-        connection.adapters.register_dumper(kind, dumper)
-    for name, loader in (("json", string.TextLoader), ("bool", _TruthLoader), ("numeric", _NumberLoader)):
-        connection.adapters.register_loader(name, loader)
 
 
 class Transaction:
     """The ``Writing`` of a transaction that was begun, which says what each of these does."""
 
-    def __init__(self, connection: Connection, schema: str, slots: list[Slot], *, is_apart: bool) -> None:
-        self._db = connection
+    def __init__(self, begin: Beginning, expected: Sequence[Slot] | None, schema: str, *, is_apart: bool) -> None:
+        """It begins with the first thing that is asked, which travels along."""
+        self.connection: Connection | None = None
+        self._begin = begin
+        self._expected = expected
         self._schema = schema
         self._is_apart = is_apart  # then a table's name may lead to others than the books count
-        self._slots: list[Slot] | None = slots
+        self._slots: list[Slot] | None = None
+
+    @property
+    def _db(self) -> Connection:
+        return self.connection or self._start([])[0]
+
+    def begun(self) -> Connection:
+        """Return its connection, on which it has begun. Raises Moved: the slots are not as expected."""
+        return self._db
+
+    def _start(self, statements: Sequence[Statement]) -> tuple[Connection, list[PGresult]]:
+        connection, (held, *results) = self._begin(statements)
+        self.connection = connection
+        slots = slots_of(connection.read(held)[1])
+        if self._expected is not None and slots != self._expected:
+            raise Moved
+        self._slots = slots
+        return connection, results
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
+        return self.together((sql, values))[0]
+
+    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        """Return the rows of each query; all travel together."""
+        statements = [self._translated(*one) for one in asked]
+        results = self._start(statements)[1] if self.connection is None else self._db.together(statements)
+        return [[dict(zip(names, row, strict=True)) for row in rows] for names, rows in map(self._db.read, results)]
+
+    def _translated(self, sql: str, values: Sequence[Value]) -> Statement:
         if values and isinstance(asked := values[0], Expression):  # its text is part of the query's
-            translated, values = for_postgres(_with_words(restated(sql), asked), self._schema), values[1:]
-        else:
-            translated = _translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema)
-        cursor = self._db.execute(translated, values or None)
-        names = [column.name for column in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in _unescaped(cursor.fetchall())]
+            return Statement(for_postgres(_with_words(restated(sql), asked), self._schema), values[1:], is_kept=False)
+        return Statement(_translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema), values)
 
     def slots(self) -> list[Slot]:
         """Return the slots as of this moment."""
+        db = self._db
         if self._slots is None:
-            self._slots = slots_of(self._db.execute(SLOTS).fetchall())
+            self._slots = slots_of(db.execute(SLOTS).fetchall())
         return list(self._slots)
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
@@ -97,7 +108,7 @@ class Transaction:
             return {}
         name = self._physical(states_table(slot.view).name, is_live=slot.is_live)
         sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"  # noqa: S608 - fixed names
-        return dict(_unescaped(self._db.execute(sql, (wanted,)).fetchall()))
+        return dict(self._db.read(self._db.run(sql, (wanted,)))[1])
 
     def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
         """Replace and add rows and states."""
@@ -106,7 +117,7 @@ class Transaction:
             # What a state was at the boundary is kept when it changes for the first time behind it.
             kept, now = (self._physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
             sql = f"INSERT INTO {kept} SELECT $1, key, changed, data FROM {now} WHERE key = ANY($2) AND changed < $1"  # noqa: S608
-            self._db.execute(sql, (boundary, replaced))
+            self._db.run(sql, (boundary, replaced))
         counts: list[tuple[str, int, int]] = []
         for table in tables_of(view):
             name, rows_of_table = self._physical(table.name, is_live=slot.is_live), changes.rows.get(table.row, ())
@@ -114,17 +125,17 @@ class Transaction:
             count = len(rows_of_table)
             if table.owner is not None and replaced:
                 sql = f'DELETE FROM {name} WHERE "{table.owner}" = ANY($1)'  # noqa: S608
-                count -= self._db.execute(sql, (replaced,)).rowcount
+                count -= self._db.run(sql, (replaced,)).command_tuples or 0
             if rows_of_table:
                 self._insert(name, table, rows_of_table)
             counts.append((table.name, count, len(" ".join(words).split())))
-        self._db.execute(_COUNTING, (*map(list, zip(*counts, strict=True)), slot.is_live))
+        self._db.run(_COUNTING, (*map(list, zip(*counts, strict=True)), slot.is_live))
 
     def move(self, slot: Slot) -> None:
         """Set the position and last event of a slot."""
         self._slots = None
         sql = "UPDATE baton_views SET position = $1, last_id = $2 WHERE view = $3 AND is_live = $4"
-        self._db.execute(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
+        self._db.run(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
         """Make an empty slot."""
@@ -242,7 +253,7 @@ class Transaction:
         with psycopg.RawServerCursor(self._db, "baton_stretch") as cursor:
             cursor.execute(sql)
             while read := cursor.fetchmany(rows_hashed):
-                use(_unescaped(read))
+                use(unescaped(read))
 
     def _physical(self, name: str, *, is_live: bool) -> str:
         return f'"{self._schema}"."{name}{"" if is_live else "__next"}"'
@@ -256,22 +267,6 @@ def _with_words(sql: str, asked: Expression) -> str:
     return sql.replace("baton_matches(?)", hits_of(asked, is_ranked="search_words.rank" in sql))
 
 
-def _escaped(text: str) -> str:
-    if ESCAPE in text or "\0" in text:
-        return text.translate(_ESCAPES)
-    return text
-
-
-def _unescaped(read: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    if not any(value.__class__ is str and ESCAPE in value for row in read for value in row):
-        return read
-
-    def whole(value: Any) -> Any:
-        return _ESCAPED_PAIR.sub(lambda pair: _UNESCAPED[pair[0]], value) if value.__class__ is str else value
-
-    return [tuple(map(whole, row)) for row in read]
-
-
 def _as_stored(row: tuple[Any, ...]) -> list[Any]:
     """Return a row's values as SQLite keeps them: True as 1, and -0.0 as 0.0."""
     return [value + 0 if value.__class__ in (bool, float) else value for value in row]
@@ -279,34 +274,3 @@ def _as_stored(row: tuple[Any, ...]) -> list[Any]:
 
 def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
-
-
-class _TextDumper(string.StrDumper):
-    """Text, with what PostgreSQL cannot hold as two characters."""
-
-    def dump(self, obj: str) -> Any:
-        return super().dump(_escaped(obj))
-
-
-class _TruthDumper(adapt.Dumper):
-    """A truth as SQLite takes it: a number."""
-
-    oid = postgres.types["int8"].oid
-
-    def dump(self, obj: bool) -> bytes:  # noqa: FBT001 - the driver's signature
-        return b"1" if obj else b"0"
-
-
-class _TruthLoader(adapt.Loader):
-    """A condition's value as SQLite gives it."""
-
-    def load(self, data: Any) -> int:
-        return int(bytes(data) == b"t")
-
-
-class _NumberLoader(numeric.NumericLoader):
-    """A sum of integers, which PostgreSQL makes exact numbers of."""
-
-    def load(self, data: Any) -> Any:
-        number = super().load(data)
-        return int(number) if number == number.to_integral_value() else float(number)

@@ -87,6 +87,7 @@ class Moment:
         self.lasting_ms = json_integer_max
         self._now = now_ms
         self._kept = {} if kept is None else kept
+        self._until: str | None = None
 
     @property
     def now_ms(self) -> int:
@@ -105,15 +106,26 @@ class Moment:
         return self._kept[sql]
 
     def now_until(self, sql: str) -> int:
-        """Return the time for an answer that changes with it only when the statement says (one value; ?1: the time)."""
-        (row,) = self.rows(sql, (self._now_ms,))
-        (change_ms,) = row.values()
-        self.lasting_ms = min(self.lasting_ms, json_integer_max if change_ms is None else change_ms - self._now_ms)
+        """Return the time for an answer that changes with it only when the statement says (one value; ?1: the time).
+
+        The statement travels with what is asked ``together`` next.
+        """
+        self._until = sql
         return self._now_ms
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
         return self.reading.rows(sql, values)
+
+    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        """Return the rows of each of several queries that do not rest on each other: a server is asked all at once."""
+        if self._until is None:
+            return self.reading.together(*asked)
+        until, self._until = self._until, None
+        ((changing,), *found) = self.reading.together((until, (self._now_ms,)), *asked)
+        (change_ms,) = changing.values()
+        self.lasting_ms = min(self.lasting_ms, json_integer_max if change_ms is None else change_ms - self._now_ms)
+        return found
 
     def count(self, sql: str, values: Sequence[Value] = ()) -> int:
         """Return the one number that a query counts."""
@@ -216,13 +228,13 @@ def page_of(
 ) -> tuple[list[dict[str, Any]], int, Any]:
     """Return the rows of a page, how many match in all, and the ``next`` cursor; ``values`` are what SELECT binds."""
     # The texts of a listing are fixed in the code; what is asked for is bound.
-    total = moment.count(f"SELECT count(*) FROM {listing.table}{where.sql}", where.values)  # noqa: S608
+    counting = f"SELECT count(*) FROM {listing.table}{where.sql}", tuple(where.values)  # noqa: S608
     if after is not None:
         where.add(listing.beyond(), after)
     sql = f"{listing.select}{where.sql} ORDER BY {listing.order()} LIMIT ?"
-    rows = moment.rows(sql, (*values, *where.values, limit + 1))
-    page = rows[:limit]
-    return page, total, page[-1][listing.by.rpartition(".")[2]] if len(rows) > limit else None
+    (counted,), rows = moment.together(counting, (sql, (*values, *where.values, limit + 1)))
+    (total,), page = counted.values(), rows[:limit]
+    return page, int(total), page[-1][listing.by.rpartition(".")[2]] if len(rows) > limit else None
 
 
 def list_of(

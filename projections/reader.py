@@ -26,7 +26,7 @@ from projections.agents.suspects import marked
 from projections.projection import Projection
 from projections.query import Answer, Moment, allowed
 from projections.sqlite import SqliteStore
-from projections.store import Damaged, Local, Reading, Slot
+from projections.store import Damaged, Local, Moved, Reading, Slot
 from projections.views import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
 from projections.views_file import set_aside
 
@@ -222,6 +222,10 @@ class Reader(Resource):
         return self._on_whole_views(lambda: self._ask_now(question, on_demand=on_demand))
 
     def _ask_now(self, question: Callable[[Moment], T], *, on_demand: bool) -> T:
+        expected, kept = self._kept
+        if expected and are_current(self.client, expected, on_demand=on_demand):  # as it is most often: one way less
+            with suppress(Moved), self.store.reading(expected) as reading:
+                return question(Moment(reading, self._now_ms, kept))
         with self.store.reading() as reading:
             if are_current(self.client, reading.slots(), on_demand=on_demand):
                 return question(self._moment(reading))

@@ -40,6 +40,7 @@ from projections.store import (
     SLOTS,
     Changes,
     Damaged,
+    Moved,
     Slot,
     Value,
     boundary_before,
@@ -136,20 +137,22 @@ class SqliteStore:
                 return str(views_file.set_aside(self.path))
             return str(views_file.set_aside(self.path, self._file))
 
-    def reading(self) -> AbstractContextManager[Transaction]:
+    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Transaction]:
         """The views of one moment, as long as the block lasts."""
-        return self._transaction("BEGIN")
+        return self._transaction("BEGIN", expected)
 
     def writing(self) -> AbstractContextManager[Transaction]:
         """A write transaction: it waits for the write lock, and commits at the end of the block."""
         return self._transaction("BEGIN IMMEDIATE")
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[Transaction]:
+    def _transaction(self, begin: str, expected: Sequence[Slot] | None = None) -> Iterator[Transaction]:
         with self._lock, views_file.translated(self.path):
             self._reopen_if_replaced()
             self._db.execute(begin)
             try:
+                if expected is not None and self._db.execute(SLOTS).fetchall() != expected:
+                    raise Moved  # noqa: TRY301 - which ends the transaction
                 yield Transaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
@@ -237,6 +240,9 @@ class Transaction:
         cursor = self._db.execute(sql, tuple(values))
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        return [self.rows(*one) for one in asked]
 
     def slots(self) -> list[Slot]:
         return slots_of(self._db.execute(SLOTS))

@@ -34,6 +34,10 @@ class Damaged(Corrupted):
     """The store itself cannot be read: it can be set aside and made again, because views hold nothing of their own."""
 
 
+class Moved(Exception):
+    """The views are not in the slots that were expected: they were folded on, or made anew."""
+
+
 class StateRow(Row, frozen=True):
     """A state of a view, packed, beside the rows of the view; ``changed`` is the last event that was folded into it."""
 
@@ -144,6 +148,9 @@ class Reading(Protocol):
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
 
+    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        """Return the rows of each of several queries, none of which rests on another's."""
+
     def slots(self) -> list[Slot]:
         """Return the slots as of this moment; within ``writing``, as read under the write lock."""
 
@@ -180,8 +187,8 @@ class Store(Protocol):
     def is_shared(self) -> bool:
         """Whether nodes share it: then it may be ahead of this one's log, as far as another's has come."""
 
-    def reading(self) -> AbstractContextManager[Reading]:
-        """Read the views of one moment."""
+    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Reading]:
+        """Read the views of one moment. Raises Moved, at the block's end at last: the slots are not ``expected``."""
 
     def writing(self) -> AbstractContextManager[Writing]:
         """Write; what was written commits at the end of the block."""

@@ -41,11 +41,11 @@ class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
 
 def list_agents(moment: Moment, asked: AgentFilter) -> Answer:
     """Return ``{"agents", "invitations", "total"}``, by name; invitations are those that nobody used or took back."""
-    condition = "" if asked.is_all else " WHERE removed_index IS NULL"
-    agents = [with_json(row, "roles") for row in moment.rows(f"SELECT * FROM agents{condition} ORDER BY name")]  # noqa: S608 - fixed texts
+    named = f"SELECT * FROM agents{'' if asked.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"  # noqa: S608
     unused = "SELECT * FROM invitations WHERE ended_as IS NULL AND name NOT IN (SELECT name FROM agents) ORDER BY name"
-    invitations = [_invitation(row, moment.now_ms) for row in moment.rows(unused)]
-    return {"agents": agents, "invitations": invitations, "total": len(agents)}
+    agents, invited = moment.together((named, ()), (unused, ()))
+    invitations = [_invitation(row, moment.now_ms) for row in invited]
+    return {"agents": [with_json(row, "roles") for row in agents], "invitations": invitations, "total": len(agents)}
 
 
 def show_agent(moment: Moment, asked: AgentName) -> Answer:

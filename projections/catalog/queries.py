@@ -9,7 +9,7 @@ from projections import query
 from projections.store import quarantine_table
 from projections.views import ON_DEMAND, VIEW_VERSIONS
 
-_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")  # within SQL's integers; a leading zero makes it hex digits
+INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")  # within SQL's integers; a leading zero makes it hex digits
 
 _QUARANTINES: Final = [
     f"SELECT {place} AS place, '{view}' AS view, * FROM {quarantine_table(view).name}"  # noqa: S608 - fixed names
@@ -35,7 +35,7 @@ class EventFilter(query.Arguments, frozen=True):
 def matching_events(moment: query.Moment, asked: str) -> list[dict[str, Any]]:
     """Return the events (at most eleven) that an index, an id, a body's digest or a beginning of one may mean."""
     found: list[dict[str, Any]] = []
-    if _INDEX.fullmatch(asked) and (rows := moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))):
+    if INDEX.fullmatch(asked) and (rows := moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))):
         return rows
     for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
         found += query.by_ref(moment, "SELECT * FROM events", column, algorithm, asked)

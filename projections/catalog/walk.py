@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -13,7 +13,8 @@ from ledger.errors import Refused
 from ledger.limits import causes_max
 from projections import query
 from projections.catalog.fold import STEPS
-from projections.catalog.queries import matching_events
+from projections.catalog.queries import INDEX, matching_events
+from projections.dialect import stated
 from projections.reasoning.graph import decode_change
 from projections.reasoning.queries import REFS, Version, find_version
 
@@ -22,7 +23,12 @@ steps_walked_max: Final = events_walked_max * causes_max
 """Of how many refs from event to event a walk looks at where they lead: where all name all, they are millions."""
 # What a stream was, when an event named it: a step of its life, or a snapshot, which is all of its stream.
 _MEANT: Final = (*STEPS, "snapshot.taken")
-_MARKS: Final = ", ".join("?" for _ in _MEANT)
+_STEPS: Final = ", ".join(f"'{kind}'" for kind in _MEANT)
+events_ahead_max: Final = 64
+"""So many events a server reads on behind those that a walk asks for."""
+
+
+_Reading: TypeAlias = Callable[[Collection[int]], list[query.Answer]]
 
 
 class WhyEvent(query.Arguments, frozen=True):
@@ -48,14 +54,16 @@ def why_event(moment: query.Moment, asked: WhyEvent) -> query.Answer:
     """
     if asked.after and asked.direction == "both":
         raise Refused("USAGE", "pages go in one direction: ask for the causes (back) or the effects (forward)")
-    start = _start(moment, asked.ref)
+    read = partial(_linked, moment, {})
+    start = _start(moment, asked.ref, partial(read, 0 if asked.direction == "forward" else events_ahead_max))
     answer: query.Answer = {"event": start, "unresolved": [], "is_complete": True, "next": None}
-    for name, direction, steps_from in (
-        ("causes", "back", lambda event: event["refs"]),  # those of no event here lead to the index None
-        ("effects", "forward", partial(_effects, moment)),
+    for name, direction, steps_from, ahead in (
+        ("causes", "back", lambda event: event["refs"], events_ahead_max),  # those of no event here lead to None
+        ("effects", "forward", partial(_effects, moment), 0),
     ):
         is_asked = asked.direction in {direction, "both"}
-        events, unresolved, is_complete = _walk(moment, start, asked.depth if is_asked else 0, steps_from)
+        depth = asked.depth if is_asked else 0
+        events, unresolved, is_complete = _walk(partial(read, ahead), start, depth, steps_from)
         end = asked.after + asked.limit
         answer |= {name: events[asked.after : end], f"{name}_total": len(events)}
         if is_asked:
@@ -66,7 +74,7 @@ def why_event(moment: query.Moment, asked: WhyEvent) -> query.Answer:
 
 
 def _walk(
-    moment: query.Moment, start: query.Answer, depth: int, steps_from: Callable[[query.Answer], list[query.Answer]]
+    read: _Reading, start: query.Answer, depth: int, steps_from: Callable[[query.Answer], list[query.Answer]]
 ) -> tuple[list[query.Answer], list[query.Answer], bool]:
     """Go from event to event, nearest first, each read when it is met first: some graphs name it thousands of times."""
     unresolved: list[query.Answer] = []
@@ -86,45 +94,63 @@ def _walk(
             elif index not in seen:
                 seen.add(index)
                 met[index] = step | place
-        waiting += [event | met[event["event_index"]] for event in _linked(moment, met)]
+        waiting += [event | met[event["event_index"]] for event in read(met)]
     return waiting[1:], unresolved, is_complete
 
 
-def _start(moment: query.Moment, asked: str) -> query.Answer:
+def _start(moment: query.Moment, asked: str, read: _Reading) -> query.Answer:
+    if INDEX.fullmatch(asked) and (events := read([int(asked)])):
+        return events[0]
     try:
         index = resolve(moment, query.ByRef(ref=asked))["event_index"]
     except Refused as refusal:
         if refusal.code != "NOT_FOUND" or not moment.rows("SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (asked,)):
             raise
         return {"event_index": None, "ref": asked, "refs": []}
-    (event,) = _linked(moment, [index])
+    (event,) = read([index])
     return event
 
 
-# Events, each once for each of its refs; what a whole ref names is a stream as it was, an event, its body, or the graph
-# version that it made.
-_LINKED: Final = f"""
-    SELECT e.*, r.ref, r.via, CASE WHEN instr(r.ref, '/') > 0 THEN (
-        SELECT max(s.event_index) FROM events s WHERE s.stream = r.ref AND s.event_index < e.event_index
-            AND s.kind IN ({_MARKS})
+# What a whole ref of ``r`` names is a stream as it was, an event, its body, or the graph version that it made.
+_BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
+        SELECT max(s.event_index) FROM events s WHERE s.stream = r.ref AND s.event_index < r.event_index
+            AND s.kind IN ({_STEPS})
     ) ELSE (SELECT min(place) FROM (
         SELECT i.event_index AS place FROM events i WHERE i.id = r.ref
         UNION ALL SELECT b.event_index FROM events b WHERE b.body_ref = r.ref
         UNION ALL SELECT v.event_index FROM reasoning_versions v WHERE v.ref = r.ref
-    ) AS named) END AS behind
-    FROM events e LEFT JOIN event_refs r ON r.event_index = e.event_index
-    WHERE e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) ORDER BY e.event_index, r.position"""  # noqa: S608 - marks alone
+    ) AS named) END"""  # noqa: S608 - fixed texts
+# Behind those that are asked for, a server reads on itself: each step would be a journey there and back.
+_WANTED: Final = stated(
+    sqlite="e.event_index IN (SELECT CAST(asked.value AS BIGINT) FROM json_each(?1) AS asked WHERE ?2 > 0)",
+    postgres=f"""e.event_index = ANY (ARRAY(
+        WITH RECURSIVE reached (place) AS (
+            SELECT CAST(asked.value AS BIGINT) FROM json_each(?1) AS asked
+            UNION SELECT {_BEHIND} FROM reached JOIN event_refs r ON r.event_index = reached.place
+        ) SELECT place FROM reached LIMIT ?2))""",  # noqa: S608 - fixed texts
+)
+# Events, each once for each of its refs.
+_LINKED: Final = f"""
+    SELECT e.*, r.ref, r.via, {_BEHIND} AS behind FROM events e LEFT JOIN event_refs r ON r.event_index = e.event_index
+    WHERE {_WANTED} ORDER BY e.event_index, r.position"""  # noqa: S608 - fixed texts
 
 
-def _linked(moment: query.Moment, indexes: Collection[int]) -> list[query.Answer]:
-    """Return events' rows in this order with their ``refs``, each with the ``event_index`` it leads to, or None."""
-    events: dict[int, query.Answer] = {}
-    for row in moment.rows(_LINKED, (*_MEANT, query.json_list(indexes))) if indexes else ():
+def _linked(
+    moment: query.Moment, known: dict[int, query.Answer], ahead: int, indexes: Collection[int]
+) -> list[query.Answer]:
+    """Return events' rows in this order with their ``refs``, each with the ``event_index`` it leads to, or None.
+
+    What is ``known`` is not read again; there is also put what a server reads on, which is ``ahead`` events at most.
+    """
+    unknown = [index for index in indexes if index not in known]
+    read: dict[int, query.Answer] = {}
+    for row in moment.rows(_LINKED, (query.json_list(unknown), len(unknown) + ahead)) if unknown else ():
         ref, via, behind = (row.pop(name) for name in ("ref", "via", "behind"))
-        refs = events.setdefault(row["event_index"], row | {"refs": []})["refs"]
+        refs = read.setdefault(row["event_index"], row | {"refs": []})["refs"]
         if ref is not None:
             refs.append({"ref": ref, "via": via, "event_index": behind})
-    return [events[index] for index in indexes]
+    known |= read
+    return [known[index] for index in indexes if index in known]
 
 
 def _effects(moment: query.Moment, event: query.Answer) -> list[query.Answer]:
@@ -137,10 +163,10 @@ def _effects(moment: query.Moment, event: query.Answer) -> list[query.Answer]:
         named += f" UNION ALL {_NAMING} reasoning_versions v JOIN event_refs r ON r.ref = v.ref WHERE v.event_index = ?"
         given = [query.json_list([event["id"], event["body_ref"]]), index]
     if index is not None and event["kind"] in _MEANT:
-        until = f"SELECT min(event_index) FROM events WHERE stream = ? AND event_index > ? AND kind IN ({_MARKS})"  # noqa: S608
+        until = f"SELECT min(event_index) FROM events WHERE stream = ? AND event_index > ? AND kind IN ({_STEPS})"  # noqa: S608
         named += f" UNION ALL {_NAMING} event_refs r WHERE r.ref = ? AND r.event_index > ?"
         named += f" AND r.event_index <= coalesce(({until}), r.event_index)"
-        given += [event["stream"], index, event["stream"], index, *_MEANT]
+        given += [event["stream"], index, event["stream"], index]
     sql = f"SELECT event_index, ref, via FROM ({named}) naming ORDER BY event_index, position LIMIT ?"  # noqa: S608
     return moment.rows(sql, (*given, events_walked_max + 1))
 

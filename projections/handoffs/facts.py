@@ -118,10 +118,18 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def facts_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
     """Return the facts of handoffs by id; those that do not exist are left out."""
-    asked = json_list(ids)
-    if asked == "[]":
-        return {}
-    return {row["id"]: _facts(row, moment.now_ms) for row in moment.rows(_FACTS, (asked,))}
+    asked = list(ids)
+    return facts_in(moment, moment.rows(*asked_facts(asked))) if asked else {}
+
+
+def asked_facts(ids: Iterable[str]) -> tuple[str, tuple[str]]:
+    """Return the query whose rows ``facts_in`` reads, and what it binds."""
+    return _FACTS, (json_list(ids),)
+
+
+def facts_in(moment: Moment, rows: Iterable[dict[str, Any]]) -> dict[str, HandoffFacts]:
+    """Return the facts that rows hold, by id."""
+    return {row["id"]: _facts(row, moment.now_ms) for row in rows}
 
 
 def _facts(row: dict[str, Any], now_ms: int) -> HandoffFacts:

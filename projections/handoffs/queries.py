@@ -9,7 +9,16 @@ import msgspec
 
 from ledger.lifecycle.handoff import FINAL, Status
 from projections import query
-from projections.handoffs.facts import CLAIMABLE, NEXT_LEASE, UNLOCKED, HandoffFacts, facts_of, stage_of
+from projections.handoffs.facts import (
+    CLAIMABLE,
+    NEXT_LEASE,
+    UNLOCKED,
+    HandoffFacts,
+    asked_facts,
+    facts_in,
+    facts_of,
+    stage_of,
+)
 from projections.handoffs.next import acts_awaited
 from projections.handoffs.why import chain_links_max, explain
 
@@ -23,6 +32,19 @@ SUMMARY: Final = f"""
         ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index")
+# What a whole one is read from; what else is known of it stands in its facts.
+_PARTS: Final = (
+    "SELECT * FROM handoffs WHERE id = ?",
+    "SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position",
+    "SELECT position, text, mark, evidence, waiver_reason FROM handoff_criteria WHERE handoff_id = ? ORDER BY position",
+    """SELECT d.depends_on AS id, o.status FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on
+        WHERE d.handoff_id = ? ORDER BY d.position""",
+    """SELECT DISTINCT o.id, o.status FROM handoff_dependencies d JOIN handoffs o ON o.id = d.handoff_id
+        WHERE d.depends_on = ? ORDER BY o.id""",
+    "SELECT id, status FROM handoffs WHERE answers = ? ORDER BY id",
+    """SELECT event_index, day, at, author, kind, text, position FROM handoff_log WHERE handoff_id = ?
+        ORDER BY event_index""",
+)
 _FILES: Final = query.Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
 # What a program needs that acts on a handoff, or imports over it: two words of a whole one.
 _BRIEFLY: Final = (
@@ -88,7 +110,8 @@ def list_handoffs(moment: query.Moment, asked: HandoffList) -> query.Answer:
     if asked.ready is not None:
         where.add(f"({CLAIMABLE} AND {UNLOCKED}) IS {'' if asked.ready else 'NOT '}TRUE", now_ms)
     page, total, following = query.page_of(moment, LISTING, where, asked.after, asked.limit, now_ms)
-    return {"handoffs": with_dependencies(moment, page), "total": total, "next": following}
+    found = moment.rows(*_dependencies(page)) if page else []
+    return {"handoffs": _summaries(page, found), "total": total, "next": following}
 
 
 def board(moment: query.Moment, asked: Board) -> query.Answer:
@@ -98,23 +121,27 @@ def board(moment: query.Moment, asked: Board) -> query.Answer:
     """
     every = _where(asked, None)
     counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"  # noqa: S608 - fixed texts
-    totals: dict[str, int] = {row["status"]: row["total"] for row in moment.rows(counting, every.values)}
-    columns: list[query.Answer] = []
-    for status in COLUMNS:
-        rows: list[query.Answer] = []
-        if status in totals and (asked.is_all or stage_of(status) != "over"):
-            where = _where(asked, status)
-            sql = f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?"
-            rows = moment.rows(sql, (moment.now_ms, *where.values, asked.limit))
-        columns.append({"status": status, "total": totals.get(status, 0), "handoffs": rows})
-    shown = [row for column in columns for row in column["handoffs"]]
-    cards = {card["id"]: card for card in with_dependencies(moment, shown)}
-    for column in columns:
-        column["handoffs"] = [cards[row["id"]] for row in column["handoffs"]]
-    known = _known(moment, cards)
-    for name, card in cards.items():
-        card["why"] = "; ".join(reason["text"] for reason in explain(known[name], known)["reasons"])
-    return {"columns": columns}
+    totals: dict[Status, int] = {row["status"]: row["total"] for row in moment.rows(counting, every.values)}
+    filled = [status for status in totals if asked.is_all or stage_of(status) != "over"]
+    wheres = [_where(asked, status) for status in filled]
+    found = moment.together(*[
+        (f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?", (moment.now_ms, *where.values, asked.limit))
+        for where in wheres
+    ])  # fmt: skip
+    shown = [row for rows in found for row in rows]
+    depended, facts = (
+        moment.together(_dependencies(shown), asked_facts(row["id"] for row in shown)) if shown else ([], [])
+    )
+    known = _known(moment, facts_in(moment, facts))
+    cards: dict[str, list[query.Answer]] = {}
+    for card in _summaries(shown, depended):
+        card["why"] = "; ".join(reason["text"] for reason in explain(known[card["id"]], known)["reasons"])
+        cards.setdefault(card["status"], []).append(card)
+    return {
+        "columns": [
+            {"status": status, "total": totals.get(status, 0), "handoffs": cards.get(status, [])} for status in COLUMNS
+        ]
+    }
 
 
 def _where(asked: HandoffList | Board, status: Status | None) -> query.Where:
@@ -127,52 +154,37 @@ def _where(asked: HandoffList | Board, status: Status | None) -> query.Where:
 
 def show_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return everything about one handoff: content, checks, log, dependencies with their status, and ``why``."""
-    row = _row(moment, asked.id)
-    name = row["id"]
-
-    def rows(sql: str) -> list[dict[str, Any]]:
-        return moment.rows(sql, (name,))
-
+    found = moment.together(*_parts(asked.id.removeprefix("handoff/")))
+    if not found[0]:
+        found = moment.together(*_parts(find_handoff(moment, asked.id)))
+    (row,), tasks, criteria, depends_on, dependents, answered_by, log, facts = found
     shown = _renamed(row)
     shown |= {of: msgspec.json.decode(row[of]) for of in ("notes", "artifacts", "reasoning_refs", "result_refs")}
-    tasks = rows("SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position")
     shown["tasks"] = [{"position": one["position"], "text": one["text"], "done": bool(one["is_done"])} for one in tasks]
-    shown["criteria"] = rows(
-        "SELECT position, text, mark, evidence, waiver_reason FROM handoff_criteria WHERE handoff_id = ? "
-        "ORDER BY position"
-    )
-    shown["depends_on"] = rows(
-        "SELECT d.depends_on AS id, o.status FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
-        "WHERE d.handoff_id = ? ORDER BY d.position"
-    )
-    shown["dependents"] = rows(
-        "SELECT DISTINCT o.id, o.status FROM handoff_dependencies d JOIN handoffs o ON o.id = d.handoff_id "
-        "WHERE d.depends_on = ? ORDER BY o.id"
-    )
-    shown["answered_by"] = rows("SELECT id, status FROM handoffs WHERE answers = ? ORDER BY id")
-    log = rows(
-        "SELECT event_index, day, at, author, kind, text, position FROM handoff_log WHERE handoff_id = ? "
-        "ORDER BY event_index"
-    )
+    shown |= {"criteria": criteria, "depends_on": depends_on, "dependents": dependents, "answered_by": answered_by}
     shown["log"] = [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log]
-    shown["why"] = _why(moment, name)
+    shown["why"] = _why(moment, facts_in(moment, facts)[row["id"]])
     shown["is_ready"] = shown["why"]["is_ready"]
     return shown
 
 
+def _parts(name: str) -> list[tuple[str, tuple[str]]]:
+    return [*((sql, (name,)) for sql in _PARTS), asked_facts([name])]
+
+
 def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
     """Return why a handoff is ready or not, as ``explain`` does, and whom it waits for (``waits``) with which act."""
-    return _why(moment, find_handoff(moment, asked.id))
+    facts = facts_of(moment, [asked.id.removeprefix("handoff/")])
+    (handoff,) = (facts or facts_of(moment, [find_handoff(moment, asked.id)])).values()
+    return _why(moment, handoff)
 
 
-def _why(moment: query.Moment, name: str) -> query.Answer:
-    known = _known(moment, [name])
-    return explain(known[name], known) | {"waits": acts_awaited(moment, known[name])}
+def _why(moment: query.Moment, handoff: HandoffFacts) -> query.Answer:
+    return explain(handoff, _known(moment, {handoff.id: handoff})) | {"waits": acts_awaited(moment, handoff)}
 
 
-def _known(moment: query.Moment, names: Iterable[str]) -> dict[str, HandoffFacts]:
+def _known(moment: query.Moment, known: dict[str, HandoffFacts]) -> dict[str, HandoffFacts]:
     """Return the facts of handoffs and of all that ``explain`` asks for them, read a level at a time."""
-    known = facts_of(moment, names)
     frontier, is_root = list(known.values()), True
     for _ in range(chain_links_max + 1):
         # What is asked about may also be work whose lease ran out: it waits anew.
@@ -224,15 +236,19 @@ def unannounced_handoffs(moment: query.Moment, asked: Unannounced) -> query.Answ
     return {"handoffs": moment.rows(sql, (*where.values, asked.limit))}
 
 
-def with_dependencies(moment: query.Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of ``SUMMARY`` as they are answered, each with ``depends_on``: ids and their status."""
+def _dependencies(rows: Iterable[dict[str, Any]]) -> tuple[str, tuple[str]]:
     sql = (
         "SELECT d.handoff_id, d.depends_on AS id, o.status FROM handoff_dependencies d "
         "LEFT JOIN handoffs o ON o.id = d.depends_on WHERE d.handoff_id IN (SELECT value FROM json_each(?)) "
         "ORDER BY d.handoff_id, d.position"
     )
+    return sql, (query.json_list(row["id"] for row in rows),)
+
+
+def _summaries(rows: list[dict[str, Any]], depended: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of ``SUMMARY`` as they are answered, each with ``depends_on``: ids and their status."""
     found: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-    for wanted in moment.rows(sql, (query.json_list(found),)) if found else ():
+    for wanted in depended:
         found[wanted.pop("handoff_id")].append(wanted)
     return [summary(row) | {"depends_on": found[row["id"]]} for row in rows]
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any, Final, Literal
 
 from projections.query import Answer, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
@@ -15,6 +16,8 @@ _REPORTED: Final = (
     "SELECT session_id, coalesce(nullif(task, ''), task_summary) AS task, json_array_length(key_findings) AS findings "
     "FROM handoff_reports WHERE imported IS NOT NULL AND session_id IN"
 )
+_RECORDED: Final = "SELECT * FROM {} WHERE session_id = ? ORDER BY event_index"
+_TABLES: Final = {"tools": "tools_used"}  # of what is counted under another name
 # Which count of a session its correction lowers.
 _CORRECTED: Final = {"finding.retracted": "findings", "dead_end.retracted": "dead_ends", "unknown.resolved": "unknowns"}
 
@@ -38,11 +41,12 @@ def list_sessions(moment: Moment, asked: SessionList) -> Answer:
     page = list_of(moment, LISTING, where, asked, of="sessions", read=_session)
     rows = {row["id"]: row for row in page["sessions"]}
     marks = ", ".join("?" * len(rows))
-    for one in moment.rows(f"{_REPORTED} ({marks})", tuple(rows)):  # of an imported one all that is known, often
+    reported, corrected = moment.together((f"{_REPORTED} ({marks})", tuple(rows)), _corrected(rows))
+    for one in reported:  # of an imported one all that is known, often
         row = rows[one["session_id"]]
         row["task"] = row["task"] or one["task"]
         row["findings"] = max(row["findings"], one["findings"])
-    for one in corrections_of(moment, *rows):
+    for one in _first_of_each(corrected):
         rows[one["session_id"]][_CORRECTED[one["kind"]]] -= 1
     return page
 
@@ -53,24 +57,30 @@ def show_session(moment: Moment, asked: ById) -> Answer:
     The numbers of each stand under ``counts``. A vector that was not assessed is absent from ``vectors``. The
     ``correction`` of what was found out is None, or who took it back or resolved it, when, and in which ``words``.
     """
-    row = find_session(moment, asked.id)
-    name = row["id"]
-    corrections = {one.pop("target_index"): one for one in corrections_of(moment, name)}
+    name = asked.id.removeprefix("session/")
+    (*rows,), corrected = moment.together(("SELECT * FROM sessions WHERE id = ?", (name,)), _corrected([name]))
+    if not rows:
+        rows = [find_session(moment, asked.id)]
+        corrected = moment.rows(*_corrected([rows[0]["id"]]))
+    (row,) = rows
+    corrections = {one.pop("target_index"): one for one in _first_of_each(corrected)}
     counts = {key: row.pop(key) for key in ("assessments", "findings", "unknowns", "dead_ends", "tools")}
-
-    def recorded(of: str, table: str = "") -> list[dict[str, Any]]:
-        return _of(moment, table or of, name) if counts[of] else []
+    some = [of for of, count in counts.items() if count]
+    found = moment.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some]) if some else []
+    recorded: dict[str, list[Answer]] = {of: [] for of in counts} | {
+        of: [*map(_event, rows)] for of, rows in zip(some, found, strict=True)
+    }
 
     def correctable(of: str) -> list[dict[str, Any]]:
-        return [event | {"correction": corrections.get(event["event_index"])} for event in recorded(of)]
+        return [event | {"correction": corrections.get(event["event_index"])} for event in recorded[of]]
 
     return _session(row) | {
         "counts": counts,
-        "assessments": [_assessment(row) for row in recorded("assessments")],
+        "assessments": [_assessment(row) for row in recorded["assessments"]],
         "findings": [with_json(row, "evidence") for row in correctable("findings")],
         "unknowns": correctable("unknowns"),
         "dead_ends": correctable("dead_ends"),
-        "tools": recorded("tools", "tools_used"),
+        "tools": recorded["tools"],
     }
 
 
@@ -79,6 +89,10 @@ def corrections_of(moment: Moment, *sessions: str) -> list[dict[str, Any]]:
 
     Of several corrections of one event the first counts; one whose kind is not for its target counts as none.
     """
+    return _first_of_each(moment.rows(*_corrected(sessions)))
+
+
+def _corrected(sessions: Collection[str]) -> tuple[str, tuple[str, ...]]:
     sql = f"""
         SELECT c.session_id, c.kind, c.event_index, c.author, c.words, c.happened_ms, e.event_index AS target_index,
             coalesce(f.finding, u.unknown, d.approach || ' (' || d.why_failed || ')') AS text
@@ -88,7 +102,11 @@ def corrections_of(moment: Moment, *sessions: str) -> list[dict[str, Any]]:
         LEFT JOIN dead_ends d ON c.kind = 'dead_end.retracted' AND d.event_index = e.event_index
         WHERE c.session_id IN ({", ".join("?" * len(sessions))})
         ORDER BY c.event_index DESC"""  # noqa: S608 - marks alone
-    first = {row["target_index"]: row for row in moment.rows(sql, sessions) if row["text"] is not None}
+    return sql, tuple(sessions)
+
+
+def _first_of_each(corrected: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    first = {row["target_index"]: row for row in corrected if row["text"] is not None}
     return sorted(first.values(), key=lambda row: int(row["event_index"]))
 
 
@@ -100,7 +118,8 @@ def follow_vectors(moment: Moment, asked: ById) -> Answer:
     fell by more than knowledge grew.
     """
     name = find_session(moment, asked.id)["id"]
-    assessments = [_assessment(row) for row in _of(moment, "assessments", name)]
+    rows = moment.rows(_RECORDED.format("assessments"), (name,))
+    assessments = [_assessment(_event(row)) for row in rows]
     ends = ends_of(assessments)
     compared = ends.comparison
     last: dict[str, float] = {}
@@ -117,10 +136,8 @@ def follow_vectors(moment: Moment, asked: ById) -> Answer:
     }
 
 
-def _of(moment: Moment, table: str, session: str) -> list[dict[str, Any]]:
-    sql = f"SELECT * FROM {table} WHERE session_id = ? ORDER BY event_index"  # noqa: S608 - fixed names
-    rows = moment.rows(sql, (session,))
-    return [{key: value for key, value in row.items() if key != "session_id"} for row in rows]
+def _event(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != "session_id"}
 
 
 def _session(row: dict[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from view_ledger import ViewLedger
 from ledger import LocalClient, Settings
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events import imported, reasoning, session
-from projections import Reader, runner
+from projections import Reader, postgres_connection, runner
 from projections import postgres as of_postgres
 from projections.postgres import PostgresStore, schema_of
+from projections.postgres_connection import Connection
 from projections.views import VIEW_VERSIONS
 
 SECRET = "hunter2"
@@ -29,7 +30,7 @@ WORKER = """
 import sys
 from pathlib import Path
 from ledger import LocalClient, Settings
-from projections import Reader, runner
+from projections import Reader, postgres_connection, runner
 runner.batch_events_max = 3
 with LocalClient(Settings(home=Path(sys.argv[1]))) as client:
     with Reader(client, Settings(home=Path(sys.argv[1])), store=sys.argv[2]) as reader:
@@ -306,9 +307,62 @@ def test_a_node_of_another_past_is_refused_by_the_shared_views(ledger, shared, d
 def test_a_question_that_takes_too_long_is_given_up_and_the_connection_used_again(ledger, shared, monkeypatch):
     expected = shared.answer("handoffs.list")
     with monkeypatch.context() as patched:
-        patched.setattr(of_postgres, "_READING", of_postgres._READING.replace("'30s'", "'50ms'"))
+        patched.setattr(of_postgres, "_READING", [one.replace("'30s'", "'50ms'") for one in of_postgres._READING])
         with pytest.raises(Unavailable, match="was given up"), shared.store.reading() as reading:
             reading.rows("SELECT 1 AS one FROM pg_sleep(60)")
     with pytest.raises(Unavailable, match="read-only"), shared.store.reading() as reading:
         reading.rows("DELETE FROM handoffs")
+    assert shared.answer("handoffs.list") == expected
+
+
+def test_views_that_somebody_took_away_between_two_questions_are_made_again_where_they_were(ledger, database):
+    live_a_little(ledger, 1)
+    notices: list[str] = []
+    with Reader(ledger.reads, ledger.settings(), store=database, notice=notices.append) as shared:
+        expected = shared.answer("handoffs.list")
+        with shared.store.writing() as writing:
+            writing.drop("handoffs", is_live=True)
+        assert shared.answer("handoffs.list") == expected
+    assert not notices  # what fails along with slots that are not the expected ones is no damage
+
+
+def test_what_a_question_asks_of_postgres_travels_with_its_beginning_and_is_prepared_at_once(
+    ledger, shared, monkeypatch
+):
+    live_a_little(ledger, 2)
+    journeys: list[int] = []
+    together = Connection.together
+    monkeypatch.setattr(
+        Connection, "together", lambda self, asked: journeys.append(len(asked)) or together(self, asked)
+    )
+    for query, arguments in (("agents.list", {}), ("handoffs.facts", {"id": "work-1"}), ("catalog.find", {})):
+        shared.answer(query, arguments)
+        journeys.clear()
+        shared.answer(query, arguments)
+        assert len(journeys) == 1, query
+    with shared.store.reading() as reading:
+        prepared = reading.rows("SELECT count(*) AS number FROM pg_prepared_statements WHERE statement LIKE '%agents%'")
+    assert prepared[0]["number"] > 0
+
+
+def test_statements_that_nobody_asked_for_lately_are_forgotten_and_prepared_again(ledger, shared, monkeypatch):
+    live_a_little(ledger, 1)
+    shared.catch_up()
+    monkeypatch.setattr(postgres_connection, "statements_kept", 5)
+    for _ in range(2):
+        for number in range(30):
+            with shared.store.reading() as reading:
+                assert reading.rows(f"SELECT {number} AS one") == [{"one": number}]
+    with shared.store.reading() as reading:
+        (held,) = reading.rows("SELECT count(*) AS number FROM pg_prepared_statements")
+    assert held["number"] < 15
+
+
+def test_of_questions_that_travel_together_the_one_that_fails_is_named_and_the_connection_used_again(ledger, shared):
+    live_a_little(ledger, 1)
+    expected = shared.answer("handoffs.list")
+    with pytest.raises(Corrupted, match="division by zero"), shared.store.reading() as reading:
+        reading.together(("SELECT 1 AS one", ()), ("SELECT 1 / 0 AS none", ()), ("SELECT 2 AS two", ()))
+    with pytest.raises(UnicodeEncodeError), shared.store.reading() as reading:
+        reading.rows("SELECT ? AS one", ("\ud800",))
     assert shared.answer("handoffs.list") == expected
