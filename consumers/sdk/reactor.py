@@ -138,6 +138,7 @@ class Reactor:
         self._retry_wait_s = retry_wait_s
         self._wait_s = wait_s
         self._past = Past()
+        self._moved_to = -1
 
     def start_at(self, index: int) -> int:
         """Begin at ``index`` if it is new; return the index it reads next. Raises Refused: ``WRONG_LEDGER``."""
@@ -152,6 +153,7 @@ class Reactor:
         with self._subscriptions.held(self._name):
             position = self.start_at(self._client.head().size)
             self._past = past = self._subscriptions.past(self._name)
+            self._moved_to = -1
             if until is not None and position >= until:
                 # Nothing is left to handle only if the log is still the one that was handled.
                 questions = past.meet(self._client.consistency(past.size), position)
@@ -184,6 +186,8 @@ class Reactor:
             self._subscriptions.check_open()
 
     def _go_on_at(self, index: int) -> None:
+        if index == self._moved_to and self._past.led_back_to is None:
+            return  # with the effect of the event before it, and all that is trusted now
         with self._subscriptions.transaction():
             if index != self._past.led_back_to:
                 self._subscriptions.check_is_next(self._name, index)
@@ -226,6 +230,7 @@ class Reactor:
                     return True
                 stop.wait(min(self._retry_wait_s * 2 ** (attempt - 1), retry_wait_max_s))
             else:
+                self._moved_to = event.index + 1
                 return True
         return False
 

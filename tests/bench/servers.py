@@ -36,6 +36,7 @@ def servers(folder: Path, *, sync: str = "", count: int = 1) -> Iterator[list[st
             store = folder / f"server-{number}"
             store.mkdir(parents=True)
             text = f'server_name: "server-{number}"\nlisten: "127.0.0.1:{port}"\nlog_file: "{store}/server.log"\n'
+            text += f'pid_file: "{store}/server.pid"\n'
             text += f'jetstream {{ store_dir: "{store}"{f", sync_interval: {sync}" if sync else ""} }}\n'
             if count > 1:
                 text += f'cluster {{ name: "bench", listen: "127.0.0.1:{route}", routes: [{routes}] }}\n'

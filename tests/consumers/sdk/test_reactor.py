@@ -106,6 +106,20 @@ def test_functions_of_one_kind_are_all_called_in_one_transaction_where_their_con
     assert seen == ["b"]
 
 
+def test_an_event_costs_two_transactions_also_when_it_is_the_last_of_what_was_read(
+    reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find(ledger, "a", "b", "c")
+    begun, begin = list[None](), subscriptions.transaction
+    monkeypatch.setattr(subscriptions, "transaction", lambda: (begun.append(None), begin())[1])
+    run(reactor, ledger)
+    assert len(begun) == 2 * 3  # the attempt, and its effect with the position
+    ledger.emit("alice", "session/s2", SessionStarted())  # nobody asks for it: the position alone moves
+    run(reactor, ledger)
+    assert (len(begun), subscriptions.position("rows")) == (2 * 3 + 1, ledger.head()[0])
+    assert subscriptions.past("rows").size == ledger.head()[0]
+
+
 def test_a_second_run_of_one_name_is_refused_and_another_name_is_not(
     reactor: Reactor, ledger: Ledger, subscriptions: SubscriptionStore, store: Path | str
 ) -> None:
