@@ -3,19 +3,22 @@
 A full-text table is a row for each event: its ``words``, each between spaces of its own, how many there are
 (``length``), and the ``lexemes`` that an index finds it by. A ``tsvector`` keeps no place beyond 16,383 and at most 255
 of a word, so it holds none here: what must stand side by side, and how often it does, is looked for in ``words``.
+How many rows hold a word is counted beside them (``counts_of``): a rank needs that, and would read each of those rows.
 Ranks are FTS5's own (BM25, k1 = 1.2, b = 0.75), so that both stores answer in the same order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 lexeme_max_chars: Final = 500  # PostgreSQL's words have no more than 2,046 bytes
 word_max_bytes: Final = 32_768  # FTS5's
 ESCAPE: Final = "\ue000"
+_LAST: Final = chr(0x10FFFF)
 # BM25, k1 = 1.2 and b = 0.75, in the order of FTS5's own sums; OFFSET keeps what is counted from being counted twice.
 _MOST: Final = "2.2::float8"
 _NORM: Final = "1.2::float8 * (0.25::float8 + 0.75::float8 * w.length / p.average)"
@@ -81,6 +84,17 @@ class _Phrase(NamedTuple):
         return len(self.words) > 1 or len(self.words[0]) >= lexeme_max_chars
 
     @property
+    def rows(self) -> str:
+        """The SQL for how many rows hold it; of a word alone, or the only one that begins so, that is kept."""
+        counted = f"(SELECT count(*) FROM search_words w WHERE {_held([[self]])})"  # noqa: S608
+        if self.is_exact:
+            return counted
+        last = self.words[0] + (_LAST if self.is_beginning else "")
+        kept = f"search_words_counts c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
+        known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {kept}"  # noqa: S608 - fixed texts
+        return f"coalesce(({known}), {counted})"
+
+    @property
     def times(self) -> str:
         """The SQL for how often it stands in the words ``w.words``."""
         if len(self.words) > 1 and self.words[0] == self.words[-1]:  # it may overlap itself
@@ -103,6 +117,16 @@ def stored_words(text: str) -> tuple[str, int, str]:
     return " " + "  ".join(words) + " ", len(words), " ".join(map(lexeme, dict.fromkeys(words)))
 
 
+def counts_of(name: str) -> str:
+    """Return the name of the table that says how many rows of a full-text table hold each lexeme."""
+    return f"{name}_counts"
+
+
+def word_counts(texts: Iterable[str]) -> Counter[str]:
+    """Return how many of several rows' words hold each lexeme."""
+    return Counter(word for text in texts for word in {word[:lexeme_max_chars] for word in text.split()})
+
+
 def hits_of(expression: str, *, is_ranked: bool) -> str:
     """Return the SELECT of what a question to the full-text index finds: ``rowid``, and if asked for ``rank``, FTS5's.
 
@@ -112,7 +136,7 @@ def hits_of(expression: str, *, is_ranked: bool) -> str:
     if not is_ranked:
         return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_held(clauses)})"  # noqa: S608
     phrases = list(enumerate(one for clause in clauses for one in clause))
-    counts = ", ".join(f"count(*) FILTER (WHERE {_held([[one]])}) AS n{place}" for place, one in phrases)
+    counts = ", ".join(f"{one.rows} AS n{place}" for place, one in phrases)
     weights = ", ".join(
         f"greatest(ln((t.rows - n{place} + 0.5) / (n{place} + 0.5)::float8), 1e-6::float8) AS w{place}"
         for place, _ in phrases
@@ -120,9 +144,7 @@ def hits_of(expression: str, *, is_ranked: bool) -> str:
     times = ", ".join(f"({one.times})::float8 AS t{place}" for place, one in phrases)
     rank = " + ".join(f"p.w{place} * (t{place} * {_MOST} / (t{place} + h.norm))" for place, _ in phrases)
     return f"""(
-    WITH n AS MATERIALIZED (
-        SELECT {counts} FROM search_words w WHERE {_found([[one for _, one in phrases]])}
-    ), p AS MATERIALIZED (
+    WITH n AS MATERIALIZED (SELECT {counts}), p AS MATERIALIZED (
         SELECT t.words::float8 / greatest(t.rows, 1) AS average, {weights}
         FROM n, baton_tables t WHERE t.name = 'search_words' AND t.is_live = 1
     ) SELECT h.rowid, -({rank}) AS rank FROM p, LATERAL (

@@ -15,7 +15,7 @@ from psycopg.pq.abc import PGresult
 
 from projections.dialect import Expression, for_postgres, restated
 from projections.postgres_connection import Connection, Statement, unescaped
-from projections.postgres_schema import hits_of, stored_words
+from projections.postgres_schema import counts_of, hits_of, stored_words, word_counts
 from projections.projection import Projection, Row, Table
 from projections.store import (
     SLOTS,
@@ -42,6 +42,10 @@ _COUNTING: Final = (
     "UPDATE baton_tables t SET rows = t.rows + c.rows, words = t.words + c.words "
     "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS c (name, rows, words) "
     "WHERE t.name = c.name AND t.is_live = $4"
+)
+_COUNTING_WORDS: Final = (
+    "INSERT INTO {} AS held SELECT * FROM unnest($1::text[], $2::bigint[]) "
+    "ON CONFLICT (word) DO UPDATE SET rows = held.rows + excluded.rows"
 )
 _TYPES: Final = {"TEXT": 'text COLLATE "C"', "INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea"}
 _pack = msgspec.msgpack.Encoder().encode
@@ -128,6 +132,9 @@ class Transaction:
                 count -= self._db.run(sql, (replaced,)).command_tuples or 0
             if rows_of_table:
                 self._insert(name, table, rows_of_table)
+            if words:
+                name = self._physical(counts_of(table.name), is_live=slot.is_live)
+                self._db.run(_COUNTING_WORDS.format(name), [*map(list, zip(*word_counts(words).items(), strict=True))])
             counts.append((table.name, count, len(" ".join(words).split())))
         self._db.run(_COUNTING, (*map(list, zip(*counts, strict=True)), slot.is_live))
 
@@ -141,12 +148,16 @@ class Transaction:
         """Make an empty slot."""
         self.drop(view.name, is_live=False)
         is_live = in_place and not any(slot.is_live for slot in self.slots() if slot.view == view.name)
-        for table in tables_of(view):
+        for name in _names_of(view):
             sql = "INSERT INTO baton_tables (view, is_live, name) VALUES ($1, $2, $3)"
-            self._db.execute(sql, (view.name, is_live, table.name))
+            self._db.execute(sql, (view.name, is_live, name))
+        for table in tables_of(view):
             self._create(table, self._physical(table.name, is_live=is_live))
             if is_live:
                 self.index(table, self._physical(table.name, is_live=True))
+            if table.is_full_text:
+                name = self._physical(counts_of(table.name), is_live=is_live)
+                self._db.execute(f'CREATE TABLE {name} (word text COLLATE "C" PRIMARY KEY, rows bigint NOT NULL)')
         sql = "INSERT INTO baton_views VALUES ($1, $2, $3, 0, '')"
         self._db.execute(sql, (view.name, view.version, is_live))
         self._slots = None
@@ -156,8 +167,8 @@ class Transaction:
         for table in tables_of(view):  # while others still read the live ones
             self.index(table, self._physical(table.name, is_live=False))
         self.drop(view.name, is_live=True)
-        for table in tables_of(view):
-            self._db.execute(f'ALTER TABLE {self._physical(table.name, is_live=False)} RENAME TO "{table.name}"')
+        for name in _names_of(view):
+            self._db.execute(f'ALTER TABLE {self._physical(name, is_live=False)} RENAME TO "{name}"')
         for book in ("baton_views", "baton_tables"):
             self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = $1", (view.name,))  # noqa: S608
         self._slots = None
@@ -260,6 +271,11 @@ class Transaction:
 
 
 _translation = functools.lru_cache(maxsize=1_024)(for_postgres)
+
+
+def _names_of(view: Projection[Any]) -> list[str]:
+    names = [(table.name, counts_of(table.name)) if table.is_full_text else (table.name,) for table in tables_of(view)]
+    return [*itertools.chain.from_iterable(names)]
 
 
 def _with_words(sql: str, asked: Expression) -> str:

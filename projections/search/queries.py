@@ -21,7 +21,7 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.limits import json_integer_max
-from projections.dialect import Expression
+from projections.dialect import Expression, stated
 from projections.query import Answer, Arguments, Moment, Where, prefix_digits_min
 from projections.search.nearness import MATCHES, nearest, related_min
 from projections.search.words import Word, beginning_min, chunks_of, form_of, placed_words, stem_of, words_of
@@ -88,7 +88,10 @@ def find_text(moment: Moment, asked: SearchText) -> Answer:
         events = [near for near in events if near.score >= related_min] or events[:far_max]
         page = {near.event_index: near.scored for near in events[offset : offset + asked.limit]}
         marks = ", ".join("?" * len(page))
-        hits_at = {row["event_index"]: row for row in moment.rows(f"{_HIT} WHERE e.event_index IN ({marks})", [*page])}
+        hits_at = {
+            row["event_index"]: row
+            for row in moment.rows(f"{_HIT.format('')} WHERE e.event_index IN ({marks})", [*page])
+        }
         rows = [hits_at[index] | scored for index, scored in page.items()]
         total, holds = len(events), "some"
     corrections = _corrections(moment, rows)
@@ -112,9 +115,13 @@ def _corrections(moment: Moment, rows: Sequence[Answer]) -> dict[int, Answer]:
 
 
 _HIT: Final = (
-    "SELECT e.event_index, e.id AS event_id, e.kind, e.stream, e.author, e.accepted_ms, t.text "
+    "SELECT e.event_index, e.id AS event_id, e.kind, e.stream, e.author, e.accepted_ms, t.text{} "
     "FROM events e JOIN search_texts t USING (event_index)"
 )
+
+
+# A page of ranked hits needs all of them; FTS5 counts them faster alone, PostgreSQL must not find them twice.
+_TOTAL: Final = stated(sqlite="NULL AS total", postgres="count(*) OVER () AS total")
 
 
 def _holding_all(
@@ -124,13 +131,17 @@ def _holding_all(
     if sum(len(term.words) for term in terms) > words_asked_max:
         return [], 0
     values = (Expression(" AND ".join(term.sql for term in terms)), *where.values)
-    total = moment.count(f"SELECT count(*) FROM {MATCHES}{where.more}", values)  # noqa: S608 - fixed texts
     # Texts are joined to the page alone: sorted with all that matches, they would be carried along.
     sql = (
-        f"{_HIT} JOIN (SELECT search_words.rowid AS found, search_words.rank AS score FROM {MATCHES}{where.more} "  # noqa: S608
-        "ORDER BY score, found DESC LIMIT ? OFFSET ?) ON e.event_index = found ORDER BY score, found DESC"
+        f"{_HIT.format(', total')} JOIN (SELECT search_words.rowid AS found, search_words.rank AS score, {_TOTAL} "  # noqa: S608
+        f"FROM {MATCHES}{where.more} ORDER BY score, found DESC LIMIT ? OFFSET ?) ON e.event_index = found "
+        "ORDER BY score, found DESC"
     )
-    return (moment.rows(sql, (*values, limit, offset)), total) if total else ([], 0)
+    rows = moment.rows(sql, (*values, limit, offset))
+    total = max((row.pop("total") or 0 for row in rows), default=0)
+    if not total and (rows or offset):
+        total = moment.count(f"SELECT count(*) FROM {MATCHES}{where.more}", values)  # noqa: S608 - fixed texts
+    return rows, total
 
 
 def _conditions(asked: SearchText, size: int) -> Where:

@@ -14,6 +14,7 @@ from folding import digests_of
 from test_past import ASKED, RANKED, answer_of
 from test_reader import ARGUMENTS
 
+from ledger.events import session
 from projections import Reader, store, verify_views
 from projections.reader import last_ms
 from projections.views import VIEWS
@@ -88,3 +89,22 @@ def test_every_table_and_column_stands_on_the_page():
     for table in (table for view in VIEWS for table in view.tables):
         assert f"### `{table.name}`" in page
         assert all(f"| `{column}` |" in page for column in table.columns)
+
+
+def test_how_many_rows_hold_a_word_is_counted_as_they_are_folded_and_anew_with_them(lived, reader, shared):
+    shared.catch_up()
+    shared.rebuild(["search"])
+    for number, word in enumerate(("login", "logins", "logging", "login")):
+        lived.emit(
+            "bob", f"session/words-{number}", session.SessionStarted(task=f"{word} login {'x' * 600} step {number}")
+        )
+    shared.catch_up()
+    reader.catch_up()
+    with psycopg.connect(shared.store.url) as connection:
+        connection.execute(f"SET search_path = {shared.store.schema}")
+        counted = connection.execute("SELECT word, rows FROM search_words_counts ORDER BY word").fetchall()
+        counting = "SELECT word, ndoc FROM ts_stat('SELECT lexemes FROM search_words')"
+        assert counted == sorted(connection.execute(counting).fetchall())
+    for text in ("login", "log*", "step 3", '"login step"', "logins step", "x" * 600, "step nowhere"):
+        for arguments in ({"text": text, "limit": 2}, {"text": text, "limit": 1, "after": 1_000_000 * lived.size + 1}):
+            assert shared.answer("search.find", arguments) == reader.answer("search.find", arguments), arguments
