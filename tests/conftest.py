@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import re
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = Path("/dev/shm")
 memory_free_min_bytes: Final = 2 * 1024**3
+collected_every: Final = 20_000  # so many objects more, and garbage is looked for
 
 # Ledgers of tests lie in memory where there is room: every commit is synced, and a disk takes a thousand times as long
 # for that. No test loses its point by it: they kill processes, and what a killed process wrote stays in either place.
@@ -53,8 +55,31 @@ STARTS_PROCESSES: Final = re.compile(
 )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each worker begin with another share of the files, and look for no garbage meanwhile: what is made stays.
+
+    In a fresh clone every file is compiled, with its assertions rewritten, and kept: who comes second only loads it.
+    """
+    gc.disable()
+    worker, paths = getattr(session.config, "workerinput", None), session.config.getini("testpaths")
+    if worker and session.config.args == paths and not session.config.option.ignore_glob:  # it spares no file named
+        files = sorted(map(str, Path(__file__).parent.rglob("test_*.py")))
+        begin = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        session.config.args = files[begin:] + files[:begin]
+
+
+def pytest_collection_finish() -> None:
+    """Never look again at what was collected, and seldom at the rest: half a million objects outlive every test."""
+    gc.freeze()
+    gc.set_threshold(collected_every)
+    gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of a module that starts processes: ``-m "not process"`` leaves out what takes longest."""
+    """Bring tests into one order, and mark all of a module that starts processes: the longest, ``-m "not process"``."""
+    items.sort(key=lambda item: item.path)
     marked = {path: STARTS_PROCESSES.search(path.read_text("utf-8")) for path in {item.path for item in items}}
     for item in items:
         if marked[item.path]:
