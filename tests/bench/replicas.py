@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from consumers.doors.node.replica import Replica
+from ledger.bus.connection import NodeClient
 from ledger.bus.publisher import Outbox, StreamPublisher
 from ledger.bus.stream import Incarnation, open_stream
 from ledger.log.log import Log
@@ -51,7 +52,7 @@ def measured(folder: Path) -> Replicated:
 
 async def _measured(folder: Path, ledger: Ledger, one: str, three: str) -> Replicated:
     (folder / "follower" / "log").mkdir(parents=True)
-    async with connected(one) as alone, connected(three) as replicated:
+    async with connected(one) as alone, connected(three, NodeClient) as replicated:
         with contextlib.closing(Log(folder / "follower", map_size=MAP_SIZE, create=True)) as log:
             publishers = [await _opened(alone, ledger, 1), await _opened(replicated, ledger, REPLICAS)]
             follower = Replica(
