@@ -113,6 +113,7 @@ def _is_cjk(token: str) -> bool:
     return "\u3040" <= first <= "\u30ff" or "\u3400" <= first <= "\u9fff" or "\uac00" <= first <= "\ufaff"
 
 
+@lru_cache(maxsize=16_384)  # a text is measured for every room that is tried, sign by sign
 def is_between_signs(before: str, after: str) -> bool:
     """Return whether a word may end between two signs: beside an ideograph or hiragana, not before a mark on it."""
     is_beside = _UNSPACED.match(before) or _UNSPACED.match(after)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -147,5 +148,6 @@ def _width(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_sign_width, text))
 
 
+@lru_cache(maxsize=4096)
 def _sign_width(sign: str) -> int:
     return 2 if unicodedata.east_asian_width(sign) in {"W", "F"} else 1
