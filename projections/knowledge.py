@@ -137,11 +137,10 @@ def graph_knowledge(moment: query.Moment, asked: KnowledgeGraph) -> query.Answer
 def _newest(moment: query.Moment, asked: KnowledgeGraph) -> list[str]:
     where = query.Where(asked, "agent")
     where.given("instr(lower(label), lower(?)) > 0", asked.q or None)
-    rows: list[tuple[int, str]] = []
-    for sort in _THINGS.keys() - _HUBS:
-        thing = _THING.format(*_THINGS[sort])
-        sql = f"SELECT id, event_index FROM ({thing}){where.sql} ORDER BY 2 DESC LIMIT ?"  # noqa: S608 - fixed texts
-        rows += [(row["event_index"], f"{sort}/{row['id']}") for row in moment.rows(sql, (*where.values, asked.limit))]
+    sorts = sorted(_THINGS.keys() - _HUBS)
+    sql = f"SELECT id, event_index FROM ({_THING}){where.sql} ORDER BY 2 DESC LIMIT ?"  # noqa: S608 - fixed texts
+    found = moment.together(*[(sql.format(*_THINGS[sort]), (*where.values, asked.limit)) for sort in sorts])
+    rows = [(row["event_index"], f"{sort}/{row['id']}") for sort, of in zip(sorts, found, strict=True) for row in of]
     return [name for _, name in sorted(rows, reverse=True)[: max(1, asked.limit // 4)]]
 
 
@@ -159,21 +158,23 @@ def _value(sort: str) -> str:
 
 
 def _things(moment: query.Moment, names: Iterable[str]) -> list[query.Answer]:
+    by_sort = _by_sort(names)
+    asked = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
     return [
         row | {"id": f"{sort}/{row['id']}", "sort": sort, "is_stale": row["state"] in _STALE}
-        for sort, ids in _by_sort(names).items()
-        for row in moment.rows(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,))
+        for sort, rows in zip(by_sort, moment.together(*asked), strict=True)
+        for row in rows
     ]
 
 
 def _links(moment: query.Moment, names: Iterable[str], asked: KnowledgeGraph) -> list[query.Answer]:
     ids = _by_sort(names)
-    links: list[query.Answer] = []
+    asked_for: list[tuple[str, tuple[str, int]]] = []
     for way in _WAYS:
         start, start_id, end, end_id, *_ = way
         for towards, sort, known in (("back", end, end_id), ("forward", start, start_id)):
             is_left_out = end in _HUBS if sort == start else asked.sel is None and start in _HUBS
             if sort in ids and asked.direction in (towards, "both") and not is_left_out:
-                rows = moment.rows(_LINK.format(*way, known, _value(sort)), (ids[sort], query.page_rows_max))
-                links += [row | {"is_stale": bool(row["is_stale"])} for row in rows if row["from"] and row["to"]]
-    return links
+                asked_for.append((_LINK.format(*way, known, _value(sort)), (ids[sort], query.page_rows_max)))
+    rows = [row for rows in moment.together(*asked_for) for row in rows]
+    return [row | {"is_stale": bool(row["is_stale"])} for row in rows if row["from"] and row["to"]]

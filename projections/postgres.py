@@ -50,7 +50,9 @@ _CONNECTION: Final[dict[str, Any]] = {
 }  # fmt: skip
 # A machine that went away keeps no lock: the server looks after its connections as well.
 _SESSION: Final = (
-    "SET search_path = {}; SET jit = off; SET random_page_cost = 1.1; SET work_mem = '32MB'; "  # no disk that turns
+    "SET search_path = {}; SET random_page_cost = 1.1; SET work_mem = '32MB'; "  # no disk that turns
+    # To compile a plan, or to start processes for it, takes longer than they save (measured, a million events).
+    "SET jit = off; SET max_parallel_workers_per_gather = 0; "
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "
     f"SET tcp_keepalives_count = 3; SET lock_timeout = '{lock_wait_max_s}s'; "
     f"SET idle_in_transaction_session_timeout = '{idle_max_s}s'"

@@ -90,7 +90,7 @@ class _Phrase(NamedTuple):
         if self.is_exact:
             return counted
         last = self.words[0] + (_LAST if self.is_beginning else "")
-        kept = f"search_words_counts c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
+        kept = f"baton_counts_search_words c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
         known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {kept}"  # noqa: S608 - fixed texts
         return f"coalesce(({known}), {counted})"
 
@@ -119,7 +119,7 @@ def stored_words(text: str) -> tuple[str, int, str]:
 
 def counts_of(name: str) -> str:
     """Return the name of the table that says how many rows of a full-text table hold each lexeme."""
-    return f"{name}_counts"
+    return f"baton_counts_{name}"
 
 
 def word_counts(texts: Iterable[str]) -> Counter[str]:

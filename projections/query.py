@@ -119,8 +119,8 @@ class Moment:
 
     def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of each of several queries that do not rest on each other: a server is asked all at once."""
-        if self._until is None:
-            return self.reading.together(*asked)
+        if self._until is None or not asked:
+            return self.reading.together(*asked) if asked else []
         until, self._until = self._until, None
         ((changing,), *found) = self.reading.together((until, (self._now_ms,)), *asked)
         (change_ms,) = changing.values()

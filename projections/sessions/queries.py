@@ -66,7 +66,7 @@ def show_session(moment: Moment, asked: ById) -> Answer:
     corrections = {one.pop("target_index"): one for one in _first_of_each(corrected)}
     counts = {key: row.pop(key) for key in ("assessments", "findings", "unknowns", "dead_ends", "tools")}
     some = [of for of, count in counts.items() if count]
-    found = moment.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some]) if some else []
+    found = moment.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some])
     recorded: dict[str, list[Answer]] = {of: [] for of in counts} | {
         of: [*map(_event, rows)] for of, rows in zip(some, found, strict=True)
     }
