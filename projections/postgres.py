@@ -35,7 +35,7 @@ from ledger.errors import BatonError, Corrupted, Refused, Unavailable
 from ledger.forms import STORE_PATTERN, WORDS
 from projections.postgres_connection import Connection, Statement
 from projections.postgres_schema import BOOKS, FORMAT
-from projections.postgres_transaction import Transaction
+from projections.postgres_transaction import END, Transaction
 from projections.store import SLOTS, Damaged, Slot
 
 connections_max: Final = 8
@@ -57,11 +57,13 @@ _SESSION: Final = (
     f"SET tcp_keepalives_count = 3; SET lock_timeout = '{lock_wait_max_s}s'; "
     f"SET idle_in_transaction_session_timeout = '{idle_max_s}s'"
 )
-_SHARE: Final = ("LOCK TABLE baton_views IN ACCESS SHARE MODE", SLOTS)
 _LIMIT: Final = f"SET LOCAL statement_timeout = '{question_max_s}s'"
-_READING: Final = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _LIMIT, *_SHARE)
-_PAST: Final = ("BEGIN ISOLATION LEVEL REPEATABLE READ", *_SHARE)
-_WRITING: Final = ("BEGIN", "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))", SLOTS)
+_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
+_PAST: Final = [
+    *map(Statement, ("BEGIN ISOLATION LEVEL REPEATABLE READ", "LOCK TABLE baton_views IN ACCESS SHARE MODE", SLOTS))
+]
+_READING: Final = [Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), Statement(_LIMIT), *_PAST[1:]]
+_WRITING: Final = [*map(Statement, ("BEGIN", _LOCK, SLOTS))]
 # Conditions of PostgreSQL's by their SQLSTATE: what is not there, or not what was written, is made again.
 _MISSING: Final = ("3F000", "42P01", "42703", "XX001", "XX002")
 _ADVICE: Final = "drop the schema, and `baton project` rebuilds it from the log"
@@ -133,7 +135,7 @@ class PostgresStore:
         return self._transaction(_WRITING, None)
 
     @contextlib.contextmanager
-    def _transaction(self, begin: Sequence[str], expected: Sequence[Slot] | None) -> Iterator[Transaction]:
+    def _transaction(self, begin: Sequence[Statement], expected: Sequence[Slot] | None) -> Iterator[Transaction]:
         with self._room, _translated(self.name):
             transaction = Transaction(partial(self._begun, begin), expected, self.schema, is_apart=self._is_apart)
             try:
@@ -142,9 +144,9 @@ class PostgresStore:
                 yield transaction
                 connection = transaction.begun()  # and its slots are looked at, also where nothing was asked
                 if begin is _WRITING:
-                    connection.run("COMMIT")
-                else:  # nothing hangs on its end: whoever takes the connection next waits for that
-                    connection.send([Statement("COMMIT")])
+                    connection.run(END.sql)
+                elif expected is None:  # nothing hangs on its end: whoever takes the connection next waits for that
+                    connection.send([END])
             except BaseException:
                 if transaction.connection is not None:
                     self._undo(transaction.connection)
@@ -153,32 +155,36 @@ class PostgresStore:
 
     def _undo(self, connection: Connection) -> None:
         with contextlib.suppress(psycopg.Error):
-            connection.run("ROLLBACK")
+            if connection.info.transaction_status is not TransactionStatus.IDLE:
+                connection.run("ROLLBACK")
         if connection.info.transaction_status is TransactionStatus.IDLE:
             self._idle.append(connection)
         else:
             connection.close()
 
-    def _begun(self, begin: Sequence[str], statements: Sequence[Statement]) -> tuple[Connection, list[PGresult]]:
+    def _begun(
+        self, begin: Sequence[Statement], statements: Sequence[Statement], held: Connection | None = None
+    ) -> tuple[Connection, list[PGresult]]:
         """Return a connection in a transaction, and what ``Beginning`` does; one that broke unused is replaced."""
-        asked = [*map(Statement, begin), *statements]
         while True:
-            is_new = not self._idle
-            connection = self._connected() if is_new else self._idle.pop()
+            is_new = False
+            try:
+                connection = held or self._idle.pop()
+            except IndexError:
+                connection, is_new = self._connected(), True
             try:
                 connection.received()
-                results = connection.together(asked)
-                for result in results[: len(begin)]:
-                    connection.read(result)
+                results = connection.together([*begin, *statements])[len(begin) - 1 :]
+                connection.check(results[0])
             except psycopg.OperationalError as error:
                 connection.close()
-                if is_new or (error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03"))):
+                if held or is_new or (error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03"))):
                     raise  # the server is there, and refuses
             except BaseException:
                 connection.close()
                 raise
             else:
-                return connection, results[len(begin) - 1 :]
+                return connection, results
 
     def _connected(self) -> Connection:
         # Parameters of the URL win, but for what is needed here.

@@ -65,8 +65,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     def run(self, sql: str, values: Sequence[Any] = ()) -> PGresult:
         """Return the result of one statement. Raises psycopg.Error: it failed."""
         (result,) = self.together([Statement(sql, values)])
-        if result.status not in _DONE:
-            raise errors.error_from_result(result)
+        self.check(result)
         return result
 
     def send(self, statements: Sequence[Statement]) -> None:
@@ -110,10 +109,14 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         told = ((result if failed is None or result.status in _DONE else failed) for result in results)
         return [result for result, is_answer in zip(told, self._are_answers, strict=True) if is_answer]
 
-    def read(self, result: PGresult) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return the names of a result's columns and its rows. Raises psycopg.Error: its statement failed."""
+    def check(self, result: PGresult) -> None:
+        """Raises psycopg.Error: the statement failed."""
         if result.status not in _DONE:
             raise errors.error_from_result(result)
+
+    def read(self, result: PGresult) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of a result's columns and its rows. Raises psycopg.Error: its statement failed."""
+        self.check(result)
         self._adapting.set_pgresult(result)
         names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
         return names, unescaped(self._adapting.load_rows(0, result.ntuples, tuple))
@@ -122,6 +125,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 def _results(pgconn: PGconn) -> PQGen[list[PGresult]]:
     """Wait for all results of a pipeline, and take in what comes while there is still something to be sent."""
     results: list[PGresult] = []
+    pgconn.consume_input()  # of what was sent long ago all is there
     while pgconn.flush():
         if (yield waiting.WAIT_RW) & waiting.READY_R:
             pgconn.consume_input()
@@ -146,7 +150,7 @@ def _escaped(text: str) -> str:
 
 def unescaped(read: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return rows with their text as it was written."""
-    if not any(value.__class__ is str and ESCAPE in value for row in read for value in row):
+    if ESCAPE not in "".join([value for row in read for value in row if value.__class__ is str]):
         return read
 
     def whole(value: Any) -> Any:

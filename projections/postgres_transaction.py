@@ -33,8 +33,9 @@ from projections.store import (
     word_places_max,
 )
 
-Beginning: TypeAlias = Callable[[Sequence[Statement]], tuple[Connection, list[PGresult]]]
-"""Begins a transaction and sends statements along; the first result are the slots."""
+Beginning: TypeAlias = Callable[[Sequence[Statement], Connection | None], tuple[Connection, list[PGresult]]]
+"""Begins a transaction, on a connection or on any, and sends statements along; the first result are the slots."""
+END: Final = Statement("COMMIT")
 # How many rows a whole table has, SQLite reads from its pages; PostgreSQL would look at each row.
 _COUNT: Final = re.compile(r"^SELECT count\(\*\) FROM (\w+)(?: \w+)?$")
 _COUNTED: Final = r"SELECT rows FROM baton_tables WHERE name = '\1' AND is_live = 1"
@@ -55,7 +56,11 @@ class Transaction:
     """The ``Writing`` of a transaction that was begun, which says what each of these does."""
 
     def __init__(self, begin: Beginning, expected: Sequence[Slot] | None, schema: str, *, is_apart: bool) -> None:
-        """It begins with the first thing that is asked, which travels along."""
+        """It begins with the first thing that is asked, which travels along.
+
+        Where slots are expected, so does its end, and what is asked next is a transaction of its own: what is in the
+        same slots is the same.
+        """
         self.connection: Connection | None = None
         self._begin = begin
         self._expected = expected
@@ -68,17 +73,17 @@ class Transaction:
         return self.connection or self._start([])[0]
 
     def begun(self) -> Connection:
-        """Return its connection, on which it has begun. Raises Moved: the slots are not as expected."""
+        """Return its connection, on which it began. Raises Moved: the slots are not as expected."""
         return self._db
 
     def _start(self, statements: Sequence[Statement]) -> tuple[Connection, list[PGresult]]:
-        connection, (held, *results) = self._begin(statements)
-        self.connection = connection
-        slots = slots_of(connection.read(held)[1])
-        if self._expected is not None and slots != self._expected:
+        end = [] if self._expected is None else [END]
+        self.connection, (held, *results) = self._begin([*statements, *end], self.connection)
+        rows = self.connection.read(held)[1]
+        if self._expected is not None and rows != self._expected:
             raise Moved
-        self._slots = slots
-        return connection, results
+        self._slots = slots_of(rows) if self._expected is None else [*self._expected]
+        return self.connection, results[: len(statements)]
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
@@ -87,7 +92,7 @@ class Transaction:
     def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of each query; all travel together."""
         statements = [self._translated(*one) for one in asked]
-        results = self._start(statements)[1] if self.connection is None else self._db.together(statements)
+        results = self._db.together(statements) if self._expected is None else self._start(statements)[1]
         return [[dict(zip(names, row, strict=True)) for row in rows] for names, rows in map(self._db.read, results)]
 
     def _translated(self, sql: str, values: Sequence[Value]) -> Statement:

@@ -307,7 +307,8 @@ def test_a_node_of_another_past_is_refused_by_the_shared_views(ledger, shared, d
 def test_a_question_that_takes_too_long_is_given_up_and_the_connection_used_again(ledger, shared, monkeypatch):
     expected = shared.answer("handoffs.list")
     with monkeypatch.context() as patched:
-        patched.setattr(of_postgres, "_READING", [one.replace("'30s'", "'50ms'") for one in of_postgres._READING])
+        begin = [one._replace(sql=one.sql.replace("'30s'", "'50ms'")) for one in of_postgres._READING]
+        patched.setattr(of_postgres, "_READING", begin)
         with pytest.raises(Unavailable, match="was given up"), shared.store.reading() as reading:
             reading.rows("SELECT 1 AS one FROM pg_sleep(60)")
     with pytest.raises(Unavailable, match="read-only"), shared.store.reading() as reading:
