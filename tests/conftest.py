@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import settings
+from nacl.pwhash import argon2id
 
 pytest.register_assert_rewrite("checking", "client_suite", "given", "calling", "reported_sessions")
 
@@ -164,6 +165,13 @@ def memory_of_readers(memories: Path, module_memory: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture
+def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Argon2id do the least work in this process: at its real cost it takes most of a second a call."""
+    monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", argon2id.OPSLIMIT_MIN)
+    monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", argon2id.MEMLIMIT_MIN)
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ import msgspec
 import pytest
 from blake3 import blake3
 from building import key_named, trusted
-from nacl import pwhash
 
-from ledger import identity
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.home import Home
 from ledger.identity import (
@@ -36,11 +34,7 @@ LEDGER = "0" * 32
 ALICE = key_named("alice")
 
 
-@pytest.fixture(autouse=True)
-def _cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Argon2id at its real cost takes most of a second a call; what is tested here does not depend on it.
-    monkeypatch.setattr(identity.pwhash.argon2id, "OPSLIMIT_MODERATE", pwhash.argon2id.OPSLIMIT_MIN)
-    monkeypatch.setattr(identity.pwhash.argon2id, "MEMLIMIT_MODERATE", pwhash.argon2id.MEMLIMIT_MIN)
+pytestmark = pytest.mark.usefixtures("cheap_passphrases")
 
 
 def code_of(path: Path, passphrase: str | None = None) -> str:

@@ -164,6 +164,7 @@ def test_program_in_a_backup_verifies_it_without_us(full: Baton, tmp_path: Path)
     assert said.returncode != 0
 
 
+@pytest.mark.usefixtures("cheap_passphrases")
 def test_keys_travel_only_under_a_passphrase_of_the_backup(full: Baton, elsewhere: Baton, tmp_path: Path) -> None:
     assert "root.key" in full.refuses("KEY_LOCKED", "backup", "--keys", tmp_path / "ledger.tar")["message"]
     assert not (tmp_path / "ledger.tar").exists()

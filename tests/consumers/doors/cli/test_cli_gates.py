@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from nacl.pwhash import argon2id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +22,8 @@ FILE: Final = (
 
 
 @pytest.fixture
-def dora(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> Baton:
+def dora(alone: Baton, cheap_passphrases: None) -> Baton:
     """A ledger in which the human dora has a sealed key and a session key; whoever calls has no passphrase."""
-    monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", argon2id.OPSLIMIT_MIN)
-    monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", argon2id.MEMLIMIT_MIN)
     for words in (["agent", "add", "dora", "--role", "human"], ["key", "delegate", "--as", "dora", "--ttl", "12h"]):
         read, write = os.pipe()
         os.write(write, b"hers\n")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from calling import Baton, Place
-from nacl.pwhash import argon2id
 
 from ledger.identity import read_key_file
 from ledger.lifecycle.clock import clock_text
@@ -45,10 +44,8 @@ def mine(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture
-def descriptor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], int]]:
-    """Makes descriptors for ``--passphrase-fd``; keys are sealed with the least work there is."""
-    monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", argon2id.OPSLIMIT_MIN)
-    monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", argon2id.MEMLIMIT_MIN)
+def descriptor(cheap_passphrases: None) -> Iterator[Callable[[str], int]]:
+    """Makes descriptors for ``--passphrase-fd``."""
     made: list[int] = []
 
     def make(text: str) -> int:

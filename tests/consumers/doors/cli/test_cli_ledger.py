@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from calling import Baton, Place, call, emit_finding, start_session
-from nacl.pwhash import argon2id
 
 from consumers.doors.cli.app import App
 
@@ -35,10 +34,8 @@ def descriptor(text: str) -> int:
 
 
 @pytest.fixture
-def passphrase(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
-    """Makes descriptors for ``--passphrase-fd`` and closes them; keys are sealed with the least work there is."""
-    monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", argon2id.OPSLIMIT_MIN)
-    monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", argon2id.MEMLIMIT_MIN)
+def passphrase(cheap_passphrases: None) -> Iterator[Callable[..., int]]:
+    """Makes descriptors for ``--passphrase-fd`` and closes them."""
     made: list[int] = []
 
     def make(text: str = PASSPHRASE) -> int:

@@ -74,6 +74,7 @@ def test_without_an_agent_tools_read_and_signing_ones_say_what_to_do(
     call_tools(shared_home, work, agent=agent)
 
 
+@pytest.mark.usefixtures("cheap_passphrases")
 def test_locked_key_is_told_with_the_way_to_open_it(own_home: Path) -> None:
     home = Home(own_home)
     with Ledger(own_home) as ledger:
