@@ -37,6 +37,9 @@ collected_every: Final = 20_000  # so many objects more, and garbage is looked f
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= memory_free_min_bytes:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
+# What a type checker of somebody else, started by a test, found out about us is not found out again by the next.
+os.environ.setdefault("MYPY_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "mypy"))
+
 # A shell starts what it runs behind itself with ^C ignored, `nohup` with the end of a terminal, and a child inherits
 # that: it would outlast every test that stops it so. What Python handles is given to its children unhandled.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -114,12 +114,12 @@ with Ledger("kuro") as ledger:
 asyncio.run(main())
 """
     )
-    checked = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program))
+    checked = run(tmp_path, "-m", "mypy", "--strict", str(program))
     notes = [line for line in checked.stdout.splitlines() if "note: Revealed" in line]
     assert checked.returncode == 0, checked.stdout
     assert ["list[ledger.admission" in notes[0], "dict[" in notes[1]] == [True, True], checked.stdout
     (tmp_path / "wrong.py").write_text("from baton import Ledger, Nothing\n\nLedger(1).handoff(2)\n")
-    wrong = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path / "wrong.py"))
+    wrong = run(tmp_path, "-m", "mypy", "--strict", str(tmp_path / "wrong.py"))
     assert [code for code in ("[attr-defined]", "[arg-type]") if code in wrong.stdout] == [
         "[attr-defined]",
         "[arg-type]",
