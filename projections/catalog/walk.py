@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -54,12 +54,19 @@ def why_event(moment: query.Moment, asked: WhyEvent) -> query.Answer:
     """
     if asked.after and asked.direction == "both":
         raise Refused("USAGE", "pages go in one direction: ask for the causes (back) or the effects (forward)")
-    read = partial(_linked, moment, {})
-    start = _start(moment, asked.ref, partial(read, 0 if asked.direction == "forward" else events_ahead_max))
+    ahead = 0 if asked.direction == "forward" else events_ahead_max
+    known: dict[int, query.Answer] = {}
+    effects: dict[int, list[query.Answer]] = {}
+    if INDEX.fullmatch(asked.ref) and asked.direction != "back":  # an event and who names it are read at once
+        index = int(asked.ref)
+        rows, effects[index] = moment.together(_asked_links([index], ahead), _asked_effects(index))
+        known |= _links(rows)
+    read = partial(_linked, moment, known)
+    start = _start(moment, asked.ref, partial(read, ahead))
     answer: query.Answer = {"event": start, "unresolved": [], "is_complete": True, "next": None}
     for name, direction, steps_from, ahead in (
         ("causes", "back", lambda event: event["refs"], events_ahead_max),  # those of no event here lead to None
-        ("effects", "forward", partial(_effects, moment), 0),
+        ("effects", "forward", partial(_effects, moment, effects), 0),
     ):
         is_asked = asked.direction in {direction, "both"}
         depth = asked.depth if is_asked else 0
@@ -142,36 +149,48 @@ def _linked(
 
     What is ``known`` is not read again; there is also put what a server reads on, which is ``ahead`` events at most.
     """
-    unknown = [index for index in indexes if index not in known]
-    read: dict[int, query.Answer] = {}
-    for row in moment.rows(_LINKED, (query.json_list(unknown), len(unknown) + ahead)) if unknown else ():
-        ref, via, behind = (row.pop(name) for name in ("ref", "via", "behind"))
-        refs = read.setdefault(row["event_index"], row | {"refs": []})["refs"]
-        if ref is not None:
-            refs.append({"ref": ref, "via": via, "event_index": behind})
-    known |= read
+    if unknown := [index for index in indexes if index not in known]:
+        known |= _links(moment.rows(*_asked_links(unknown, ahead)))
     return [known[index] for index in indexes if index in known]
 
 
-def _effects(moment: query.Moment, event: query.Answer) -> list[query.Answer]:
+def _asked_links(indexes: Collection[int], ahead: int) -> tuple[str, tuple[str, int]]:
+    return _LINKED, (query.json_list(indexes), len(indexes) + ahead)
+
+
+def _links(rows: Iterable[query.Answer]) -> dict[int, query.Answer]:
+    events: dict[int, query.Answer] = {}
+    for row in rows:
+        ref, via, behind = (row.pop(name) for name in ("ref", "via", "behind"))
+        refs = events.setdefault(row["event_index"], row | {"refs": []})["refs"]
+        if ref is not None:
+            refs.append({"ref": ref, "via": via, "event_index": behind})
+    return events
+
+
+def _effects(moment: query.Moment, known: Mapping[int, list[query.Answer]], event: query.Answer) -> list[query.Answer]:
     """Return which events name an event, what it made, or its stream as it was until its next step."""
-    index = event["event_index"]
-    named = f"{_NAMING} event_refs r WHERE r.ref IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
-    if index is None:
-        given = [query.json_list([event["ref"]])]
-    else:
-        named += f" UNION ALL {_NAMING} reasoning_versions v JOIN event_refs r ON r.ref = v.ref WHERE v.event_index = ?"
-        given = [query.json_list([event["id"], event["body_ref"]]), index]
-    if index is not None and event["kind"] in _MEANT:
-        until = f"SELECT min(event_index) FROM events WHERE stream = ? AND event_index > ? AND kind IN ({_STEPS})"  # noqa: S608
-        named += f" UNION ALL {_NAMING} event_refs r WHERE r.ref = ? AND r.event_index > ?"
-        named += f" AND r.event_index <= coalesce(({until}), r.event_index)"
-        given += [event["stream"], index, event["stream"], index]
-    sql = f"SELECT event_index, ref, via FROM ({named}) naming ORDER BY event_index, position LIMIT ?"  # noqa: S608
-    return moment.rows(sql, (*given, events_walked_max + 1))
+    if (index := event["event_index"]) is None:
+        sql = "SELECT event_index, ref, via FROM event_refs WHERE ref = ? ORDER BY event_index, position LIMIT ?"
+        return moment.rows(sql, (event["ref"], events_walked_max + 1))
+    return known[index] if index in known else moment.rows(*_asked_effects(index))
 
 
-_NAMING: Final = "SELECT r.event_index, r.position, r.ref, r.via FROM"
+def _asked_effects(index: int) -> tuple[str, tuple[int, int]]:
+    return _EFFECTS, (index, events_walked_max + 1)
+
+
+_NAMING: Final = "SELECT r.event_index, r.ref, r.via, r.position FROM"
+_EFFECTS: Final = f"""
+    SELECT event_index, ref, via FROM (
+        {_NAMING} events e JOIN event_refs r ON r.ref IN (e.id, e.body_ref) WHERE e.event_index = ?1
+        UNION ALL {_NAMING} reasoning_versions v JOIN event_refs r ON r.ref = v.ref WHERE v.event_index = ?1
+        UNION ALL {_NAMING} events e JOIN event_refs r ON r.ref = e.stream AND r.event_index > e.event_index
+            AND r.event_index <= coalesce((
+                SELECT min(s.event_index) FROM events s
+                WHERE s.stream = e.stream AND s.event_index > e.event_index AND s.kind IN ({_STEPS})
+            ), r.event_index) WHERE e.event_index = ?1 AND e.kind IN ({_STEPS})
+    ) naming ORDER BY event_index, position LIMIT ?2"""  # noqa: S608 - fixed texts
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 
