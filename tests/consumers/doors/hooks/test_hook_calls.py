@@ -153,12 +153,15 @@ BAD_INPUT = {
     "no event": b"{}",
     "an event nobody knows": b'{"hook_event_name": "WorldEnd"}',
     "an event that is none": b'{"hook_event_name": ["SessionStart"]}',
-    "100 MB": b'{"hook_event_name": "SessionStart", "x": "' + b"x" * 100 * 1024**2 + b'"}',
+    "100 MB": b"",  # made by its test alone: else every process of the tests has it, as long as it lasts
 }
 
 
-@pytest.mark.parametrize("content", BAD_INPUT.values(), ids=BAD_INPUT)
-def test_broken_input_is_logged_and_nothing_is_said(content: bytes, place: Place) -> None:
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_broken_input_is_logged_and_nothing_is_said(name: str, place: Place) -> None:
+    content = BAD_INPUT[name]
+    if name == "100 MB":
+        content = b'{"hook_event_name": "SessionStart", "x": "' + b"x" * 100 * 1024**2 + b'"}'
     assert place.hook("claude-code", content) == SILENT
     (line,) = place.log()
     assert line["harness"] == "claude-code"
