@@ -34,6 +34,10 @@ WRONG_LAST: Final = 10071
 INCOMPLETE: Final = 10208
 
 
+class _Silent(Exception):
+    """The servers have a leader for this stream later than for others."""
+
+
 @dataclass
 class Message:
     """A message as it is stored; it never changes."""
@@ -104,6 +108,7 @@ class Cluster:
         """The last sequence that was ever acknowledged, whatever became of it."""
 
         self._term = 0
+        self._keys_since = 0.0
         self._waiting: list[Callable[[], None]] = []
 
     def hear(self, one: str, other: str) -> bool:
@@ -133,6 +138,7 @@ class Cluster:
         if able:
             self._waiting.clear()
             self.leader, self.led_since = self.world.random.choice(able), self.world.now
+            self._keys_since = self.world.now + self.world.random.choice([0.0, 0.0, self.world.random.uniform(0, 12)])
             self.world.tell("bus", f"is led by {self.leader}")
 
     def ask(self, server: str, work: Callable[[], Any], answer: Callable[[Any], None], direct: bool) -> None:
@@ -141,6 +147,8 @@ class Cluster:
         def run() -> None:
             try:
                 outcome = work()
+            except _Silent:
+                return
             except nats.errors.Error as error:
                 outcome = error
             answer(outcome)
@@ -257,6 +265,8 @@ class Cluster:
 
     def value(self, bucket: str, key: str, *, may_lag: bool) -> Value:
         """Return what stands under a key; a replica may lag by a moment. Raises NotFoundError."""
+        if not may_lag and self.world.now < self._keys_since:
+            raise _Silent
         values = self.bucket(bucket).get(key, [])
         lag_s = self.world.random.choice([0.0, 0.0, 0.5]) if may_lag else 0.0
         for value in reversed(values):
@@ -265,6 +275,8 @@ class Cluster:
         raise js.NotFoundError(code=404, err_code=10037, description="no message found")
 
     def put_value(self, bucket: str, key: str, content: bytes, last: int) -> int:
+        if self.world.now < self._keys_since:
+            raise _Silent
         values = self.bucket(bucket).setdefault(key, [])
         revision = values[-1].revision if values else 0
         if last != revision:
