@@ -23,6 +23,8 @@ class Connection:
         ``BUS_UNAVAILABLE``.
         """
         self._loop = asyncio.new_event_loop()
+        self._closing = threading.Lock()  # whoever asks while another thread closes is heard before that, or refused
+        self._is_closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="baton-bus", daemon=True)
         self._thread.start()
         self._inner = AsyncConnection(server, agent, seed, greet, may_be_away=may_be_away)
@@ -44,10 +46,14 @@ class Connection:
         self._run(self._inner.greet_again())
 
     def close(self) -> None:
-        """Close the connection; requests that wait fail."""
-        if not self._loop.is_closed():
-            self._run(self._close())
-            self._stop_loop()
+        """Close the connection; requests that wait fail. Closing again does nothing."""
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            closed = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
+        closed.result()
+        self._stop_loop()
 
     async def _close(self) -> None:
         await self._inner.close()
@@ -56,12 +62,16 @@ class Connection:
             _, late = await asyncio.wait(others, timeout=close_wait_max_s)
             for task in late:  # else the thread that waits for it would wait for ever
                 task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=close_wait_max_s)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        if self._loop.is_closed():
-            work.close()
-            raise Unavailable("BUS_UNAVAILABLE", "this client was closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        with self._closing:
+            if self._is_closed:
+                work.close()
+                raise Unavailable("BUS_UNAVAILABLE", "this client was closed")
+            answer = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return answer.result()
 
     def _stop_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -27,6 +27,7 @@ RARE: Final = frozenset({
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
+    gc.freeze()  # worlds are full of cycles: they cost less to find where nothing else is looked at
     yield
     gc.collect()  # else what a world left behind ends in another test, which expects no warnings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,25 @@ def test_closing_ends_requests_that_wait(served: Served, never_give_up: None) ->
         asking.join(0.01)
     client.close()
     asking.join(30)
+    assert [error.code for error in errors] == ["BUS_UNAVAILABLE"]
+
+
+def test_nobody_waits_for_ever_who_asks_as_another_thread_closes(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, errors, stop_loop = served.client(), list[BatonError](), Connection._stop_loop
+
+    def stop_while_another_asks(connection: Connection) -> None:
+        asking = threading.Thread(
+            target=lambda: errors.append(failure_of(lambda: connection._run(asyncio.sleep(60)))), daemon=True
+        )
+        asking.start()
+        asking.join(0.2)
+        stop_loop(connection)
+        asking.join(10)
+
+    monkeypatch.setattr(Connection, "_stop_loop", stop_while_another_asks)
+    client.close()
     assert [error.code for error in errors] == ["BUS_UNAVAILABLE"]
 
 
