@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import statistics
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -54,21 +54,20 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def _questions(bench: Bench, ours: Reader, theirs: Reader, size: int) -> Iterator[Row]:
-    def ask(reader: Reader, question: Question, _round: int) -> float:
-        times: list[float] = []
-
-        def repeat() -> None:
-            for _ in range(REPEATS):
+    def ask(question: Question) -> tuple[float, float]:
+        """Return the median of the shared views' answers and of ours, each asked in turn: both meet the same load."""
+        times: dict[Reader, list[float]] = {theirs: [], ours: []}
+        gc.collect()  # once: caches stay as they are where questions follow each other
+        for number in range(REPEATS):
+            for reader in (theirs, ours) if number % 2 else (ours, theirs):
                 start = time.perf_counter()
                 reader.answer(*question)
-                times.append(time.perf_counter() - start)
-
-        seconds(repeat)  # garbage is collected once: caches stay as they are where questions follow each other
-        return statistics.median(times)
+                times[reader].append(time.perf_counter() - start)
+        return statistics.median(times[theirs]), statistics.median(times[ours])
 
     for question in QUESTIONS:
         assert theirs.answer(*question) == ours.answer(*question), question
-        found = bench.paired(partial(ask, theirs, question), partial(ask, ours, question))
+        found = [ask(question) for _ in range(bench.rounds + 1)][1:]
         p50_ms = sorted(1000 * shared for shared, _ in found)[len(found) // 2]
         note = f"p50 {p50_ms:.1f} ms; {size:,} events"
         asked = " ".join((question[0], *map(str, question[1].values())))
