@@ -260,6 +260,9 @@ def _lead(state: Leader, seen: Observation, own: Own, now_ms: int, timing: Timin
             return _renew(state, own, now_ms, timing)
         case LeasePut() | LeaseRefused() if seen.lease is None or seen.lease.node != own.node:
             return Follower(now_ms, own.size, "" if seen.lease is None else seen.lease.node), (StepDown(),)
+        case LeaseRefused() if seen.lease is not None and seen.lease.term > state.term:
+            # Others led since, and handed over to us, who lack their entries.
+            return Candidate(CatchUp(), state.head, seen.revision, state.asked_ms), (StepDown(), CatchUp())
         case LeaseRefused():  # a renewal was granted whose answer was lost, and nobody knows when
             lease = Lease(state.successor, state.term + 1) if state.successor else Lease(own.node, state.term)
             return replace(state, revision=seen.revision, asked_ms=now_ms), (PutLease(seen.revision, lease),)

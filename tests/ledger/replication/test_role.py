@@ -153,6 +153,13 @@ def test_a_lease_whose_answer_was_lost_is_ours_and_put_again_as_others_may_have_
     assert not is_last_word(state, LATE, Timing())
 
 
+def test_a_leader_of_an_earlier_term_to_whom_a_later_one_hands_over_catches_up_first() -> None:
+    state, actions = step(LEADER, LeaseRefused(Lease("b", 6), 9, LATE), LED, LATE)
+    assert isinstance(state, Candidate)
+    assert (state.doing, state.revision) == (CatchUp(), 9)
+    assert actions == (StepDown(), CatchUp())
+
+
 def test_a_candidate_catches_up_again_when_entries_were_under_way() -> None:
     starting = Candidate(StartTerm(4), revision=7)
     assert step(starting, Overtaken(3), B, LATE) == (Candidate(CatchUp(), revision=7), (CatchUp(),))
