@@ -77,7 +77,7 @@ class AsyncConnection:
         self._seed = seed
         self._nats = NatsClient()
         self._refusal = ""
-        self._is_deserted = False
+        self._is_deserted = self._is_reset = False
         self._is_closing = False
         self._connecting = asyncio.Lock()
         self._asked: dict[str, set[asyncio.Future[BatonError]]] = {}
@@ -222,7 +222,8 @@ class AsyncConnection:
                 await self._discard()
                 tried += 1
                 refused = refused + 1 if self._is_deserted or _is_stranger(self._refusal) else 0
-                is_over = tried >= len(self._servers) and time.monotonic() + pause > deadline
+                least = (denied_rounds if self._is_reset else 1) * len(self._servers)
+                is_over = tried >= least and time.monotonic() + pause > deadline
                 rounds = 1 if self._is_deserted else denied_rounds
                 if is_over or refused >= rounds * len(self._servers):
                     raise self._why_away().with_details(reason=self._refusal) from error
@@ -236,7 +237,7 @@ class AsyncConnection:
 
     async def _connect_once(self) -> None:
         self._nats, self._refusal = NatsClient(), ""
-        self._is_deserted = self._is_greeted = False
+        self._is_deserted = self._is_reset = self._is_greeted = False
         connecting = self._nats.connect(
             self._server.split(","),
             nkeys_seed_str=self._seed,
@@ -270,6 +271,7 @@ class AsyncConnection:
         text = str(error)
         self._refusal = text or type(error).__name__
         self._is_deserted = isinstance(error, OSError) and not isinstance(error, _PASSING)
+        self._is_reset = isinstance(error, ConnectionResetError)
         if _is_stranger(text):
             for waiting in self._asked.values():
                 _fail(waiting, self._why_away())
