@@ -190,7 +190,12 @@ def is_last_word(state: State, now_ms: int, timing: Timing) -> bool:
     """
     if not isinstance(state, Leader) or state.successor:
         return False
-    return timing.has_lease and now_ms - state.renewed_ms < timing.missed_ms
+    return timing.has_lease and _is_renewed(state, now_ms, timing)
+
+
+def _is_renewed(state: Candidate | Leader, now_ms: int, timing: Timing) -> bool:
+    """Whether its lease, if there are any, was renewed since others might take it."""
+    return not timing.has_lease or now_ms - state.renewed_ms < timing.missed_ms
 
 
 def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
@@ -219,7 +224,8 @@ def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: T
             # what was heard of was published after we looked: then we follow it, and stand again.
             return Follower(now_ms, state.head), ()
         case CaughtUp() if isinstance(state.doing, CatchUp):
-            return _do(state, StartTerm(own.term.number + 1))
+            state = replace(state, doing=StartTerm(own.term.number + 1), retry_ms=now_ms)
+            return _try_again(state, state.doing, own, now_ms, timing)
         case TermStarted():
             return Leader(seen.term, state.revision or 0, state.renewed_ms, state.asked_ms), (Lead(),)
         case Overtaken():
@@ -245,7 +251,9 @@ def _do(state: Candidate, doing: CatchUp | StartTerm) -> Step:
 
 def _try_again(state: Candidate | Degraded, doing: Action, own: Own, now_ms: int, timing: Timing) -> Step:
     actions: list[Action] = []
-    if state.retry_ms is not None and now_ms >= state.retry_ms:
+    # Others may have taken a lease that was not renewed for so long: no term is started before that is known.
+    waits = isinstance(state, Candidate) and isinstance(doing, StartTerm) and not _is_renewed(state, now_ms, timing)
+    if state.retry_ms is not None and now_ms >= state.retry_ms and not waits:
         actions.append(doing)
         state = replace(state, retry_ms=None, asked_ms=now_ms if isinstance(doing, PutLease) else state.asked_ms)
     if timing.has_lease and state.revision is not None and now_ms - state.asked_ms >= timing.renew_ms:

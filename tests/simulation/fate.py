@@ -186,14 +186,15 @@ class Fate:
             self.cluster.damage()  # else what is damaged is the last copy, which nothing can bring back
 
     def _is_calm(self) -> bool:
-        """Return whether all of several nodes run, hear one another, and one leads that has everything."""
+        """Return whether all of several nodes run, hear one another, and one alone leads and has everything."""
         size, now = len(self.invariants.history), self.world.now
         bus = self.cluster
         if bus.down or bus.apart or bus.leader is None or now < bus.led_since + 1:
             return False
-        return all(one.process.is_alive and one.process.stopped_until < now - 5 for one in self.nodes) and any(
-            one.door is not None and len(one.log.data) == size for one in self.nodes
-        )
+        if not all(one.process.is_alive and one.process.stopped_until < now - 5 for one in self.nodes):
+            return False
+        leaders = [one for one in self.nodes if one.membership.leads]
+        return len(leaders) == 1 and leaders[0].door is not None and len(leaders[0].log.data) == size
 
     def fault_partition(self) -> None:
         if self.is_cluster and not self.cluster.apart:

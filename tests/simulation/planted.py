@@ -23,7 +23,7 @@ from tests.simulation.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-SEEDS_MAX: Final = 1_000
+WORLDS_MAX: Final = 1_000
 _signed, _lead, _publish, _store, _move = follower._signed, role._lead, Replica.publish, Cluster.publish, Reactor._move
 
 

@@ -9,7 +9,7 @@ import pytest
 from faults import is_long_run, note, tally, times
 
 from tests.simulation.fate import Outcome, run_seed
-from tests.simulation.planted import PLANTED, SEEDS_MAX
+from tests.simulation.planted import PLANTED, WORLDS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,13 +50,13 @@ def test_no_world_breaks_a_promise(share: int) -> None:
 @pytest.mark.parametrize("name", [name for name in PLANTED if is_long_run or name not in RARE])
 @pytest.mark.timeout(600)
 def test_a_planted_fault_is_seen(name: str) -> None:
-    for seed in range(SEEDS_MAX):
+    for seed in range(WORLDS_MAX):
         with PLANTED[name]():
             outcome = run_seed(seed)
         if outcome.violation is not None:
             note(f"planted: {name}: seed {seed}: {outcome.violation}")
             return
-    pytest.fail(f"{SEEDS_MAX} worlds did not show it")
+    pytest.fail(f"{WORLDS_MAX} worlds did not show it")
 
 
 def test_a_seed_is_the_same_world_every_time() -> None:

@@ -131,6 +131,7 @@ class Membership:
             log.info("role", role=_role(self.state), size=own.size, term=own.term.number, because=type(seen).__name__)
         if isinstance(self.state, Follower) and not isinstance(before, Follower) and self._job:
             self._job.cancel()  # no more ours to do: who leads now may have done it already
+            self._replica.close()
         for action in actions:
             self._do(action)
         if not isinstance(self.state, Follower) or own.size >= self.state.head:
@@ -354,7 +355,7 @@ class Membership:
             await asyncio.to_thread(self._replica.log.set_shared, shared)
         asked = self._folder / HAND_OVER_FILE
         if asked.exists():
-            to = asked.read_text("utf-8").strip()
+            to = asked.read_bytes().decode(errors="replace").strip()
             asked.unlink()
             self.hand_over(to)
 

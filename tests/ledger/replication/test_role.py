@@ -123,6 +123,16 @@ def test_a_candidate_leads_once_it_has_the_lease_the_whole_stream_and_its_term_i
     assert step(state, TermStarted(4), LED, LATE) == (LEADER, (Lead(),))
 
 
+def test_a_candidate_starts_no_term_while_it_hears_nothing_of_a_lease_that_others_may_have_taken() -> None:
+    long_ago = LATE - Timing().missed_ms
+    state: State = Candidate(CatchUp(), revision=7, asked_ms=LATE, renewed_ms=long_ago)
+    state, actions = step(state, CaughtUp(), B, LATE)
+    assert actions == ()
+    state, actions = step(state, LeasePut(MINE, 8, LATE), B, LATE + 1)
+    assert (state, actions) == (replace(state, doing=StartTerm(4), revision=8, renewed_ms=LATE), ())
+    assert step(state, Tick(), B, LATE + 2)[1] == (StartTerm(4),)
+
+
 def test_a_candidate_whose_lease_somebody_else_took_follows() -> None:
     assert after(Candidate(PutLease(6, MINE)), LeaseRefused(Lease("c", 4), 7)) == Follower(LATE)
 
