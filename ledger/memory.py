@@ -96,6 +96,11 @@ class Memory:
         return self.path.with_suffix(".authority")
 
     @property
+    def audit_file(self) -> Path:
+        """The file beside it in which an audit keeps what it has found right, for the next one."""
+        return self.path.with_suffix(".audit")
+
+    @property
     def where(self) -> str:
         """The clause that an error names it with."""
         return f"what {self.path} remembers is"
@@ -203,6 +208,7 @@ class Memory:
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
             self.authority_file.unlink(missing_ok=True)
+            self.audit_file.unlink(missing_ok=True)
             self.path.with_suffix(".lock").unlink(missing_ok=True)
             self.path.parent.rmdir()  # not while other places are remembered
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from ledger.front_door import front_door
 
 if TYPE_CHECKING:
+    from consumers.auditor.bundle import verify_bundle as verify_bundle
     from consumers.auditor.report import AuditReport as AuditReport
     from consumers.auditor.report import Problem as Problem
-    from consumers.auditor.verify import verify_bundle as verify_bundle
     from consumers.auditor.verify import verify_log as verify_log
 else:
     __getattr__, __dir__ = front_door(__name__)

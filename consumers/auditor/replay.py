@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from consumers.auditor.kept import Kept
 from consumers.auditor.signatures import Batches, Signatures
 from ledger.admission.check import Candidate
 from ledger.admission.replay import decide_again
@@ -34,7 +35,10 @@ from ledger.merkle import Frontier, leaf_hash
 if TYPE_CHECKING:
     from consumers.auditor.report import Findings
     from ledger.events import EventData
+    from ledger.events.body import Body
+
 records_decoded_max: Final = 50_000
+_ID_BYTES: Final = 32
 
 
 class Replay:
@@ -60,6 +64,7 @@ class Replay:
         self.suspects: list[int] = []
         self._signed_by: dict[bytes, array[int]] = {}
         self._findings = findings
+        self._verified_before = 0
         self._signatures = Signatures(findings, expected_events)
         self._batches = Batches(findings)
         self._clock = Clock(findings.problem, findings.note)
@@ -73,7 +78,7 @@ class Replay:
     @property
     def verified(self) -> int:
         """The number of events whose signature was verified; complete after ``finish``."""
-        return self._signatures.verified + self._batches.verified
+        return self._verified_before + self._signatures.verified + self._batches.verified
 
     @property
     def checkpoint_keys(self) -> CheckpointKeys:
@@ -102,6 +107,41 @@ class Replay:
         self._grow(leaves)
         self.size += len(entries)
         self._mark_root()
+
+    def keep(self) -> Kept | None:
+        """Wait for all signatures, and return what the next audit goes on from: None if anything is wrong or open."""
+        self._signatures.wait()
+        mark, findings, frontier = self._clock.mark(), self._findings, self.frontier
+        is_whole = len(self.state.indexes) == self.size and not self._batches.is_open
+        if mark is None or frontier is None or self.ledger is None or findings.problems_total or not is_whole:
+            return None
+        return Kept(
+            ledger=self.ledger, size=self.size, root=frontier.root(), version=self._version,
+            authority_version=self.state.authority_version, authority=[index for index, _, _ in self.authority],
+            clock=mark, kinds=self.kinds, verified=self.verified, notes=findings.notes,
+            notes_total=findings.notes_total, records=self.state.packed, ids=b"".join(self.state.indexes),
+            signed_by={key: indexes.tobytes() for key, indexes in self._signed_by.items()},
+        )  # fmt: skip
+
+    def hash_again(self, entries: Sequence[bytes]) -> None:
+        """Take the next entries for those that were verified before ``go_on``: only their tree grows."""
+        self._grow([leaf_hash(data) for data in entries])
+        self.size += len(entries)
+        self._mark_root()
+
+    def go_on(self, kept: Kept, authority: Sequence[bytes]) -> None:
+        """Go on after what was hashed again, which gave the root; ``authority`` are the entries at those indexes."""
+        for index, data in zip(kept.authority, authority, strict=True):
+            self._look_at(index, *decode_body(decode_entry(data).body))
+        state, self.kinds = self.state, Counter(kept.kinds)
+        state.size, state.ledger, state.authority_version = kept.size, kept.ledger, kept.authority_version
+        state.packed = kept.records
+        for index, at in enumerate(range(0, len(kept.ids), _ID_BYTES)):
+            state.indexes[kept.ids[at : at + _ID_BYTES]] = index
+        self._signed_by = {key: array("Q", indexes) for key, indexes in kept.signed_by.items()}
+        self._clock.go_on(kept.clock, kept.size - 1)
+        self._version, self._verified_before = kept.version, kept.verified
+        self._findings.notes, self._findings.notes_total = [*kept.notes], kept.notes_total
 
     def finish(self) -> None:
         """Wait for all signatures; from now on the report is complete."""
@@ -172,12 +212,7 @@ class Replay:
 
     def _decide(self, index: int, candidate: Candidate, entry: Entry, layer: Layer) -> None:
         body = candidate.body
-        self.kinds[body.kind] += 1
-        if index == 0:
-            self.ledger = body.ledger
-            self.created = candidate.data if isinstance(candidate.data, LedgerCreated) else None
-        if body.kind in AUTHORITY_KINDS:
-            self.authority.append((index, body.author, candidate.data))
+        self._look_at(index, body, candidate.data)
         for cause in body.causes:
             if cause.startswith("blake3:") and not self.state.knows(cause):
                 self._findings.note(index, "NOT_FOUND", f"entry {index} follows from {cause}, which is not before it")
@@ -197,6 +232,14 @@ class Replay:
         self.state.remember(candidate.id, index)
         if self._observe is not None:
             self._observe(index, candidate)
+
+    def _look_at(self, index: int, body: Body, data: EventData) -> None:
+        self.kinds[body.kind] += 1
+        if index == 0:
+            self.ledger = body.ledger
+            self.created = data if isinstance(data, LedgerCreated) else None
+        if body.kind in AUTHORITY_KINDS:
+            self.authority.append((index, body.author, data))
 
     def _report(self, index: int, code: str, message: str) -> None:
         """Report what rules say of an entry; when one before it is lost, only as a note."""

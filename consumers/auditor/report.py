@@ -55,7 +55,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     when an entry could not be read; ``signatures``
     the number of events whose signature was verified; ``problems`` holds at most ``problems_listed_max``, in the
     order of indexes, of ``problems_total``. ``suspects`` are the first entries, of ``suspects_total``, by a key
-    that was called compromised since. Of a bundle of one ``stream``, ``missing`` is what it lacks.
+    that was called compromised since. Entries before ``resumed_at`` were verified by an earlier audit, and hashed again
+    by this one: they are the same. Of a bundle of one ``stream``, ``missing`` is what it lacks.
     """
 
     source: str
@@ -75,6 +76,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     anchored: bool = False
     suspects: list[int] = []
     suspects_total: int = 0
+    resumed_at: int = 0
     stream: str | None = None
     missing: list[Missing] = []
 
@@ -205,7 +207,7 @@ class Anchor:
 
     def report(
         self, source: str, replay: Replay | Replayed, *, checkpoint: Checkpoint | None = None,
-        stream: str | None = None, missing: Sequence[Missing] = (),
+        stream: str | None = None, missing: Sequence[Missing] = (), resumed_at: int = 0,
     ) -> AuditReport:  # fmt: skip
         """Compare the expectations with a finished replay and return the report."""
         created = replay.created
@@ -222,7 +224,7 @@ class Anchor:
             kinds=dict(sorted(replay.kinds.items())), problems=findings.sorted_problems(),
             problems_total=findings.problems_total, notes=findings.notes, notes_total=findings.notes_total,
             anchored=is_root_right or is_checkpoint_right, suspects=replay.suspects[:problems_listed_max],
-            suspects_total=len(replay.suspects), stream=stream, missing=list(missing),
+            suspects_total=len(replay.suspects), resumed_at=resumed_at, stream=stream, missing=list(missing),
         )  # fmt: skip
 
     def _check_root(self, root_key: str | None, head: str | None) -> bool:

@@ -87,14 +87,17 @@ class Signatures:
         if len(self._chunk) >= chunk_events:
             self._send()
 
+    def wait(self) -> None:
+        """Wait until every signature that was given is verified."""
+        self._settle(find_bad(self._chunk), len(self._chunk))
+        self._chunk = []
+        while self._waiting:
+            self._collect(*self._waiting.pop())
+
     def close(self) -> None:
         """Wait until every signature is verified, and stop the workers."""
         try:
-            self._settle(find_bad(self._chunk), len(self._chunk))
-            self._chunk = []
-            while self._waiting:
-                chunk, answer = self._waiting.pop()
-                self._collect(chunk, answer)
+            self.wait()
         finally:
             self.stop()
 
@@ -159,6 +162,11 @@ class Batches:
         self._size = 0
         self._lost: list[int] = []
         self.verified = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a batch has begun and not ended."""
+        return bool(self._members)
 
     def add(self, index: int, entry: Entry, signed: bytes) -> None:
         """Add the next entry of the log that belongs to a batch."""

@@ -89,6 +89,15 @@ def is_jump(before_ms: int, after_ms: int) -> bool:
 Say: TypeAlias = "Callable[[int, str, str], None]"  # Takes what is found of an entry: its index, a code, and words.
 
 
+class ClockMark(msgspec.Struct, frozen=True):
+    """Where a ``Clock`` stands that is not in doubt: ``jumps`` are the times (ms) of entries that jumped ahead."""
+
+    before_ms: int
+    now_ms: int
+    changed_at: int
+    jumps: dict[int, int]
+
+
 class Clock:
     """The ledger's clock along the log: it goes back only where the root set it, and never jumps ahead otherwise.
 
@@ -105,6 +114,15 @@ class Clock:
         self._jumps: dict[int, int] = {}
         self._index = -1
         self.now = 0
+
+    def mark(self) -> ClockMark | None:
+        """Return where it stands, for ``go_on``; None while the next entry has to tell."""
+        return None if self._doubt else ClockMark(self._before, self.now, self._changed_at, dict(self._jumps))
+
+    def go_on(self, mark: ClockMark, index: int) -> None:
+        """Go on after the entry at ``index``, from where another clock stood there."""
+        self._before, self.now, self._changed_at, self._index = mark.before_ms, mark.now_ms, mark.changed_at, index
+        self._jumps = dict(mark.jumps)
 
     def check(self, index: int, accepted_ms: int, data: EventData | None = None) -> None:
         """Compare the time of the next entry with those before it; ``data`` says whether it may set the clock."""

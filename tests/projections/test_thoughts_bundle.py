@@ -6,8 +6,8 @@ import tot_story as told
 from folding import rows_of
 from tot_story import STORY, TASK
 
+from consumers.auditor.bundle import split_entries
 from consumers.auditor.report import Findings
-from consumers.auditor.verify import split_entries
 from ledger.bundle.archive import Bundle
 from ledger.bundle.export import export_bundle
 from ledger.bundle.layout import tile_name, tiles_of

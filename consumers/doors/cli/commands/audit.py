@@ -27,14 +27,16 @@ problems_shown_max = 20
 @click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
 @click.option("--bundle", type=click.Path(path_type=Path), help="Verify this exported bundle instead.")
 @click.option("--root", help="The root key's fingerprint (of a server: the pinned one); without it, 'self-asserted'.")
+@click.option("--resume", is_flag=True, help="Verify what is new since the last --resume; hash the rest again.")
 @click.option("--partial", is_flag=True, help="With --bundle: exit with 0 even if entries are missing from it.")
 @click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path, dir_okay=False),
               help="The logs and witnesses that count (C2SP tlog-policy).")  # fmt: skip
 @click.option("--fail-open", is_flag=True, help="Let it pass without the policy's quorum, and say so.")
 def verify(
-    app: App, /, bundle: Path | None, root: str | None, note: Path | None, *, partial: bool, views: bool, **given: Any
-) -> None:
+    app: App, /, bundle: Path | None, root: str | None, note: Path | None, *, partial: bool, views: bool, resume: bool,
+    **given: Any,
+) -> None:  # fmt: skip
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
 
     The verdict is VALID, PARTIAL (what a bundle of one stream lacks is named), SUSPECT_KEY (right, and signed with a
@@ -43,12 +45,17 @@ def verify(
     --root tells whose ledger it is; alone it cannot tell two histories apart which that root key signed. A checkpoint
     can: --checkpoint FILE holds the ledger against one that you kept, or got from somebody else, and --policy FILE
     against the last one that the policy's witnesses cosigned.
+
+    --resume keeps what it finds right in your state folder (some 50 bytes an event), also when it is interrupted. The
+    next --resume hashes those entries again: if they give the same tree, they are what was verified.
     """
     from consumers.auditor import verify_bundle, verify_log  # noqa: PLC0415 - loads the auditor
     from ledger.checked import pinned_root  # noqa: PLC0415 - loads the rules
 
     if bundle is not None and views:
         raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
+    if bundle is not None and resume:
+        raise Refused("USAGE", "--resume goes on with the audit of a ledger: a bundle is always verified whole")
     if partial and bundle is None:
         raise Refused("USAGE", "--partial goes with --bundle: a ledger is always verified whole")
     if bundle is not None and bundle.is_dir():
@@ -65,7 +72,8 @@ def verify(
             settings = app.settings() if views else None
             if root is None and app.settings().server is not None:
                 root = pinned_root(app.settings().home, client.ledger)
-            report = verify_log(client, root=root, trusted_checkpoint=trusted, views=settings, progress=step)
+            kept = client.memory.audit_file if resume else None
+            report = verify_log(client, root=root, trusted_checkpoint=trusted, views=settings, kept=kept, progress=step)
     found = None if witnessed is None else witnessed[1]
     conclude(app, "audit", report, views=views, is_partial_enough=partial, witnessed=found)
 
@@ -169,6 +177,8 @@ def conclude(
         raise Corrupted("VERIFICATION_FAILED", clean(report.verdict), report=data)
 
     text = [clean(report.verdict) + (", views equal what the log gives" if views else "")]
+    if report.resumed_at:
+        text.append(f"the first {report.resumed_at} were verified by an earlier audit; hashed again, they are the same")
     text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]
     advice = "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."
     text += [] if report.anchored else [advice]

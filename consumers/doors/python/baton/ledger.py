@@ -35,15 +35,16 @@ class _Nouns(Generic[R, A, V]):
         return Session(self, id)
 
     def verify(
-        self, *, root: str | None = None, checkpoint: str | None = None, views: bool = False,
+        self, *, root: str | None = None, checkpoint: str | None = None, views: bool = False, resume: bool = False,
         progress: Progress | None = None,
     ) -> V:  # fmt: skip
         """Return the audit of every signature, rule and tree hash in the log.
 
         ``root`` is the fingerprint of the root key, as ``baton init`` printed it: without it the verdict is
         "self-asserted". ``checkpoint`` is a note that was kept from earlier; with ``views`` the views are rebuilt from
-        the log and compared, which needs the ledger's own folder. ``progress`` is called with entries done and to do
-        (of an ``AsyncLedger`` in a thread).
+        the log and compared, which needs the ledger's own folder. With ``resume`` what is found right is kept in the
+        user's state folder (some 50 bytes an event); the next one hashes it again, and verifies only what is new.
+        ``progress`` is called with entries done and to do (of an ``AsyncLedger`` in a thread).
 
         Raises Refused: ``INVALID_FORMAT`` when the checkpoint is none; ``USAGE`` for views behind a server.
         Unavailable: the ledger could not be read.
@@ -56,7 +57,10 @@ class _Nouns(Generic[R, A, V]):
             if views and ledger.settings.server is not None:
                 raise Refused("USAGE", "views are compared in the ledger's own folder: open it there, without a server")
             settings = ledger.settings if views else None
-            return verify_log(client, root=root, trusted_checkpoint=checkpoint, views=settings, progress=progress)
+            kept = client.memory.audit_file if resume else None
+            return verify_log(
+                client, root=root, trusted_checkpoint=checkpoint, views=settings, kept=kept, progress=progress
+            )
 
         report: V = ledger.compute(audit)
         return report

@@ -28,6 +28,19 @@ def test_verify_says_what_was_verified(baton: Baton) -> None:
     assert baton("verify").startswith("VALID: ")
 
 
+@pytest.mark.served
+def test_verify_resumes_where_the_last_one_ended_and_says_so(baton: Baton, fresh: Fresh) -> None:
+    first = baton.data("verify", "--resume")
+    session = start_session(baton, fresh("resumed"))
+    emit_finding(baton, session, "new since")
+    report = baton.data("verify", "--resume")
+    assert (report["ok"], report["resumed_at"]) == (True, first["size"])
+    assert report["tree_head"] == baton.data("verify")["tree_head"]
+    shown = baton("verify", "--resume")
+    assert f"the first {report['size']} were verified by an earlier audit" in shown
+    baton.refuses("USAGE", "verify", "--resume", "--bundle", "any")
+
+
 def test_verify_of_a_server_holds_it_against_the_root_that_is_pinned(
     served: Place, baton: Baton, tmp_path: Path
 ) -> None:

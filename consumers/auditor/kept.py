@@ -1,0 +1,102 @@
+"""What an audit found right, kept beside the reader's memory, so that the next one verifies only what is new.
+
+The next audit hashes all entries again and compares the root: what gives the same root is what was verified, byte for
+byte, and its signatures and rules need no second look. The file says what the replay knew there; it is the auditor's
+own, as the memory of heads is, and as trusted. One of another program, or that is damaged, counts as not there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from blake3 import blake3
+
+from consumers.auditor.report import Findings, Problem
+from ledger.codec import UNREADABLE
+from ledger.errors import BatonError
+from ledger.files import read_regular, replacing
+from ledger.lifecycle.clock import ClockMark
+
+_HASH_BYTES: Final = 32
+keep_again_s: Final = 60.0
+"""A longer audit keeps about so often what it has found right: one that is interrupted is gone on with from there."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A replay after ``size`` entries that give ``root``, in all of which nothing was wrong.
+
+    ``version`` is that of the last entry; ``authority`` the indexes of the events that say who may sign, entry 0 among
+    them; ``records`` the state, as the log stores it; ``ids`` those of all events, 32 bytes each; ``signed_by`` the
+    indexes (native 64-bit) of each key's events.
+    """
+
+    ledger: str
+    size: int
+    root: bytes
+    version: int
+    authority_version: int
+    authority: list[int]
+    clock: ClockMark
+    kinds: dict[str, int]
+    verified: int
+    notes: list[Problem]
+    notes_total: int
+    records: dict[bytes, bytes]
+    ids: bytes
+    signed_by: dict[bytes, bytes]
+
+
+class _File(msgspec.Struct, frozen=True):
+    program: str
+    kept: Kept
+
+
+_decoder: Final = msgspec.msgpack.Decoder(_File)
+
+
+def read_kept(path: Path, ledger: str) -> Kept | None:
+    """Return what was kept of this ledger by this program; None where there is nothing that can be gone on from."""
+    try:
+        content = memoryview(read_regular(path, size_max_bytes=path.stat().st_size, is_own=True) or b"")
+        if blake3(content[_HASH_BYTES:]).digest() != content[:_HASH_BYTES]:
+            return None
+        file = _decoder.decode(content[_HASH_BYTES:])
+    except (BatonError, OSError, *UNREADABLE):
+        return None
+    return file.kept if (file.program, file.kept.ledger) == (_program(), ledger) else None
+
+
+class Keeper:
+    """Keeps in a file what a replay has found right, now and then and at its end; that it cannot is a note."""
+
+    def __init__(self, path: Path, findings: Findings) -> None:
+        """Name the file; it is replaced as a whole."""
+        self._path, self._findings = path, findings
+        self._next_s = time.monotonic() + keep_again_s
+
+    def keep(self, found: Callable[[], Kept | None], *, is_end: bool = False) -> None:
+        """Keep what was found, if it is time and there is any."""
+        begun_s = time.monotonic()
+        if not is_end and begun_s < self._next_s:
+            return
+        if (kept := found()) is not None:
+            content = msgspec.msgpack.encode(_File(_program(), kept))
+            try:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with replacing(self._path, is_durable=False, label="audit") as file:
+                    file.write(blake3(content).digest())
+                    file.write(content)
+            except OSError as error:
+                message = f"{self._path} cannot be written ({error.strerror}): the next audit begins where this one did"
+                self._findings.note(None, "STORE_UNAVAILABLE", message)
+        # What this costs stays a small part of the audit, however much there is to keep.
+        self._next_s = time.monotonic() + max(keep_again_s, 10 * (time.monotonic() - begun_s))
+
+
+def _program() -> str:
+    return version("baton-ledger")

@@ -1,0 +1,168 @@
+"""An audit that goes on from the last one finds what an audit of the whole finds, and verifies only what is new."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from every_kind import live
+from faults import times
+from tampering import SESSION, entries_of, fill, finding, overwrite
+from view_ledger import ViewLedger
+
+from consumers.auditor import kept as kept_module
+from consumers.auditor import verify_log
+from consumers.auditor.kept import Keeper, read_kept
+from consumers.auditor.replay import Replay
+from consumers.auditor.report import Findings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from building import Ledger
+
+    from consumers.auditor.report import AuditReport
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "kept.audit"
+
+
+def audit(ledger: Ledger, file: Path | None, **options: str) -> AuditReport:
+    with ledger.client(only_looks=True) as client:
+        return verify_log(client, kept=file, **options)
+
+
+def replayed(entries: list[bytes], before: Replay | None = None) -> Replay:
+    """Feed a replay, a new one unless one is given, as an audit of these entries does."""
+    replay = before or Replay(Findings(), len(entries))
+    replay.feed(entries)
+    return replay
+
+
+def outcome(replay: Replay) -> tuple[object, ...]:
+    replay.finish()
+    state = replay.state
+    found = replay._findings
+    return (
+        replay.size, replay.frontier, state.packed, state.indexes, state.authority_version, replay.kinds,
+        replay.authority, replay.created, replay.verified, replay.suspects, replay.clock_ms,
+        found.problems, found.notes, found.notes_total,
+    )  # fmt: skip
+
+
+def test_a_replay_that_goes_on_at_any_entry_ends_as_one_of_the_whole(tmp_path: Path, file: Path) -> None:
+    with ViewLedger(tmp_path / "ledger") as ledger:
+        live(ledger)
+        entries, seed = entries_of(ledger), random.Random("cuts")
+    whole, gone_on = outcome(replayed(entries)), 0
+    for cut in seed.sample(range(1, len(entries) + 1), min(len(entries), times(12, each=4))):
+        first = replayed(entries[:cut])
+        Keeper(file, Findings()).keep(first.keep, is_end=True)
+        kept = read_kept(file, ledger.id)
+        if kept is None or kept.size != cut:
+            continue  # within a batch
+        again = Replay(Findings(), len(entries))
+        again.hash_again(entries[:cut])
+        again.go_on(kept, [entries[index] for index in kept.authority])
+        assert outcome(replayed(entries[cut:], again)) == whole
+        gone_on += 1
+    assert gone_on > 0
+
+
+def test_only_what_is_new_is_verified(ledger: Ledger, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(ledger)
+    first = audit(ledger, file)
+    assert (first.ok, first.resumed_at) == (True, 0)
+    ledger.emit("alice", SESSION, finding(77))
+    decided: list[int] = []
+    real = Replay._decide
+    monkeypatch.setattr(Replay, "_decide", lambda self, index, *rest: (decided.append(index), real(self, index, *rest)))
+    report = audit(ledger, file)
+    assert decided == [first.size]
+    assert report.resumed_at == first.size
+    assert msgspec.structs.replace(report, resumed_at=0) == audit(ledger, None)
+    assert audit(ledger, file).resumed_at == report.size
+
+
+def test_an_entry_that_was_changed_since_is_found_and_named(ledger: Ledger, file: Path) -> None:
+    fill(ledger)
+    size = audit(ledger, file).size
+    data = entries_of(ledger)[5]
+    overwrite(ledger, {5: data[:-1] + bytes([data[-1] ^ 1])})
+    report = audit(ledger, file)
+    assert {(one.index, one.code) for one in report.problems} >= {(0, "HISTORY_CHANGED")}
+    assert {one.index for one in report.problems} >= {5}
+    kept = read_kept(file, ledger.id)
+    assert kept is not None
+    assert kept.size == size  # of a log in which anything is wrong, nothing is kept
+
+
+def test_a_log_that_was_cut_off_since_is_not_gone_on_with(ledger: Ledger, file: Path, tmp_path: Path) -> None:
+    fill(ledger)
+    kept = replayed(entries_of(ledger)).keep()
+    assert kept is not None
+    longer = msgspec.structs.replace(kept, size=kept.size + 1)
+    Keeper(file, Findings()).keep(lambda: longer, is_end=True)
+    assert {one.code for one in audit(ledger, file).problems} == {"HISTORY_CHANGED"}
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda content: b"",
+        lambda content: content[:-1],
+        lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],
+        lambda content: random.Random(1).randbytes(500),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_damaged_counts_as_none(ledger: Ledger, file: Path, harm: object) -> None:
+    fill(ledger)
+    audit(ledger, file)
+    file.write_bytes(harm(file.read_bytes()))  # type: ignore[operator]
+    report = audit(ledger, file)
+    assert (report.ok, report.resumed_at) == (True, 0)
+    assert read_kept(file, ledger.id) is not None
+
+
+def test_what_another_program_or_user_or_of_another_ledger_kept_counts_as_none(
+    ledger: Ledger, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(ledger)
+    audit(ledger, file)
+    assert read_kept(file, "0" * 32) is None
+    file.chmod(0o666)
+    assert read_kept(file, ledger.id) is None
+    file.chmod(0o600)
+    assert read_kept(file, ledger.id) is not None
+    monkeypatch.setattr(kept_module, "_program", lambda: "another")
+    assert read_kept(file, ledger.id) is None
+
+
+def test_an_audit_that_is_interrupted_is_gone_on_with(
+    ledger: Ledger, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(ledger)
+    monkeypatch.setattr(kept_module, "keep_again_s", 0.0)
+    monkeypatch.setattr("consumers.auditor.verify.range_events_max", 4)
+
+    def interrupt(done: int, _total: int) -> None:
+        if done > 20:
+            raise KeyboardInterrupt
+
+    with ledger.client(only_looks=True) as client, pytest.raises(KeyboardInterrupt):
+        verify_log(client, kept=file, progress=interrupt)
+    report = audit(ledger, file)
+    assert report.ok
+    assert 0 < report.resumed_at <= 20
+
+
+def test_where_nothing_can_be_kept_the_audit_says_so_and_its_verdict_stands(ledger: Ledger, tmp_path: Path) -> None:
+    fill(ledger)
+    (tmp_path / "taken").write_text("a file where a folder is wanted")
+    report = audit(ledger, tmp_path / "taken" / "kept.audit")
+    assert report.ok
+    assert [one.code for one in report.notes] == ["STORE_UNAVAILABLE"]
