@@ -22,14 +22,15 @@ def rows(bench: Bench) -> Iterator[Row]:
     bench.say("bytes on disk")
     with open_ledger(bench.folder / "batched") as ledger:
         fill(ledger, BATCHED)
-        yield _row("disk: bytes per event, appended in batches", ledger)
+        yield disk_row("disk: bytes per event, appended in batches", ledger)
     with open_ledger(bench.folder / "alone") as ledger:
         for one in singles(ledger, "alone", ALONE):
             ledger.submit(one)
-        yield _row("disk: bytes per event, appended one by one", ledger)
+        yield disk_row("disk: bytes per event, appended one by one", ledger)
 
 
-def _row(what: str, ledger: Ledger) -> Row:
+def disk_row(what: str, ledger: Ledger) -> Row:
+    """Return the row of one log."""
     with ledger.log.snapshot() as snapshot:
         size = snapshot.size
         entries = sum(len(snapshot.entry(index)) for index in range(size))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from tests.bench.auditing import GIB, anonymous_bytes
+from tests.bench.disk import disk_row
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import BATCH, batches, fill, open_ledger, singles
 
@@ -17,7 +19,7 @@ SMALL: Final = scaled(10_000, 512)
 LARGE: Final = scaled(int(os.environ.get("BATON_BENCH_LARGE", "200000")), 2_048)
 BATCHES_A_ROUND: Final = 4
 SINGLES_A_ROUND: Final = scaled(200, 20)
-BUDGET: Final = Budget("≤", 1.5)
+BUDGET: Final = Budget("≤", 1.2)
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -34,6 +36,10 @@ def rows(bench: Bench) -> Iterator[Row]:
         yield Row(f"growth: time of a batch of {BATCH}", ratios(found), baseline, BUDGET, note)
         found = bench.paired(lambda n: _singles(large, n), lambda n: _singles(small, n))
         yield Row("growth: time of one event", ratios(found), baseline, BUDGET, note)
+        memory = anonymous_bytes()
+        note = f"{memory / 1024**2:.0f} MiB at {size:,} entries"
+        yield Row("growth: RssAnon of the process that appends", [memory / GIB], "1 GiB", Budget("≤", 1.0), note)
+        yield disk_row("growth: bytes on disk per event", large)
 
 
 def _batches(ledger: Ledger, number: int) -> float:
