@@ -76,6 +76,8 @@ def test_a_replay_that_goes_on_at_any_entry_ends_as_one_of_the_whole(tmp_path: P
 def test_only_what_is_new_is_verified(ledger: Ledger, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(ledger)
     first = audit(ledger, file)
+    with ledger.client() as client:
+        note = client.checkpoint()
     assert (first.ok, first.resumed_at) == (True, 0)
     ledger.emit("alice", SESSION, finding(77))
     decided: list[int] = []
@@ -86,6 +88,7 @@ def test_only_what_is_new_is_verified(ledger: Ledger, file: Path, monkeypatch: p
     assert report.resumed_at == first.size
     assert msgspec.structs.replace(report, resumed_at=0) == audit(ledger, None)
     assert audit(ledger, file).resumed_at == report.size
+    assert audit(ledger, file, trusted_checkpoint=note).anchored
 
 
 def test_an_entry_that_was_changed_since_is_found_and_named(ledger: Ledger, file: Path) -> None:
