@@ -135,7 +135,10 @@ class Scene:
         line = output.readline()
         if not line:
             raise RuntimeError(f"{name} ended: see {self.folder / name}.log")
-        self.url[name] = json.loads(line)["data"]["url"]
+        answer = json.loads(line)
+        if "data" not in answer:
+            raise RuntimeError(f"{name} does not serve: {answer['error']['message']}")
+        self.url[name] = answer["data"]["url"]
 
     def leader(self) -> str:
         """Wait until a node that runs says who leads."""
