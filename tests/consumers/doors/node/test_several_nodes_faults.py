@@ -160,7 +160,9 @@ def test_stream_files_that_are_damaged_at_one_server_cost_nothing(nodes: Nodes, 
         nodes.kill(victim)
         damage(nodes.scene.home[victim], how)
         nodes.progress(2)
+        before = nodes.copies()
         nodes.start(victim)
+        nodes.copied(before)
 
     repeat(nodes, f"stream files of one replica {how}", make)
 

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 wait_s: Final = 120.0
+copied_wait_s: Final = 15.0
 pause_s: Final = 0.05
+_COPIED: Final = re.compile("Catchup for stream '[^']* > BATON_[^']*' complete")
 # A node, or what it runs: the compressor of the first one, and ``router-node-2``.
 _WRITER: Final = re.compile(r"(?:compressor|router|(?:compressor-|router-)?(node(?:-\d)?))")
 _SCRIPT: Final = Path(__file__).parents[4] / "deploy" / "three-nodes.py"
@@ -173,6 +175,20 @@ class Nodes:
 
         eventually(lambda: is_whole() or bool(self.failures), "all nodes are whole again")
         assert self.failures == []
+
+    def copies(self) -> int:
+        """Return how often a server gave another one what its copy of a stream lacked."""
+        logs = (home / "bus" / "server.log" for home in self.scene.home.values())
+        return sum(len(_COPIED.findall(path.read_text("utf-8", "replace"))) for path in logs)
+
+    def copied(self, before: int) -> None:
+        """Wait until a damaged copy of the stream is whole again, which its server alone knows, and tells not always.
+
+        Else the next fault meets a second copy that lacks something: no majority has all then, and no server leads.
+        """
+        until = time.monotonic() + copied_wait_s
+        while self.copies() == before and time.monotonic() < until:
+            time.sleep(0.1)
 
     def leader(self) -> str:
         """Return who leads, as a node that runs says."""
