@@ -92,8 +92,9 @@ class Keeper:
                     file.write(blake3(content).digest())
                     file.write(content)
             except OSError as error:
-                message = f"{self._path} cannot be written ({error.strerror}): the next audit begins where this one did"
-                self._findings.note(None, "STORE_UNAVAILABLE", message)
+                if is_end:  # else it is tried again; and what is kept then is of the log alone
+                    message = f"{self._path} cannot be written ({error.strerror}): the next audit begins where this did"
+                    self._findings.note(None, "STORE_UNAVAILABLE", message)
         # What this costs stays a small part of the audit, however much there is to keep.
         self._next_s = time.monotonic() + max(keep_again_s, 10 * (time.monotonic() - begun_s))
 

@@ -169,3 +169,22 @@ def test_where_nothing_can_be_kept_the_audit_says_so_and_its_verdict_stands(ledg
     report = audit(ledger, tmp_path / "taken" / "kept.audit")
     assert report.ok
     assert [one.code for one in report.notes] == ["STORE_UNAVAILABLE"]
+
+
+def test_that_nothing_could_be_kept_for_a_while_is_no_note_of_this_audit_nor_of_the_next(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(ledger)
+    monkeypatch.setattr(kept_module, "keep_again_s", 0.0)
+    monkeypatch.setattr("consumers.auditor.verify.range_events_max", 4)
+    taken = tmp_path / "taken"
+    taken.write_text("a file where a folder is wanted")
+
+    def make_room(done: int, _total: int) -> None:
+        if done > 20 and taken.is_file():
+            taken.unlink()
+
+    with ledger.client(only_looks=True) as client:
+        report = verify_log(client, kept=taken / "kept.audit", progress=make_room)
+    assert (report.notes, report.notes_total) == ([], 0)
+    assert audit(ledger, taken / "kept.audit").notes == []
