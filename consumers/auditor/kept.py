@@ -31,8 +31,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A replay after ``size`` entries that give ``root``, in all of which nothing was wrong.
 
     ``version`` is that of the last entry; ``authority`` the indexes of the events that say who may sign, entry 0 among
-    them; ``records`` the state, as the log stores it; ``ids`` those of all events, 32 bytes each; ``signed_by`` the
-    indexes (native 64-bit) of each key's events.
+    them; from ``batch_at`` on, entries are of a batch that goes on after them, else it is ``size``; ``records`` the
+    state, as the log stores it; ``ids`` those of all events, 32 bytes each; ``signed_by`` the indexes (native 64-bit)
+    of each key's events.
     """
 
     ledger: str
@@ -41,6 +42,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     version: int
     authority_version: int
     authority: list[int]
+    batch_at: int
     clock: ClockMark
     kinds: dict[str, int]
     verified: int
@@ -49,6 +51,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     records: dict[bytes, bytes]
     ids: bytes
     signed_by: dict[bytes, bytes]
+
+    @property
+    def read_again(self) -> list[int]:
+        """The indexes of what a replay reads again, in order: what says who may sign, and the batch that goes on."""
+        return sorted({*self.authority, *range(self.batch_at, self.size)})
 
 
 class _File(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from consumers.auditor.kept import Kept
@@ -109,17 +109,18 @@ class Replay:
         self._mark_root()
 
     def keep(self) -> Kept | None:
-        """Wait for all signatures, and return what the next audit goes on from: None if anything is wrong or open."""
+        """Wait for all signatures, and return what the next audit goes on from: None if anything is wrong."""
         self._signatures.wait()
         mark, findings, frontier = self._clock.mark(), self._findings, self.frontier
-        is_whole = len(self.state.indexes) == self.size and not self._batches.is_open
+        is_whole, open_at = len(self.state.indexes) == self.size, self._batches.open_at
         if mark is None or frontier is None or self.ledger is None or findings.problems_total or not is_whole:
             return None
         return Kept(
             ledger=self.ledger, size=self.size, root=frontier.root(), version=self._version,
             authority_version=self.state.authority_version, authority=[index for index, _, _ in self.authority],
-            clock=mark, kinds=self.kinds, verified=self.verified, notes=findings.notes,
-            notes_total=findings.notes_total, records=self.state.packed, ids=b"".join(self.state.indexes),
+            batch_at=self.size if open_at is None else open_at, clock=mark, kinds=self.kinds, verified=self.verified,
+            notes=findings.notes, notes_total=findings.notes_total, records=self.state.packed,
+            ids=b"".join(self.state.indexes),
             signed_by={key: indexes.tobytes() for key, indexes in self._signed_by.items()},
         )  # fmt: skip
 
@@ -129,10 +130,13 @@ class Replay:
         self.size += len(entries)
         self._mark_root()
 
-    def go_on(self, kept: Kept, authority: Sequence[bytes]) -> None:
-        """Go on after what was hashed again, which gave the root; ``authority`` are the entries at those indexes."""
-        for index, data in zip(kept.authority, authority, strict=True):
-            self._look_at(index, *decode_body(decode_entry(data).body))
+    def go_on(self, kept: Kept, again: Mapping[int, bytes]) -> None:
+        """Go on after what was hashed again, which gave the root; ``again`` are the entries of ``kept.read_again``."""
+        for index in kept.authority:
+            self._look_at(index, *decode_body(decode_entry(again[index]).body))
+        for index in range(kept.batch_at, kept.size):
+            entry = decode_entry(again[index])
+            self._batches.add(index, entry, pae(entry.body))
         state, self.kinds = self.state, Counter(kept.kinds)
         state.size, state.ledger, state.authority_version = kept.size, kept.ledger, kept.authority_version
         state.packed = kept.records

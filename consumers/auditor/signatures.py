@@ -164,9 +164,9 @@ class Batches:
         self.verified = 0
 
     @property
-    def is_open(self) -> bool:
-        """Whether a batch has begun and not ended."""
-        return bool(self._members)
+    def open_at(self) -> int | None:
+        """The first entry of a batch that has begun and not ended; None where there is none."""
+        return self._members[0].at if self._members else None
 
     def add(self, index: int, entry: Entry, signed: bytes) -> None:
         """Add the next entry of the log that belongs to a batch."""

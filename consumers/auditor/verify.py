@@ -128,18 +128,18 @@ def _check_views(
 
 def _hash_again(client: Client, replay: Replay, kept: Kept, progress: Callable[[int], None]) -> bool:
     """Let a replay go on from what the last audit kept; return whether the log still has what that verified."""
-    authority: list[bytes] = []
+    wanted, again = kept.read_again, dict[int, bytes]()
     with suppress(Corrupted):  # what cannot be read is found again, and named, by the replay of the whole
         while replay.size < kept.size and (entries := _read(client, replay.size, kept.size)):
             start = replay.size
             replay.hash_again(entries)
-            first, end = (bisect_left(kept.authority, size) for size in (start, replay.size))
-            authority += (entries[index - start] for index in kept.authority[first:end])
+            first, end = (bisect_left(wanted, size) for size in (start, replay.size))
+            again |= {index: entries[index - start] for index in wanted[first:end]}
             progress(replay.size)
     frontier = replay.frontier
     if frontier is None or (frontier.size, frontier.root()) != (kept.size, kept.root):
         return False
-    replay.go_on(kept, authority)
+    replay.go_on(kept, again)
     return True
 
 
