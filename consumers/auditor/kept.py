@@ -21,8 +21,10 @@ from ledger.codec import UNREADABLE
 from ledger.errors import BatonError
 from ledger.files import read_regular, replacing
 from ledger.lifecycle.clock import ClockMark
+from ledger.limits import batch_events_max
 
 _HASH_BYTES: Final = 32
+_INDEX_BYTES: Final = 8
 keep_again_s: Final = 60.0
 """A longer audit keeps about so often what it has found right: one that is interrupted is gone on with from there."""
 
@@ -51,6 +53,18 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     records: dict[bytes, bytes]
     ids: bytes
     signed_by: dict[bytes, bytes]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, of which a decoder makes its own error, where the parts are not those of one log."""
+        is_one = (
+            min(self.authority, default=-1) == 0
+            and max(self.authority) < self.size
+            and 0 <= self.batch_at <= self.size < self.batch_at + batch_events_max
+            and len(self.ids) == _HASH_BYTES * self.size
+            and all(indexes and len(indexes) % _INDEX_BYTES == 0 for indexes in self.signed_by.values())
+        )
+        if not is_one:
+            raise ValueError("these are not the parts of one log")
 
     @property
     def read_again(self) -> list[int]:

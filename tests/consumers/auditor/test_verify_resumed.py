@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from blake3 import blake3
 from every_kind import live
 from faults import times
-from tampering import SESSION, entries_of, fill, finding, overwrite
+from tampering import SESSION, entries_of, fill, finding, overwrite, rebuilt
 from view_ledger import ViewLedger
 
 from consumers.auditor import kept as kept_module
@@ -106,11 +107,9 @@ def test_an_entry_that_was_changed_since_is_found_and_named(ledger: Ledger, file
 
 def test_a_log_that_was_cut_off_since_is_not_gone_on_with(ledger: Ledger, file: Path, tmp_path: Path) -> None:
     fill(ledger)
-    kept = replayed(entries_of(ledger)).keep()
-    assert kept is not None
-    longer = msgspec.structs.replace(kept, size=kept.size + 1)
-    Keeper(file, Findings()).keep(lambda: longer, is_end=True)
-    assert {one.code for one in audit(ledger, file).problems} == {"HISTORY_CHANGED"}
+    audit(ledger, file)
+    shorter = rebuilt(ledger, tmp_path / "shorter", entries_of(ledger)[:-1])
+    assert {one.code for one in audit(shorter, file).problems} == {"HISTORY_CHANGED"}
 
 
 @pytest.mark.parametrize(
@@ -129,6 +128,27 @@ def test_a_file_that_is_damaged_counts_as_none(ledger: Ledger, file: Path, harm:
     report = audit(ledger, file)
     assert (report.ok, report.resumed_at) == (True, 0)
     assert read_kept(file, ledger.id) is not None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"authority": []}, {"authority": [1, 2]}, {"authority": [-1, 0]}, {"authority": [0, 2**64 - 1]},
+        {"batch_at": -1}, {"batch_at": 2**64 - 1}, {"ids": b"one"}, {"size": -1}, {"size": 2**64 - 1},
+        {"signed_by": {b"key": b"1234567"}}, {"signed_by": {b"key": b""}},
+    ],
+)  # fmt: skip
+def test_a_file_of_which_no_replay_can_go_on_counts_as_none(
+    ledger: Ledger, file: Path, wrong: dict[str, object]
+) -> None:
+    fill(ledger)
+    audit(ledger, file)
+    written = msgspec.msgpack.decode(file.read_bytes()[32:])
+    written["kept"] |= wrong
+    content = msgspec.msgpack.encode(written)
+    file.write_bytes(blake3(content).digest() + content)
+    report = audit(ledger, file)
+    assert (report.ok, report.resumed_at) == (True, 0)
 
 
 def test_what_another_program_or_user_or_of_another_ledger_kept_counts_as_none(
