@@ -66,6 +66,10 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if not is_one:
             raise ValueError("these are not the parts of one log")
 
+    def id_at(self, index: int) -> bytes:
+        """Return the id of the event at an index; no bytes where there was none yet."""
+        return self.ids[_HASH_BYTES * index : _HASH_BYTES * (index + 1)]
+
     @property
     def read_again(self) -> list[int]:
         """The indexes of what a replay reads again, in order: what says who may sign, and the batch that goes on."""

@@ -16,6 +16,8 @@ from consumers.auditor.replay import Replay
 from consumers.auditor.report import Anchor, AuditReport, Findings
 from consumers.auditor.signatures import PROCESSES, apart, cores, pooled_events_min
 from ledger.errors import BatonError, Corrupted
+from ledger.events.authority import EpochStarted
+from ledger.history import Epoch, Trusted
 from ledger.limits import range_events_max
 from ledger.local import LocalClient
 
@@ -41,35 +43,40 @@ def verify_log(
     ``root`` is the fingerprint of the root key, ``trusted_checkpoint`` a note kept from earlier; with settings in
     ``views``, the views are rebuilt and compared. In the file ``kept`` lies what the last audit with it found right:
     that is hashed again, and only what follows it is verified; nothing is kept of a log in which anything is wrong.
+    A log that does not begin with it is wrong, unless an epoch that began since abandons it.
     ``progress`` is called with entries done and to do: with views each counts twice, as it is replayed and compared.
     Raises Refused: ``INVALID_FORMAT`` when the trusted checkpoint is no checkpoint. Unavailable: the ledger could not
     be read.
     """
     findings = Findings()
-    head = client.head()
+    before = None if kept is None else read_kept(kept, client.ledger)
+    head = client.head()  # after that: what another audit keeps at this moment may end behind an older head
     anchor = Anchor(findings, root, trusted_checkpoint)
     with ExitStack() as stack:
         is_long = head.size > pooled_events_min and cores() > 1 and isinstance(client, LocalClient)
         beside = _begin_comparison(views, stack) if views is not None and is_long else None
         tell = progress or (lambda _done, _total: None)
         whole = head.size if views is None else 2 * head.size  # they are replayed, and compared with the views
-        before = None if kept is None else read_kept(kept, head.ledger)
         resumed_at = 0 if before is None else before.size
         replay = Replay(findings, head.size - resumed_at, roots_at=anchor.sizes)
-        if before is not None and not _hash_again(client, replay, before, lambda done: tell(done, whole)):
-            message = f"the first {before.size} are not those that the last audit found right: all are verified anew"
-            findings.problem(0, "HISTORY_CHANGED", message, end=before.size)
+        if before is not None and _hash_again(client, head.size, replay, before, lambda done: tell(done, whole)):
+            before = None  # the replay has it
+        elif before is not None:
             replay, resumed_at = Replay(findings, head.size, roots_at=anchor.sizes), 0
+        lost = before
         stack.callback(replay.stop)
         keeper = None if kept is None else Keeper(kept, findings)
 
         def verified(done: int) -> None:
             tell(done, whole)
             if keeper is not None:
-                keeper.keep(replay.keep, is_end=done == head.size)
+                is_end = done == head.size
+                keeper.keep(lambda: replay.keep() if lost is None or _abandons(replay, lost) else None, is_end=is_end)
 
         _replay_all(client, head.size, replay, findings, verified)
         replay.finish()
+        if lost is not None:
+            _tell_lost(replay, lost, findings)
         if views is not None:
 
             def tell_compared(done: int, total: int) -> None:
@@ -126,8 +133,10 @@ def _check_views(
         findings.problem(None, error.code, f"the views: {error.message}")
 
 
-def _hash_again(client: Client, replay: Replay, kept: Kept, progress: Callable[[int], None]) -> bool:
-    """Let a replay go on from what the last audit kept; return whether the log still has what that verified."""
+def _hash_again(client: Client, size: int, replay: Replay, kept: Kept, progress: Callable[[int], None]) -> bool:
+    """Let a replay go on from what the last audit kept; return whether the log still begins with what that verified."""
+    if size < kept.size:
+        return False
     wanted, again = kept.read_again, dict[int, bytes]()
     with suppress(Corrupted):  # what cannot be read is found again, and named, by the replay of the whole
         while replay.size < kept.size and (entries := _read(client, replay.size, kept.size)):
@@ -141,6 +150,26 @@ def _hash_again(client: Client, replay: Replay, kept: Kept, progress: Callable[[
         return False
     replay.go_on(kept, again)
     return True
+
+
+def _abandons(replay: Replay, lost: Kept) -> Epoch | None:
+    """Return the epoch, begun since, that abandons what the last audit found right; None where there is none yet."""
+    held = Trusted(lost.size, lost.root.hex())
+    for index, _, data in replay.authority:
+        if isinstance(data, EpochStarted) and replay.state.indexes.get(lost.id_at(index)) != index:
+            epoch = Epoch(index, data.abandoned_size, data.abandoned_root, data.reason)
+            if epoch.covers(held):
+                return epoch
+    return None
+
+
+def _tell_lost(replay: Replay, lost: Kept, findings: Findings) -> None:
+    """Say, once, that an epoch abandons what the last audit found right; else that the log has lost it."""
+    if (epoch := _abandons(replay, lost)) is not None:
+        findings.note(epoch.index, "HISTORY_CHANGED", str(epoch))
+        return
+    message = f"the log does not begin with the {lost.size} that the last audit found right: all are verified anew"
+    findings.problem(0, "HISTORY_CHANGED", message, end=lost.size)
 
 
 def _read(client: Client, start: int, size: int) -> list[bytes]:

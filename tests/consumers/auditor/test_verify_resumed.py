@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import shutil
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from blake3 import blake3
+from building import Ledger
 from every_kind import live
 from faults import times
 from tampering import SESSION, entries_of, fill, finding, overwrite, rebuilt
@@ -18,12 +20,15 @@ from consumers.auditor import verify_log
 from consumers.auditor.kept import Keeper, read_kept
 from consumers.auditor.replay import Replay
 from consumers.auditor.report import Findings
+from ledger.client import HeadView
 from ledger.envelope import decode_entry
+from ledger.events.authority import EpochStarted
+from ledger.events.session import SessionStarted
+from ledger.local import LocalClient
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from building import Ledger
 
     from consumers.auditor.report import AuditReport
 
@@ -110,6 +115,75 @@ def test_a_log_that_was_cut_off_since_is_not_gone_on_with(ledger: Ledger, file: 
     audit(ledger, file)
     shorter = rebuilt(ledger, tmp_path / "shorter", entries_of(ledger)[:-1])
     assert {one.code for one in audit(shorter, file).problems} == {"HISTORY_CHANGED"}
+
+
+@pytest.fixture
+def put_back(ledger: Ledger, file: Path, tmp_path: Path) -> Iterator[Ledger]:
+    """A copy of a ledger that lost its last entry, which an audit had found right."""
+    fill(ledger)
+    shutil.copytree(ledger.home.path, tmp_path / "copy")
+    ledger.emit("alice", SESSION, finding(77))
+    assert audit(ledger, file).ok
+    with Ledger(tmp_path / "copy", clock=ledger.clock) as copy:
+        yield copy
+
+
+def test_a_log_that_goes_on_without_what_an_epoch_abandons_is_right_and_told_once(
+    ledger: Ledger, put_back: Ledger, file: Path
+) -> None:
+    put_back.emit("alice", SESSION, finding(78))
+    assert {one.code for one in audit(put_back, file).problems} == {"HISTORY_CHANGED"}
+    size, root = ledger.head()
+    put_back.emit("root", "ledger", EpochStarted(abandoned_size=size, abandoned_root=root.hex(), reason="a lost disk"))
+    report = audit(put_back, file)
+    assert (report.outcome, [one.code for one in report.notes]) == ("VALID", ["HISTORY_CHANGED"])
+    assert "a lost disk" in report.notes[0].message
+    assert msgspec.structs.replace(report, notes=[], notes_total=0) == audit(put_back, None)
+    again = audit(put_back, file)
+    assert (again.resumed_at, again.notes) == (report.size, [])
+
+
+def test_an_epoch_that_the_last_audit_knew_does_not_excuse_what_was_lost_since(
+    ledger: Ledger, file: Path, tmp_path: Path
+) -> None:
+    ledger.emit("root", "ledger", EpochStarted(abandoned_size=10_000, abandoned_root="00" * 32, reason="r"))
+    shorter = rebuilt(ledger, tmp_path / "shorter", entries_of(ledger))
+    ledger.emit("alice", SESSION, SessionStarted(task="lost"))
+    assert audit(ledger, file).ok
+    assert {one.code for one in audit(shorter, file).problems} == {"HISTORY_CHANGED"}
+
+
+def test_what_another_audit_kept_at_this_moment_does_not_end_behind_the_head(
+    ledger: Ledger, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(ledger)
+    real = LocalClient.head
+
+    def grow_and_audit(client: LocalClient) -> HeadView:
+        head = real(client)
+        monkeypatch.setattr(LocalClient, "head", real)
+        ledger.emit("alice", SESSION, finding(77))
+        audit(ledger, file)
+        return head
+
+    audit(ledger, file)
+    monkeypatch.setattr(LocalClient, "head", grow_and_audit)
+    steps: list[tuple[int, int]] = []
+    size = ledger.head()[0]
+    with ledger.client(only_looks=True) as client:
+        report = verify_log(client, kept=file, progress=lambda *step: steps.append(step))
+    assert (report.outcome, report.size, report.resumed_at) == ("VALID", size, size)
+    assert max(steps) == (size, size)
+
+
+def test_a_node_whose_head_lies_before_what_was_found_right_has_lost_entries(ledger: Ledger, file: Path) -> None:
+    fill(ledger)
+    audit(ledger, file)
+    with ledger.client(only_looks=True) as client:
+        client.head = lambda: HeadView(ledger.id, 5, "00" * 32)  # type: ignore[method-assign]
+        report = verify_log(client, kept=file)
+    assert {one.code for one in report.problems} == {"HISTORY_CHANGED", "VERIFICATION_FAILED"}
+    assert report.size == 5
 
 
 @pytest.mark.parametrize(
