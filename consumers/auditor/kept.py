@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,8 @@ from typing import Final
 import msgspec
 from blake3 import blake3
 
+import consumers.auditor
+import ledger
 from consumers.auditor.report import Findings, Problem
 from ledger.codec import UNREADABLE
 from ledger.errors import BatonError
@@ -124,5 +127,11 @@ class Keeper:
         self._next_s = time.monotonic() + max(keep_again_s, 10 * (time.monotonic() - begun_s))
 
 
+@cache
 def _program() -> str:
-    return version("baton-ledger")
+    """Return what tells the rules that were verified by from all others: the version, and a hash of their source."""
+    source = blake3()
+    for package in (ledger, consumers.auditor):
+        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+            source.update(path.read_bytes())
+    return f"{version('baton-ledger')} {source.hexdigest()}"

@@ -42,14 +42,14 @@ def verify_log(
 
     ``root`` is the fingerprint of the root key, ``trusted_checkpoint`` a note kept from earlier; with settings in
     ``views``, the views are rebuilt and compared. In the file ``kept`` lies what the last audit with it found right:
-    that is hashed again, and only what follows it is verified; nothing is kept of a log in which anything is wrong.
+    that is hashed again, and only what follows it is verified; nothing is kept of a log in which a problem was found.
     A log that does not begin with it is wrong, unless an epoch that began since abandons it.
     ``progress`` is called with entries done and to do: with views each counts twice, as it is replayed and compared.
     Raises Refused: ``INVALID_FORMAT`` when the trusted checkpoint is no checkpoint. Unavailable: the ledger could not
     be read.
     """
     findings = Findings()
-    before = None if kept is None else read_kept(kept, client.ledger)
+    last = None if kept is None else read_kept(kept, client.ledger)
     head = client.head()  # after that: what another audit keeps at this moment may end behind an older head
     anchor = Anchor(findings, root, trusted_checkpoint)
     with ExitStack() as stack:
@@ -57,13 +57,10 @@ def verify_log(
         beside = _begin_comparison(views, stack) if views is not None and is_long else None
         tell = progress or (lambda _done, _total: None)
         whole = head.size if views is None else 2 * head.size  # they are replayed, and compared with the views
-        resumed_at = 0 if before is None else before.size
-        replay = Replay(findings, head.size - resumed_at, roots_at=anchor.sizes)
-        if before is not None and _hash_again(client, head.size, replay, before, lambda done: tell(done, whole)):
-            before = None  # the replay has it
-        elif before is not None:
-            replay, resumed_at = Replay(findings, head.size, roots_at=anchor.sizes), 0
-        lost = before
+        replay, lost = Replay(findings, head.size - (last.size if last else 0), roots_at=anchor.sizes), None
+        if last is not None and not _hash_again(client, head.size, replay, last, lambda done: tell(done, whole)):
+            replay, lost = Replay(findings, head.size, roots_at=anchor.sizes), last
+        last, resumed_at = None, replay.size  # what the replay took over is not held twice
         stack.callback(replay.stop)
         keeper = None if kept is None else Keeper(kept, findings)
 

@@ -46,7 +46,7 @@ def verify(
     can: --checkpoint FILE holds the ledger against one that you kept, or got from somebody else, and --policy FILE
     against the last one that the policy's witnesses cosigned.
 
-    --resume keeps what it finds right in your state folder (some 50 bytes an event), also when it is interrupted. The
+    --resume keeps what it finds right in your state folder (40 to 90 bytes an event), also when it is interrupted. The
     next --resume hashes those entries again: if they give the same tree, they are what was verified.
     """
     from consumers.auditor import verify_bundle, verify_log  # noqa: PLC0415 - loads the auditor
@@ -178,7 +178,7 @@ def conclude(
 
     text = [clean(report.verdict) + (", views equal what the log gives" if views else "")]
     if report.resumed_at:
-        text.append(f"the first {report.resumed_at} were verified by an earlier audit; hashed again, they are the same")
+        text.append(f"the first {report.resumed_at} entries were verified by an earlier audit, and are the same")
     text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]
     advice = "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."
     text += [] if report.anchored else [advice]

@@ -43,7 +43,7 @@ class _Nouns(Generic[R, A, V]):
         ``root`` is the fingerprint of the root key, as ``baton init`` printed it: without it the verdict is
         "self-asserted". ``checkpoint`` is a note that was kept from earlier; with ``views`` the views are rebuilt from
         the log and compared, which needs the ledger's own folder. With ``resume`` what is found right is kept in the
-        user's state folder (some 50 bytes an event); the next one hashes it again, and verifies only what is new.
+        user's state folder (40 to 90 bytes an event); the next one hashes it again, and verifies only what is new.
         ``progress`` is called with entries done and to do (of an ``AsyncLedger`` in a thread).
 
         Raises Refused: ``INVALID_FORMAT`` when the checkpoint is none; ``USAGE`` for views behind a server.

@@ -37,7 +37,7 @@ def test_verify_resumes_where_the_last_one_ended_and_says_so(baton: Baton, fresh
     assert (report["ok"], report["resumed_at"]) == (True, first["size"])
     assert report["tree_head"] == baton.data("verify")["tree_head"]
     shown = baton("verify", "--resume")
-    assert f"the first {report['size']} were verified by an earlier audit" in shown
+    assert f"the first {report['size']} entries were verified by an earlier audit" in shown
     baton.refuses("USAGE", "verify", "--resume", "--bundle", "any")
 
 
