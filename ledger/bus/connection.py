@@ -40,7 +40,8 @@ retry_wait_max_s: Final = 0.5
 denied_rounds: Final = 3
 
 # What may become of a connection to a server that is there; every other ``OSError`` says that none is.
-_PASSING: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, TimeoutError)
+_CLOSED: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+_PASSING: Final = (*_CLOSED, TimeoutError)
 
 _HEADER: Final = re.compile(r"\r\n([!-9;-~]+): ([!-~]+(?: +[!-~]+)*)(?=\r\n)")
 """A header as nearly all are: visible ASCII, one space after the colon, none at the end."""
@@ -210,18 +211,23 @@ class AsyncConnection:
 
         What else goes wrong may pass: a server that reads new users ends connections that are just being made, and
         refuses, for some milliseconds, also those whom it lets in before and after (one attempt in 400, measured).
+        A refusal may be lost when the server closes before all was sent to it (one in 12), so that a reset does not
+        take back what was answered before it.
         """
         deadline = time.monotonic() + reconnect_wait_max_s
         pause = retry_wait_first_s
         tried = refused = 0
+        answered = ""
         while True:
             try:
                 await self._connect_once()
             except Unavailable as error:
-                self._refusal = self._refusal or error.message
                 await self._discard()
+                self._refusal = answered if self._is_reset and answered else self._refusal or error.message
                 tried += 1
-                refused = refused + 1 if self._is_deserted or _is_stranger(self._refusal) else 0
+                if not self._is_reset:
+                    answered = self._refusal
+                    refused = refused + 1 if self._is_deserted or _is_stranger(answered) else 0
                 least = (denied_rounds if self._is_reset else 1) * len(self._servers)
                 is_over = tried >= least and time.monotonic() + pause > deadline
                 rounds = 1 if self._is_deserted else denied_rounds
@@ -269,9 +275,11 @@ class AsyncConnection:
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error)
+        if self._refusal and isinstance(error, _CLOSED):
+            return  # which says less than what was answered before it
         self._refusal = text or type(error).__name__
         self._is_deserted = isinstance(error, OSError) and not isinstance(error, _PASSING)
-        self._is_reset = isinstance(error, ConnectionResetError)
+        self._is_reset = isinstance(error, _CLOSED)
         if _is_stranger(text):
             for waiting in self._asked.values():
                 _fail(waiting, self._why_away())

@@ -121,6 +121,23 @@ def test_agent_that_is_refused_while_the_server_reads_its_users_is_let_in(
     assert "Authorization Violation" in refused[0]
 
 
+def test_refusal_is_not_forgotten_where_the_server_closed_before_it_was_read(
+    own_server: OwnServer, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_error, heard = connection.AsyncConnection._on_error, set[connection.AsyncConnection]()
+
+    async def lose_all_but_the_first(self: connection.AsyncConnection, error: Exception) -> None:
+        await on_error(self, ConnectionResetError("Connection reset by peer") if self in heard else error)
+        if not self._is_reset:
+            heard.add(self)
+
+    monkeypatch.setattr(connection.AsyncConnection, "_on_error", lose_all_but_the_first)
+    monkeypatch.setattr(connection, "reconnect_wait_max_s", 0.5)
+    with Served(ledger, own_server.server) as served:
+        own_server.server.reload(users("alice"))
+        assert failure_of(lambda: served.client("bob")).code == "BUS_DENIED"
+
+
 @pytest.mark.parametrize(
     "answer",
     [b"", b"garbage", b"[]", b"{}", b'{"error":7}', b'{"error":{"code":7}}', b'{"size":"x"}', b'{"accepted":[{}]}'],
