@@ -6,17 +6,19 @@ form: only when that differs from the bytes does the slower standard parser, wit
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import msgspec
 
 from ledger.errors import Refused
 from ledger.forms import WORDS
 from ledger.limits import json_depth_max, json_integer_max
+
+if TYPE_CHECKING:
+    import json
 
 T = TypeVar("T")
 
@@ -108,6 +110,8 @@ def check_strict(text: bytes) -> Any:
 
     Raises Refused: ``INVALID_FORMAT``, ``DUPLICATE_KEY``, ``INTEGER_OUT_OF_RANGE`` or ``NESTING_TOO_DEEP``.
     """
+    import json  # noqa: PLC0415 - slow to load, and only what is in another form needs it
+
     check_depth(text)
     try:
         return strict_json().decode(text.decode("utf-8", "strict"))
@@ -119,6 +123,8 @@ def check_strict(text: bytes) -> Any:
 
 def strict_json(*, controls: bool = False) -> json.JSONDecoder:
     """Return a decoder that looks at every key and number; ``controls``: strings may hold line breaks as they are."""
+    import json  # noqa: PLC0415 - as above
+
     return json.JSONDecoder(
         object_pairs_hook=_unique_keys, parse_int=_bounded_integer, parse_float=_finite_float,
         parse_constant=_refuse_constant, strict=not controls,

@@ -11,7 +11,6 @@ import errno
 import fcntl
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -196,6 +195,8 @@ def held(path: Path, taken: Unavailable, *, wait_max_s: float = 0.0) -> Iterator
 
 
 def _temporary(folder: Path, label: str) -> IO[bytes]:
+    import tempfile  # noqa: PLC0415 - loads the archivers: only who writes needs it
+
     prefix = TEMPORARY + label
     if label:
         _sweep(folder, prefix)
@@ -224,6 +225,8 @@ def created(path: Path) -> Iterator[IO[bytes]]:
     If we crash within, there is at most a hidden file beside it, as with ``replacing``. Raises FileExistsError:
     something has this name. OSError: it cannot be written.
     """
+    import tempfile  # noqa: PLC0415 - as above
+
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=TEMPORARY) as file:
         yield file
         file.flush()

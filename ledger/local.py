@@ -178,7 +178,7 @@ class LocalClient(Resource):
         if start < 0:
             raise Refused("INVALID_FIELD", f"an index is never negative: {start}", path="$.start")
         if wait_s > 0:
-            self._wait_beyond(start, wait_s)
+            start = self._wait_for(start, kinds, stream, wait_s)
         limit = max(1, min(limit, limits.range_events_max))
         with self.log.snapshot() as snapshot:
             raw = snapshot.entries(start, limit=limit, size_max_bytes=limits.range_size_max_bytes)
@@ -333,17 +333,26 @@ class LocalClient(Resource):
     def get_blob(self, ref: str) -> bytes:
         return self.log.blobs.get(ref)
 
-    def _wait_beyond(self, start: int, wait_s: float) -> None:
+    def _wait_for(self, start: int, kinds: Collection[str], stream: str | None, wait_s: float) -> int:
+        """Wait for an entry that is wanted; return where to read from: what nobody wants may be passed by.
+
+        What is there already is not waited beyond, so that who reads up to an index comes to it.
+        """
         deadline = time.monotonic() + min(wait_s, limits.poll_wait_max_s)
-        seen = -1
+        seen, has_waited, size_max_bytes = -1, False, limits.range_size_max_bytes
         while time.monotonic() < deadline:
             last = self.log.tables.last_transaction()
             if last != seen:
-                seen = last
                 with self.log.snapshot() as snapshot:
-                    if snapshot.size > start:
-                        return
-            time.sleep(poll_interval_s)
+                    raw = snapshot.entries(start, limit=limits.range_events_max, size_max_bytes=size_max_bytes)
+                if raw and (not has_waited or any(_matches(data, kinds, stream) for data in raw)):
+                    return start
+                start += len(raw)
+                seen = -1 if raw else last
+            else:
+                has_waited = True
+                time.sleep(poll_interval_s)
+        return start
 
     def _checkpoint_key(self, snapshot: Snapshot) -> CheckpointKey:
         from ledger.home import Home  # noqa: PLC0415 - loads keys

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -40,8 +39,7 @@ class Logged(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """One table of a view; the type of its rows gives the columns, and leads from a row to its table.
 
     ``owner`` names the column that holds the key of the state which a row belongs to; it is the first column of the
@@ -77,8 +75,7 @@ class NoState(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-@dataclass(frozen=True)
-class Projection(Generic[S]):
+class Projection(msgspec.Struct, Generic[S], frozen=True):
     """A view: its name, the version of its meaning, its tables and its pure functions.
 
     A new ``version`` (any change of tables, fold or rows) is rebuilt from the log beside the old rows. ``handles`` are

@@ -249,7 +249,8 @@ class Work(Generic[S]):
         handled = events if view.handles is None else [logged for logged in events if logged.event.kind in view.handles]
         keyed = [(logged, view.keys(logged.event)) for logged in handled]
         touched = {key: logged.event.index for logged, keys in keyed for key in keys}
-        stored = load([key for key in touched if key not in states])
+        unknown = [key for key in touched if key not in states]
+        stored = load(unknown) if unknown else {}
         replaced = [key for key in touched if key in states or key in stored]
         for key in touched:
             if key in stored:

@@ -4,9 +4,9 @@
   processes that fold at once never apply an event twice.
 - ``synchronous=NORMAL``: after a power cut the last commits may be missing, but rows and position are missing
   together, and the next fold makes them again from the log. Views hold nothing of their own.
-- A view that is built beside a live one has the suffix ``__next`` on its tables and no secondary indexes; ``make_live``
-  drops the old tables, renames the new ones and then sorts the indexes into place at once. That pays for many rows:
-  indexes that grow row by row take a fifth longer (225,000 events); to rename a table SQLite parses all others (2 ms).
+- A view that is built has no secondary indexes; ``make_live`` sorts them into place at once. That pays for many rows:
+  indexes that grow row by row take a fifth longer (225,000 events). Only where it is built beside a live one have its
+  tables the suffix ``__next``, until they are renamed: SQLite parses all others to rename one (2 ms).
 - The file names the ledger it was made from and the format of its bookkeeping; another database is refused, and not
   touched. What is no database, or a damaged one, can be set aside and made again (``set_aside``).
 - Each transaction asks whether the file is still the one that was opened: one that somebody deleted or replaced is
@@ -53,7 +53,7 @@ from projections.store import (
     word_places_max,
 )
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 busy_wait_max_s: Final = 60.0
 cache_size_kib: Final = 65_536
 wal_pages_max: Final = 8_192  # 32 MiB: a rebuild copies its pages into the file less often
@@ -69,7 +69,8 @@ CREATE TABLE baton_views (
     last_id TEXT NOT NULL, PRIMARY KEY (view, is_live)
 );
 CREATE TABLE baton_tables (
-    view TEXT NOT NULL, is_live INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (view, is_live, name)
+    view TEXT NOT NULL, is_live INTEGER NOT NULL, name TEXT NOT NULL, physical TEXT NOT NULL,
+    PRIMARY KEY (view, is_live, name)
 )"""
 
 
@@ -251,7 +252,7 @@ class Transaction:
         return {table.name: self._digest(table) for table in tables_of(view)}
 
     def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
-        name = _physical(states_table(slot.view).name, is_live=slot.is_live)
+        name = self._physical(slot, states_table(slot.view))
         sql = f'SELECT data FROM "{name}" WHERE key = ?'  # noqa: S608
         rows = ((key, self._db.execute(sql, (key,)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
@@ -259,16 +260,16 @@ class Transaction:
     def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
         if changes.replaced and (boundary := boundary_before(slot.position)):
             # What a state was at the boundary is kept when it changes for the first time behind it.
-            kept, now = (_physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
+            kept, now = (self._physical(slot, of(view.name)) for of in (kept_table, states_table))
             sql = f'INSERT INTO "{kept}" SELECT ?1, key, changed, data FROM "{now}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
             # A row that is its state's only one is replaced by its key; of several, some may have gone.
             if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
-                sql = f'DELETE FROM "{_physical(table.name, is_live=slot.is_live)}" WHERE "{table.owner}" = ?'  # noqa: S608
+                sql = f'DELETE FROM "{self._physical(slot, table)}" WHERE "{table.owner}" = ?'  # noqa: S608
                 self._db.executemany(sql, [(key,) for key in changes.replaced])
             if rows := changes.rows.get(table.row):
-                self._insert(_physical(table.name, is_live=slot.is_live), table, rows)
+                self._insert(self._physical(slot, table), table, rows)
 
     def move(self, slot: Slot) -> None:
         sql = "UPDATE baton_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
@@ -276,21 +277,25 @@ class Transaction:
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
         self.drop(view.name, is_live=False)
-        is_live = in_place and not any(slot.is_live for slot in self.slots() if slot.view == view.name)
+        is_beside = any(slot.is_live for slot in self.slots() if slot.view == view.name)
+        is_live = in_place and not is_beside
         for table in tables_of(view):
-            self._db.execute("INSERT INTO baton_tables VALUES (?, ?, ?)", (view.name, is_live, table.name))
-            create_table(self._db, table, _physical(table.name, is_live=is_live))
+            physical = f"{table.name}__next" if is_beside else table.name
+            self._db.execute("INSERT INTO baton_tables VALUES (?, ?, ?, ?)", (view.name, is_live, table.name, physical))
+            create_table(self._db, table, physical)
             if is_live:
                 self.index(table)
         self._db.execute("INSERT INTO baton_views VALUES (?, ?, ?, 0, '')", (view.name, view.version, is_live))
 
     def make_live(self, view: Projection[Any]) -> None:
         self.drop(view.name, is_live=True)
+        beside = "SELECT physical, name FROM baton_tables WHERE view = ? AND physical <> name"
+        for names in self._db.execute(beside, (view.name,)).fetchall():
+            self._db.execute('ALTER TABLE "{}" RENAME TO "{}"'.format(*names))
         for table in tables_of(view):
-            self._db.execute(f'ALTER TABLE "{_physical(table.name, is_live=False)}" RENAME TO "{table.name}"')
             self.index(table)
-        for book in ("baton_views", "baton_tables"):
-            self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = ?", (view.name,))  # noqa: S608
+        for book in ("baton_views SET is_live = 1", "baton_tables SET is_live = 1, physical = name"):
+            self._db.execute(f"UPDATE {book} WHERE view = ?", (view.name,))
 
     def shown(self) -> set[str]:
         """Return the names of what only this connection has."""
@@ -321,11 +326,16 @@ class Transaction:
 
     def drop(self, view: str, *, is_live: bool) -> None:
         # The names come from the books: an older version of the view may have had other tables.
-        held = self._db.execute("SELECT name FROM baton_tables WHERE view = ? AND is_live = ?", (view, is_live))
-        for (name,) in held.fetchall():
-            self._db.execute(f'DROP TABLE "{_physical(name, is_live=is_live)}"')
+        held = self._db.execute("SELECT physical FROM baton_tables WHERE view = ? AND is_live = ?", (view, is_live))
+        for (physical,) in held.fetchall():
+            self._db.execute(f'DROP TABLE "{physical}"')
         for book in ("baton_views", "baton_tables"):
             self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))  # noqa: S608
+
+    def _physical(self, slot: Slot, table: Table) -> str:
+        """Return the name that a table of a slot has here."""
+        sql = "SELECT physical FROM baton_tables WHERE view = ? AND is_live = 0 AND name = ?"
+        return table.name if slot.is_live else str(self._db.execute(sql, (slot.view, table.name)).fetchone()[0])
 
     def _insert(self, name: str, table: Table, rows: Iterable[Row]) -> None:
         verb, columns = "INSERT", ""
@@ -386,7 +396,3 @@ def create_table(db: sqlite3.Connection, table: Table, name: str, *, schema: str
             raise
         message = "the SQLite of this Python has no FTS5, which search needs: use a Python whose sqlite3 has it"
         raise Unavailable("STORE_UNAVAILABLE", message, cause=str(error)) from error
-
-
-def _physical(name: str, *, is_live: bool) -> str:
-    return name if is_live else f"{name}__next"

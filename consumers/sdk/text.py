@@ -10,9 +10,7 @@ compressed form (``projections.reports.compressed``).
 
 from __future__ import annotations
 
-import json
 import re
-import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -33,7 +31,7 @@ def clean(text: str, mark: str = REPLACEMENT) -> str:
     """Return a text whose misleading characters are replaced by ``mark``; line ends and tabs stay."""
     if text.isprintable():
         return text
-    return "".join(mark if unicodedata.category(sign) in _MISLEADING and sign not in "\n\t" else sign for sign in text)
+    return "".join(mark if _is_misleading(sign) and sign not in "\n\t" else sign for sign in text)
 
 
 def visible(text: str) -> str:
@@ -45,9 +43,14 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        sign.encode("unicode_escape").decode() if unicodedata.category(sign) in _MISLEADING and sign != "\n" else sign
-        for sign in text
+        sign.encode("unicode_escape").decode() if _is_misleading(sign) and sign != "\n" else sign for sign in text
     )
+
+
+def _is_misleading(sign: str) -> bool:
+    import unicodedata  # noqa: PLC0415 - as below: nearly all texts are printable
+
+    return unicodedata.category(sign) in _MISLEADING
 
 
 def told(text: str, indent: str = "      ", *, is_barred: bool = False) -> str:
@@ -82,6 +85,8 @@ def json_text(value: Any, order: Literal["deterministic"] | None = None) -> str:
     # JSON escapes what lies below the space: of ASCII only DEL is left to look for, a tenth of the time (measured).
     if (encoded.isascii() and b"\x7f" not in encoded) or text.isprintable():
         return text
+    import json  # noqa: PLC0415 - seldom needed, and slow to load
+
     # Above U+FFFF JSON writes two escapes, which is what the ASCII form of a string does.
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
@@ -140,6 +145,8 @@ def cut(text: str, chars_max: int) -> str:
 
 def default_id(title: str) -> str:
     """Return ``YYYY-MM-DD-`` and the title in lower-case words of any script. Raises Refused: ``USAGE`` without one."""
+    import unicodedata  # noqa: PLC0415 - seldom needed, and slow to load
+
     plain = unicodedata.normalize("NFKC", title).lower()
     slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:slug_max_chars].strip("-_")
     if not slug:

@@ -76,3 +76,21 @@ def test_what_a_client_wrote_is_on_disk_for_the_next_process(home: Path) -> None
     with Ledger(home) as again, again.client() as client:
         assert client.index_of("session/s1", accepted.id) == accepted.index
         assert client.get_blob(ref) == b"content"
+
+
+def test_waiting_read_sleeps_through_what_nobody_wants(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.emit("alice", "session/s1", SessionStarted())
+    start, naps = ledger.head()[0], list[int]()
+
+    def write_meanwhile(_: float) -> None:
+        naps.append(ledger.submit(found(ledger, str(len(naps))))[0].index)
+        if len(naps) == 3:
+            ledger.emit("alice", "session/s2", SessionStarted())
+
+    monkeypatch.setattr("ledger.local.time.sleep", write_meanwhile)
+    with ledger.client() as client:
+        page = client.entries(start, kinds=["session.started"], wait_s=20)
+        assert ([index for index, _ in page.entries], page.next_index) == ([start + 3], start + 4)
+        # What is there already is not waited beyond, wanted or not: it may be the last before an end.
+        there = client.entries(start, limit=2, kinds=["session.started"], wait_s=20)
+    assert (there.entries, there.next_index, naps) == ([], start + 2, [start, start + 1, start + 2])

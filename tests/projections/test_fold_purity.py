@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import json
 import os
 import pkgutil
@@ -159,4 +158,4 @@ def test_every_module_can_be_imported():
 def test_a_table_whose_key_does_not_begin_with_its_owner_is_refused():
     table = VIEWS[0].tables[0]
     with pytest.raises(ValueError, match="begins with its owner"):
-        dataclasses.replace(table, owner="kind")
+        msgspec.structs.replace(table, owner="kind")

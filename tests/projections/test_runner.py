@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import multiprocessing
 import sqlite3
 from typing import TYPE_CHECKING, Any
@@ -224,7 +223,7 @@ def with_version(version: int) -> tuple[Projection[Any], ...]:
             for row in HANDOFF_VIEW.rows(state)
         ]
 
-    changed = dataclasses.replace(HANDOFF_VIEW, version=version, rows=rows)
+    changed = msgspec.structs.replace(HANDOFF_VIEW, version=version, rows=rows)
     return tuple(changed if view.name == "handoffs" else view for view in VIEWS)
 
 

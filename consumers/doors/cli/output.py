@@ -11,11 +11,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import shutil
 import signal
 import sys
 import threading
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -98,7 +96,11 @@ def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[s
 
 def terminal_cells() -> int | None:
     """Return how wide the terminal is that this prints to; None where it prints to none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # noqa: PLC0415 - loads the archivers, which programs that read us need not wait for
+
+    return shutil.get_terminal_size().columns
 
 
 def print_lines(*lines: str) -> None:
@@ -186,6 +188,8 @@ def width(text: str) -> int:
 
 
 def _cells(sign: str) -> int:
+    import unicodedata  # noqa: PLC0415 - only what is no ASCII needs it
+
     # The selector of an emoji widens what stands before it; any other mark is drawn over that.
     if sign != "\N{VARIATION SELECTOR-16}" and unicodedata.category(sign) in ("Mn", "Me"):
         return 0

@@ -167,7 +167,7 @@ class RouterWorker:
                     swept = time.monotonic()
                 if until is not None:
                     return
-                client.entries(size, limit=1, wait_s=stop_wait_s)
+                client.entries(size, limit=1, kinds=KINDS_OF_HANDOFFS, wait_s=stop_wait_s)
 
     def retry(self, index: int) -> None:
         """Handle the event of a dead letter again; what is refused again is a dead letter again.
