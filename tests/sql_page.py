@@ -20,8 +20,9 @@ again from it (`baton project --rebuild`), so read, and change nothing.
   its ledger; `\\\\dn baton_*` lists the schemas.
 
 Tables and columns listed here are stable within a view's version (`baton_views`): a column may be added, and a change
-of meaning raises the version. Names that begin with `baton_` are books: of them `baton_views` (how far each view is) is
-for reading. In PostgreSQL `INTEGER` is `bigint`, `REAL` is `double precision`, `TEXT` is `text COLLATE "C"`.
+of meaning raises the version. Names that begin with `baton_` are books: of them `baton_views` (how far each view is;
+`is_live` is 0 while it is built) is for reading. In PostgreSQL `INTEGER` is `bigint`, `REAL` is `double precision`,
+`TEXT` is `text COLLATE "C"`.
 
 A role that reads, made by whoever owns the schema (SCHEMA is its name):
 
