@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 import subprocess
 from typing import TYPE_CHECKING
@@ -28,7 +29,8 @@ def servers(folder: Path, *, sync: str = "", count: int = 1) -> Iterator[list[st
 
     ``sync`` is their ``sync_interval``, by default the server's own.
     """
-    ports, routed = free_ports(count), free_ports(count)
+    ports = free_ports(2 * count)
+    routed = [ports.pop() for _ in range(count)]
     routes = ", ".join(f'"nats-route://127.0.0.1:{port}"' for port in routed)
     running: list[subprocess.Popen[bytes]] = []
     try:
@@ -53,12 +55,15 @@ def servers(folder: Path, *, sync: str = "", count: int = 1) -> Iterator[list[st
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
+    """Return ports that nobody listens on, below those that a system gives to connections by itself."""
+    ports: list[int] = []
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        while len(ports) < count:
+            port = random.randrange(10_000, 32_000)
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                ports.append(port)
+    return ports
 
 
 @contextlib.asynccontextmanager

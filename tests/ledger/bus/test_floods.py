@@ -207,6 +207,8 @@ def test_door_that_closed_opens_again_piece_by_piece_and_at_last_without_a_count
         door = intake_of_reads._doors["alice"]
         intake_of_reads._close("alice", door)
         await until(lambda: door.left is not None and door.subscription is not None)
+        for _ in range(2):  # From here on the server knows that somebody listens.
+            await served.nats.flush()
         before = door.left or 0
         await served.alice.request(subject, b"", timeout=20)
         assert door.left == before - 1
@@ -214,6 +216,8 @@ def test_door_that_closed_opens_again_piece_by_piece_and_at_last_without_a_count
             await served.alice.request(subject, b"", timeout=20)
         monkeypatch.setattr(limits, "door_flood_forget_s", 0)
         await until(lambda: door.left is None or door.left > 0)
+        for _ in range(2):
+            await served.nats.flush()
         while door.left is not None:
             answer = await served.alice.request(subject, b"", timeout=20)
             await asyncio.sleep(0)
