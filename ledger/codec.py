@@ -84,7 +84,9 @@ def encode_arguments(arguments: Any, what: str) -> bytes:
         raise Refused("INVALID_FORMAT", f"{what}: an argument is not valid Unicode text") from error
     except OverflowError as error:
         raise Refused("INTEGER_OUT_OF_RANGE", f"{what}: an integer lies outside ±(2^53−1)") from error
-    check_strict(text)
+    check_depth(text)
+    if _SIXTEEN_DIGITS.search(text):  # as below: what else is wrong with JSON, msgspec does not write
+        check_strict(text)
     return text
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from importlib.machinery import PathFinder
 from typing import Any
 
 
@@ -25,7 +26,8 @@ def front_door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     def load(name: str) -> Any:
         if name == "__all__":  # what ``from package import *`` asks for
             return sorted(offered())
-        if name not in offered():
+        # ``from package import module`` asks here first: that costs a look at a folder, and not the whole source.
+        if PathFinder.find_spec(f"{package}.{name}", sys.modules[package].__path__) or name not in offered():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(offered()[name]), name)
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from ledger.codec import encode_canonical
+from ledger.codec import encode_sorted
 from ledger.errors import Refused
 from ledger.events import handoff as kinds
 from ledger.events.body import Event
@@ -76,7 +76,7 @@ def is_lapsed(status: Status, lease: Span | None, now_ms: int) -> bool:
 def compute_version(sender: str, data: kinds.HandoffContent) -> str:
     """Return the ref of what a reviewer approves: everything but status, check marks and log."""
     content = msgspec.to_builtins(kinds.content_of(data)) | {"from": sender}
-    return "sha256:" + hashlib.sha256(encode_canonical(content)).hexdigest()
+    return "sha256:" + hashlib.sha256(encode_sorted(content)).hexdigest()
 
 
 def _opened(data: kinds.HandoffContent, event: Event, *, sender: str, importer: str = "") -> HandoffState:

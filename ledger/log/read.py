@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import merge
 from itertools import islice
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import lmdb
 
@@ -22,6 +22,8 @@ from ledger.log.tables import Head, Tables
 from ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
 
 R = TypeVar("R")
+subtrees_kept: Final = 16_384  # about 3 MB
+batches_kept: Final = 128  # about 5 MB, of 256 events each
 
 
 class Snapshot:
@@ -136,7 +138,7 @@ class Snapshot:
         Raises Refused: ``NOT_FOUND`` beyond the end.
         """
         self._check_size(size)
-        subtree = subtree_reader(self._tables, self._txn, self.size)
+        subtree = self._subtree()
         levels = [level for level in reversed(range(size.bit_length())) if size >> level & 1]
         return merkle.Frontier(size, tuple(subtree(level, (size >> level) - 1) for level in levels))
 
@@ -144,13 +146,13 @@ class Snapshot:
         """Return the path of an entry in the tree of ``size`` entries (default: all)."""
         size = self.size if size is None else size
         self._check_size(size)
-        return merkle.inclusion_proof(index, size, subtree_reader(self._tables, self._txn, self.size))
+        return merkle.inclusion_proof(index, size, self._subtree())
 
     def consistency_proof(self, old_size: int, new_size: int | None = None) -> list[bytes]:
         """Return the path from the tree of ``old_size`` entries to that of ``new_size`` (default: all)."""
         new_size = self.size if new_size is None else new_size
         self._check_size(new_size)
-        return merkle.consistency_proof(old_size, new_size, subtree_reader(self._tables, self._txn, self.size))
+        return merkle.consistency_proof(old_size, new_size, self._subtree())
 
     def tile(self, level: int, number: int, width: int) -> bytes:
         """Return a tile of the tree, hashes joined (C2SP tlog-tiles, Merkle Tree).
@@ -182,7 +184,7 @@ class Snapshot:
         size = self.size if asked.size is None else asked.size
         self._check_size(size)
         own = (index for index, _ in self.stream_indexes(asked.stream) if asked.start <= index < size)
-        prove = partial(self._proven, size, subtree_reader(self._tables, self._txn, self.size), {})
+        prove = partial(self._proven, size, self._subtree(), self._hashed().batches)
         entries: list[Proven] = []
         total, following = 0, None
         for index in merge(own, self._authority_indexes(asked.authority_start, size)):
@@ -221,6 +223,16 @@ class Snapshot:
                 batches[first] = merkle.subtrees_of([merkle.leaf_hash(pae(body)) for body in bodies])
             batch_path = merkle.inclusion_proof(entry.batch_index, entry.batch_size, batches[first])
         return Proven(index, data, merkle.inclusion_proof(index, size, subtree), batch_path)
+
+    def _subtree(self) -> merkle.SubtreeReader:
+        return subtree_reader(self._tables, self._txn, self.size, self._hashed().subtrees)
+
+    def _hashed(self) -> layout.Hashed:
+        """Return what this process hashed of the log before, as far as it is still the same log."""
+        hashed = self._tables.hashed
+        if hashed.head != self.head or len(hashed.subtrees) > subtrees_kept or len(hashed.batches) > batches_kept:
+            hashed = self._tables.hashed = layout.Hashed(self.head, {}, {})
+        return hashed
 
     def epochs(self) -> list[tuple[str, int]]:
         """Return the id and index of each ``ledger.epoch_started``, in order.

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from blake3 import blake3
@@ -31,6 +31,7 @@ from ledger.lifecycle.session import SessionState
 from ledger.lifecycle.snapshot import SnapshotState
 from ledger.lifecycle.tot import TotState
 from ledger.log.environment import Environment
+from ledger.merkle import SubtreeReader
 from ledger.quota import Spent
 
 if TYPE_CHECKING:
@@ -178,6 +179,17 @@ def decode_record(key: bytes, stored: bytes) -> Any:
     return _DECODERS[key[:1]](stored)
 
 
+class Hashed(NamedTuple):
+    """What was hashed for proofs of the log that has this head, and is the same as long as it has.
+
+    ``subtrees`` are by level and number, the hashes of signed ``batches`` by the index of their first entry.
+    """
+
+    head: Head | None
+    subtrees: dict[tuple[int, int], bytes]
+    batches: dict[int, SubtreeReader]
+
+
 class Tables(Environment):
     """The tables of the log."""
 
@@ -186,6 +198,7 @@ class Tables(Environment):
         names = ("entries", "ids", "state", "tiles")
         super().__init__(folder / DATABASE, names, map_size=map_size, setting="map_size_bytes", create=create)
         self.entries, self.ids, self.state, self.tiles = (self.tables[name] for name in names)
+        self.hashed = Hashed(None, {}, {})
 
     def read_head(self, txn: lmdb.Transaction) -> Head | None:
         """Return the head, or None in a log without entries.

@@ -61,9 +61,21 @@ def _store_complete(tables: Tables, txn: lmdb.Transaction, level: int, number: i
         txn.put(tile_key(level + 1, above), b"".join(parent), db=tables.tiles)
 
 
-def subtree_reader(tables: Tables, txn: lmdb.Transaction, size: int) -> SubtreeReader:
-    """Return the function that proofs over the first ``size`` entries read their hashes from, each tile once."""
-    return cache(tiled(cache(lambda level, tile: tile_hashes(tables, txn, level, tile, size))))
+def subtree_reader(
+    tables: Tables, txn: lmdb.Transaction, size: int, known: dict[tuple[int, int], bytes]
+) -> SubtreeReader:
+    """Return the function that proofs over the first ``size`` entries read their hashes from, each tile once.
+
+    ``known`` are those that were read before, and takes up those that are read.
+    """
+    read = tiled(cache(lambda level, tile: tile_hashes(tables, txn, level, tile, size)))
+
+    def subtree(level: int, number: int) -> bytes:
+        if (level, number) not in known:
+            known[level, number] = read(level, number)
+        return known[level, number]
+
+    return subtree
 
 
 def tile_hashes(tables: Tables, txn: lmdb.Transaction, level: int, number: int, size: int) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from typing import Any
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from ledger import codec
 from ledger.errors import Refused
-from ledger.events.handoff import HandoffCreated
+from ledger.events.handoff import HandoffCreated, content_of
 from ledger.events.reasoning import ReasoningExtended, Step
 from ledger.events.session import AssessmentRecorded, Vectors
+from ledger.lifecycle.handoff import compute_version
 from ledger.limits import json_depth_max, json_integer_max
 
 
@@ -197,6 +199,18 @@ def test_hostile_bytes_are_read_alike_by_both_parsers_or_refused(text: bytes) ->
 def test_vectors_round_trip_whether_floats_are_whole_or_not(vectors: Vectors) -> None:
     decoder = msgspec.json.Decoder(Vectors)
     assert codec.decode_strict(codec.encode_canonical(vectors), decoder) == vectors
+
+
+@given(
+    st.builds(
+        HandoffCreated, title=st.text(), to=st.text(), task=st.text(), context=st.text(), tasks=st.lists(st.text()),
+        created=st.none() | st.text(), depends_on=st.lists(st.text()),
+    )
+)  # fmt: skip
+def test_version_of_a_handoff_is_the_digest_of_its_canonical_form(data: HandoffCreated) -> None:
+    plain = msgspec.to_builtins(content_of(data)) | {"from": "alice"}
+    digest = hashlib.sha256(codec.encode_canonical(plain)).hexdigest()
+    assert compute_version("alice", data) == f"sha256:{digest}"
 
 
 def test_sorted_form_equals_canonical_form_of_plain_events() -> None:
