@@ -199,15 +199,17 @@ def next_items(moment: Moment, asked: NextFor) -> Answer:
         message = f"{asked.agent} is not registered in this ledger{did_you_mean(alike)}"
         raise Refused("AGENT_UNKNOWN", message, name=asked.agent, near=alike)
     bound: tuple[Value, ...] = (moment.now_ms, asked.agent)
-    total = moment.count(f"SELECT count(*) FROM ({_candidates(with_since=False)})", bound)  # noqa: S608 - fixed texts
     condition = ""
     cursor: tuple[Value, ...] = ()
     if asked.after is not None:
         condition = " WHERE (agent, rank, since_index, id) > (?4, ?5, ?6, ?7)"
         cursor = _read_cursor(asked.after)
     order = " ORDER BY agent, rank, since_index, id LIMIT ?3"
-    sql = f"SELECT * FROM ({_candidates(with_since=True)}){condition}{order}"  # noqa: S608 - fixed texts
+    counted = f"SELECT *, count(*) OVER () AS total FROM ({_candidates()}) AS candidates"  # noqa: S608 - fixed texts
+    sql = f"SELECT * FROM ({counted}) AS counted{condition}{order}"  # noqa: S608 - as above
     rows = moment.rows(sql, (*bound, asked.limit + 1, *cursor))
+    # Nothing is left behind a cursor that stands at the end: then no row tells how many there are.
+    total = rows[0]["total"] if rows else moment.count(f"SELECT count(*) FROM ({_candidates()})", bound)  # noqa: S608
     page = rows[: asked.limit]
     following = None
     if len(rows) > asked.limit:
@@ -216,15 +218,14 @@ def next_items(moment: Moment, asked: NextFor) -> Answer:
     return {"items": _items(moment, page), "total": total, "next": following}
 
 
-def _candidates(*, with_since: bool) -> str:
+def _candidates() -> str:
     """Return the SELECT of all that wait; ?1 is now, ?2 the agent or NULL."""
     branches = []
     for wait in WAITS:
-        since = _SINCE[wait.case] if with_since else "0"
         party, role = _PARTIES[wait.party], _ROLE_OF_AMENDER if wait.action == "amend" else _ROLES[wait.party]
         branches.append(
-            f"SELECT a.name AS agent, {wait.rank} AS rank, {since} AS since_index, h.id AS id, 'handoff' AS kind "  # noqa: S608 - fixed texts
-            f"FROM handoffs h JOIN agents a ON a.name = {party} "
+            f"SELECT a.name AS agent, {wait.rank} AS rank, {_SINCE[wait.case]} AS since_index, h.id AS id, "  # noqa: S608 - fixed texts
+            f"'handoff' AS kind FROM handoffs h JOIN agents a ON a.name = {party} "
             f"WHERE {_CASES[wait.case]} AND {role} AND a.name = coalesce(?2, a.name)"
         )
     return " UNION ALL ".join((*branches, _REVIEWS))
