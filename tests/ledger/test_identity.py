@@ -186,7 +186,8 @@ def test_corrupted_seal_does_not_open(tmp_path: Path) -> None:
     write_key(tmp_path / "a", ALICE, ledger=LEDGER, name="alice", passphrase="x")
     content = read_key_file(tmp_path / "a")
     assert content.sealed is not None
-    for number, sealed in enumerate((content.sealed[:-2] + "00", content.sealed[:40], "")):
+    flipped = f"{int(content.sealed[-2:], 16) ^ 1:02x}"
+    for number, sealed in enumerate((content.sealed[:-2] + flipped, content.sealed[:40], "")):
         path = tmp_path / f"changed-{number}"
         write_private(path, msgspec.json.encode(msgspec.structs.replace(content, sealed=sealed)))
         assert code_of(path, "x") in {"KEY_LOCKED", "INVALID_FORMAT"}
