@@ -225,8 +225,10 @@ def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != views_file.APPLICATION_ID:
         raise views_file.foreign(path)
-    if version != FORMAT:
-        raise Corrupted("CORRUPTED", f"{path} is a views file of another version of Baton: {ADVICE}", version=version)
+    if version < FORMAT:
+        raise Damaged("CORRUPTED", f"an older Baton made {path}: {ADVICE}", cause="an older Baton made them")
+    if version > FORMAT:
+        raise Corrupted("CORRUPTED", f"a newer Baton made {path}: use that", version=version)
     if db.execute("SELECT ledger FROM baton_ledger").fetchall() != [(ledger,)]:
         raise Corrupted("CORRUPTED", f"{path} holds the views of another ledger: {ADVICE}", ledger=ledger)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from ledger.errors import Corrupted, Refused
 from projections.reader import Reader
+from projections.sqlite import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +80,25 @@ def test_damaged_views_are_kept_aside_and_said_once(ledger: ViewLedger) -> None:
     aside = ledger.home.views.with_name("views.db.damaged")
     assert str(aside) in notices[0]
     assert aside.read_bytes() == b"precious " * 1000
+
+
+@pytest.mark.parametrize("version", [-1, 1])
+def test_views_of_an_older_format_are_made_anew_and_those_of_a_newer_refused(ledger: ViewLedger, version: int) -> None:
+    ledger.fill()
+    with Reader(ledger.reads, ledger.settings()) as reader:
+        before = reader.answer("handoffs.list")
+    with contextlib.closing(sqlite3.connect(ledger.home.views)) as db:
+        db.execute(f"PRAGMA user_version = {FORMAT + version}")
+    content = ledger.home.views.read_bytes()
+    notices: list[str] = []
+    if version < 0:
+        with Reader(ledger.reads, ledger.settings(), notice=notices.append) as reader:
+            assert reader.answer("handoffs.list") == before
+        assert "(an older Baton made them): set aside" in notices[0]
+    else:
+        with pytest.raises(Corrupted, match="a newer Baton made"):
+            Reader(ledger.reads, ledger.settings())
+        assert ledger.home.views.read_bytes() == content
 
 
 def test_database_of_another_program_is_left_as_it_is(ledger: ViewLedger) -> None:
