@@ -114,6 +114,11 @@ def names_of(stream: str) -> Callable[[Event], tuple[str, ...]]:
     return lambda event: (event.name,) if event.stream.startswith(start) else ()
 
 
+def unfolded(event: Event) -> NotImplementedError:
+    """Return the error of a fold that got an event of a kind that it handles and does not name."""
+    return NotImplementedError(f"this fold handles {event.kind} and does not name it")
+
+
 def row_of(row: type[R], *sources: Any, **given: Any) -> R:
     """Return a row of what is ``given``, else of the one source that has it. Raises TypeError: none or two have it."""
     for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(given)), strict=True):

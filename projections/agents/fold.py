@@ -9,7 +9,7 @@ import msgspec
 from ledger.events import authority as kinds
 from ledger.events.body import Event
 from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, KeyEnd
-from projections.projection import Projection, Row, Table, json_text, kinds_of
+from projections.projection import Projection, Row, Table, json_text, kinds_of, unfolded
 from projections.views import VIEW_VERSIONS
 
 
@@ -139,8 +139,8 @@ def _with_changed_keys(state: AgentState, event: Event) -> AgentState:
         case kinds.KeyCompromised() as data:
             state = _ended(state, event, data.key, "compromised", data.reason)
             return _changed(state, data.key, suspect_since=data.since, suspect_index=event.index)
-        case _:  # no other kind is handled
-            return state
+        case _:  # event data is an open set: what is handled is listed below
+            raise unfolded(event)
 
 
 def _roles(state: AgentState) -> list[str]:

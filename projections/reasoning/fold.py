@@ -17,7 +17,7 @@ import msgspec
 from ledger.events import reasoning as kinds
 from ledger.events.body import Event, read_as
 from ledger.events.imported import RecordImported
-from projections.projection import Logged, Projection, Row, Rows, Table, json_text, names_of, row_of
+from projections.projection import Logged, Projection, Row, Rows, Table, json_text, names_of, row_of, unfolded
 from projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, ref_of
 from projections.views import VIEW_VERSIONS
 
@@ -140,8 +140,10 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
             )  # fmt: skip
         case kinds.ReasoningConcluded():
             return msgspec.structs.replace(state, status="concluded")
-        case _:  # any other event of a reasoning
+        case kinds.ReasoningExtended():
             return msgspec.structs.replace(state, status="open")
+        case _:  # event data is an open set: what is handled is listed below
+            raise unfolded(event)
 
 
 def rows(state: ReasoningRecord) -> Rows:

@@ -14,7 +14,19 @@ import msgspec
 
 from ledger.events import session as kinds
 from ledger.events.body import Event, read_as
-from projections.projection import Logged, Projection, Row, Rows, Table, json_text, kinds_of, names_of, row_of
+from ledger.events.imported import RecordImported
+from projections.projection import (
+    Logged,
+    Projection,
+    Row,
+    Rows,
+    Table,
+    json_text,
+    kinds_of,
+    names_of,
+    row_of,
+    unfolded,
+)
 from projections.records.marks import UNKNOWN, Imported, claimed_author, encoded, happened_ms, imported_of
 from projections.reports.calibration import VECTOR_NAMES
 from projections.views import VIEW_VERSIONS
@@ -106,8 +118,10 @@ def fold(state: SessionRow, event: Event) -> SessionRow:
         case kinds.SessionEnded() as data:
             changes = {"status": "imported" if state.imported else "ended", "summary": data.summary}
             changes |= {"ended_index": event.index, "ended_ms": event.accepted_ms}
-        case _:  # the other kinds of a session, as its reports
+        case kinds.Correction() | kinds.ReportGenerated() | RecordImported():  # they change no count
             pass
+        case _:  # event data is an open set: what is handled is listed below
+            raise unfolded(event)
     return msgspec.structs.replace(state, updated_index=event.index, **changes)
 
 

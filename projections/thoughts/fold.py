@@ -165,7 +165,7 @@ def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
             return {"error": data.error}
         case kinds.TotResumed() as data:
             return {"error": None, "thinker": data.thinker}
-        case _:  # the other kinds of a task
+        case _:  # the other kinds of a task: `transition` refuses whatever is none
             return _ended(event)
 
 

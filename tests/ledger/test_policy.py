@@ -9,7 +9,7 @@ from cosigning import TIME_S, Signer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
+from ledger.checkpoint import Checkpoint, CheckpointKey, parse_checkpoint, sign_checkpoint
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.limits import policy_lines_max, policy_size_max_bytes, witness_clock_ahead_max_s
 from ledger.merkle import leaf_hash
@@ -132,14 +132,20 @@ def test_a_policy_beyond_the_limits_is_refused_unread() -> None:
 
 
 @settings(max_examples=200)
-@given(st.one_of(st.binary(max_size=200), st.lists(st.sampled_from([*EXAMPLE.split(), "\n", " ", "none"])).map(
-    lambda words: " ".join(words).encode())))  # fmt: skip
+@given(st.one_of(
+    st.binary(max_size=200),
+    st.lists(st.sampled_from([*EXAMPLE.split(), "\n", " ", "none"])).map(lambda words: " ".join(words).encode()),
+    st.sets(st.integers(0, 12), max_size=3).map(  # most lines of the example are a policy still
+        lambda gone: "\n".join(line for at, line in enumerate(EXAMPLE.split("\n")) if at not in gone).encode()),
+))  # fmt: skip
 def test_any_bytes_are_a_policy_or_a_typed_refusal(content: bytes) -> None:
     try:
         policy = Policy.parse(content)
     except Refused:
         return
-    policy.judge(NOTE, TIME_S)
+    judged = policy.judge(NOTE, TIME_S)
+    assert judged.size == parse_checkpoint(NOTE).size
+    assert set(judged.by) <= set(policy.witnesses)
 
 
 @settings(max_examples=100)

@@ -150,3 +150,5 @@ def test_rotation_by_the_root_that_replaced_the_first_one_is_followed(
     ledger.emit(ROOT, "agent/root", KeyRotated(agent=ROOT, key=fresh.public.hex(), proof=proof))
     _, new = rotate_checkpoint(ledger, key=fresh)
     history.greet(Node(client, new))  # type: ignore[arg-type]
+    assert history.trusted is not None
+    assert history.trusted.size == client.head().size

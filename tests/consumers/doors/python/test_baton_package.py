@@ -51,6 +51,9 @@ def test_it_may_be_installed_right_under_the_root_folder(monkeypatch: pytest.Mon
     monkeypatch.setattr(baton, "__file__", "/app/baton/__init__.py")
     monkeypatch.setattr(baton, "find_spec", lambda name: ModuleSpec(name, None, origin=f"/app/{name}/__init__.py"))
     baton._check_packages()
+    monkeypatch.setattr(baton, "__file__", "/opt/baton/__init__.py")
+    with pytest.raises(ImportError, match="/app/ledger"):
+        baton._check_packages()
 
 
 def test_a_package_that_is_nowhere_or_elsewhere_ends_the_command_and_a_program(

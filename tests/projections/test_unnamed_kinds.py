@@ -1,0 +1,32 @@
+"""A fold refuses data that it does not name, instead of folding it as what some other kind means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from event_examples import EXAMPLES
+from given import fact
+
+from ledger.events import KINDS, EventData
+from projections.agents import fold as agents
+from projections.projection import Projection
+from projections.reasoning import fold as reasoning
+from projections.sessions import fold as sessions
+
+
+class Unnamed(EventData, frozen=True):
+    """Data of a kind that nobody has written a fold for."""
+
+
+@pytest.mark.parametrize(
+    ("view", "started"),
+    [(agents.VIEW, "agent.registered"), (reasoning.VIEW, "reasoning.started"), (sessions.VIEW, "session.started")],
+    ids=lambda each: getattr(each, "name", None),
+)  # fmt: skip
+def test_a_fold_refuses_data_that_it_does_not_name(view: Projection[Any], started: str) -> None:
+    first = fact("claude", msgspec.convert(EXAMPLES[started], KINDS[started].data))
+    state = view.fold(view.state(first.name), first)
+    with pytest.raises(NotImplementedError, match="does not name it"):
+        view.fold(state, msgspec.structs.replace(first, data=Unnamed()))
