@@ -72,19 +72,22 @@ class Frontier(msgspec.Struct, frozen=True):
         """Return the roots joined, 32 bytes each; the size is stored beside them."""
         return b"".join(self.roots)
 
-    def extend(self, leaves: Iterable[bytes]) -> Self:
-        """Return the frontier with these leaf hashes added in order, for about one hash a leaf."""
-        size = self.size
+    def extend(self, leaves: Iterable[bytes], level: int = 0) -> Self:
+        """Return the frontier with these leaf hashes added in order, for about one hash a leaf.
+
+        With a ``level``, they are roots of perfect subtrees, and the size is a multiple of ``2**level``.
+        """
+        size = self.size >> level
         roots = list(self.roots)
         for leaf in leaves:
             # Adding is counting: each trailing 1 bit of the size is a subtree that the new one completes.
             completed, carry = leaf, size
             while carry & 1:
-                completed = node_hash(roots.pop(), completed)
+                completed = sha256(_NODE + roots.pop() + completed).digest()  # ``node_hash``, without a call
                 carry >>= 1
             roots.append(completed)
             size += 1
-        return type(self)(size, tuple(roots))
+        return type(self)(size << level, tuple(roots))
 
     def root(self) -> bytes:
         """Return the 32-byte root of the tree (RFC 6962 §2.1)."""

@@ -26,7 +26,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.records: dict[bytes, Any] = {}
-        self.indexes: dict[tuple[str, str], int] = {}
+        self.indexes: dict[str, int] = {}
         self.size = 0
         self.ledger: str | None = None
         self.now_ms: int | None = None
@@ -36,7 +36,7 @@ class Memory:
         return self.records.get(key)
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        return self.indexes.get((stream, event_id))
+        return self.indexes.get(event_id)
 
     def key_at(self, index: int) -> bytes:
         raise KeyError(index)  # never asked: a replay refuses every duplicate before it would matter

@@ -15,7 +15,7 @@ from ledger.admission.authority import Life
 from ledger.admission.check import Candidate, Checked, refusal_of
 from ledger.admission.rules import AUTHORITY_KINDS, RULES
 from ledger.admission.state import Layer
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry
+from ledger.envelope import ED25519, ENTRY_VERSION, Entry, head_of
 from ledger.errors import Refused
 from ledger.events import EventData
 from ledger.events.authority import AgentRegistered, ClockSet, EpochStarted
@@ -64,7 +64,7 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
     tainted: set[str] = set()
     for position, candidate in enumerate(checked.candidates):
         body = candidate.body
-        if body.stream in tainted or not tainted.isdisjoint(body.causes):
+        if tainted and (body.stream in tainted or not tainted.isdisjoint(body.causes)):
             refusals[position] = (
                 Refused("DEPENDS_ON_REFUSED", "it follows an event that was refused")
                 if candidate.secret is None
@@ -126,7 +126,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     """
     body = candidate.body
     event = make_event(body, candidate.data, index=layer.size, event_id=candidate.id, key=key, accepted_ms=accepted_ms)
-    if (body.stream, candidate.id) in layer.indexes:
+    if candidate.id in layer.indexes:
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
         is_joining = isinstance(candidate.data, AgentRegistered) and candidate.data.token_proof is not None
@@ -149,7 +149,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
     _count(body, layer, event.index, version, rule(event, layer, None if before is None else before.state))
-    layer.indexes[body.stream, candidate.id] = event.index
+    layer.indexes[candidate.id] = event.index
     layer.signers[event.index] = key
     layer.size += 1
     return event
@@ -204,9 +204,10 @@ def check_signer(body: Body, data: EventData, public_key: str, layer: Layer, now
     )
 
 
-def idempotency_digest(body: Body) -> bytes:
-    """Return what must be equal for a retry under the same idempotency key: kind, stream and data bytes."""
-    return blake3(f"{body.kind}\0{body.stream}\0".encode() + bytes(body.data)).digest(length=16)
+def idempotency_digest(raw: bytes) -> bytes:
+    """Return what must be equal for a retry under the same idempotency key: kind, stream and data bytes of a body."""
+    head = head_of(raw)
+    return blake3(f"{head.kind}\0{head.stream}\0".encode() + bytes(head.data)).digest(length=16)
 
 
 def _twice(candidate: Candidate) -> Refused:
@@ -217,14 +218,19 @@ def _remember(candidate: Candidate, idem: str, layer: Layer) -> None:
     body = candidate.body
     if layer.record(idempotency_key(body.author, idem)) is not None:
         raise Refused("IDEMPOTENCY_CONFLICT", f"the idempotency key {idem!r} was used for other content", idem=idem)
-    layer.put(idempotency_key(body.author, idem), IdempotencyRecord(idempotency_digest(body), layer.size))
+    layer.put(idempotency_key(body.author, idem), IdempotencyRecord(idempotency_digest(candidate.raw), layer.size))
 
 
 def _repeats(checked: Checked, layer: Layer, accepted_ms: int) -> list[Accepted] | None:
     """Return the indexes of the first answers when the whole submission is in the log already; None when none is."""
     indexes: list[int | None] = []
     refusals: dict[int, Refused] = {}
+    streams = {candidate.body.stream for candidate in checked.candidates}
+    known = {stream for stream in streams if layer.stream(stream) is not None}
     for position, candidate in enumerate(checked.candidates):
+        if candidate.body.idem is None and candidate.body.stream not in known:
+            indexes.append(None)
+            continue
         try:
             indexes.append(_first_index(candidate, checked.submission.key, layer, accepted_ms))
         except Refused as refusal:
@@ -256,7 +262,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     if body.idem is None or body.ledger != layer.ledger:
         return None
     record = layer.record(idempotency_key(body.author, body.idem))
-    if record is None or record.digest != idempotency_digest(body):
+    if record is None or record.digest != idempotency_digest(candidate.raw):
         return None
     try:
         check_signer(body, candidate.data, key.hex(), layer, accepted_ms)

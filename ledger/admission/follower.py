@@ -21,6 +21,7 @@ from ledger.identity import verify
 from ledger.limits import batch_size_max_bytes
 from ledger.log.log import Log, Pending
 from ledger.log.read import Snapshot
+from ledger.log.tables import id_key
 
 
 class Signed(NamedTuple):
@@ -86,7 +87,7 @@ class Follower:
             if (refusal := judged.refused or judged.misplaced) is not None:
                 raise _unfit(index, str(refusal)) from refusal
             pending.entries.append(data)
-            pending.id_keys.append(base.id_key(candidate.body.stream, candidate.id))
+            pending.id_keys.append(id_key(candidate.body.stream, candidate.id))
             pending.accepted_ms = entry.accepted_ms
         pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
         pending.authority_version = layer.authority_version

@@ -160,9 +160,9 @@ def _read(snapshot: Snapshot, index: int) -> tuple[Event, Body, Entry]:
 
 def _check_idempotency(snapshot: Snapshot, key: bytes, index: int, digest: bytes) -> None:
     if index < snapshot.size:
-        _, body, _ = _read(snapshot, index)
+        _, body, entry = _read(snapshot, index)
         is_key = body.idem is not None and idempotency_key(body.author, body.idem) == key
-        if is_key and idempotency_digest(body) == digest:
+        if is_key and idempotency_digest(entry.body) == digest:
             return
     raise _unlike("an idempotency key")
 
@@ -268,7 +268,7 @@ class Gate:
         if not decided.entries:
             return [base.first_answer(one.index, pending) for one in decided.accepted]
         pending.entries += decided.entries
-        pending.id_keys += [base.id_key(event.stream, event.id) for event in decided.events]
+        pending.id_keys += [layout.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
 
     def _ask_last(self, checked: Checked, layer: Layer, accepted_ms: int) -> None:
@@ -310,7 +310,6 @@ class Transaction(Base):
         self._refold = refold or Refold()
         self._snapshot = snapshot
         self._cache = cache
-        self._id_keys: dict[str, bytes] = {}
         if (head := snapshot.head) is not None:
             self.size, self.ledger, self.now_ms = head.size, head.ledger, head.accepted_ms
             self.authority_version = head.authority_version
@@ -327,14 +326,7 @@ class Transaction(Base):
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""
-        return self._snapshot.index_under(self.id_key(stream, event_id))
-
-    def id_key(self, stream: str, event_id: str) -> bytes:
-        """Return the key of the duplicate check, made once for looking up and writing; an id covers its stream."""
-        key = self._id_keys.get(event_id)
-        if key is None:
-            key = self._id_keys[event_id] = layout.id_key(stream, event_id)
-        return key
+        return self._snapshot.index_of(stream, event_id)
 
     def key_at(self, index: int) -> bytes:
         """Return the key that signed the entry at ``index``."""

@@ -47,7 +47,7 @@ class Layer:
         self.below = below
         self.records: dict[bytes, Any] = {}
         self._below_records: dict[bytes, Any] = {}
-        self.indexes: dict[tuple[str, str], int] = {}
+        self.indexes: dict[str, int] = {}
         self.signers: dict[int, bytes] = {}
         self.size: int = below.size
         self.ledger: str | None = below.ledger
@@ -68,7 +68,7 @@ class Layer:
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""
-        index = self.indexes.get((stream, event_id))
+        index = self.indexes.get(event_id)  # an id covers its stream
         return self.below.index_of(stream, event_id) if index is None else index
 
     def key_at(self, index: int) -> bytes:

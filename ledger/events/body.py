@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import date
 from functools import cache, lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -21,7 +21,8 @@ from ledger.forms import STREAM_PATTERN
 from ledger.limits import causes_max, stream_name_max_bytes
 
 heads_known_max: Final = 4_096
-days_known_max: Final = 512
+decoders_known_max: Final = 1_024
+times_known_max: Final = 4_096
 
 LedgerId = Annotated[
     str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z", description="BLAKE3 of the root key, 32 hex digits.")
@@ -38,7 +39,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     author: Name
     at: Time
     causes: Annotated[list[Ref], msgspec.Meta(max_length=causes_max)]
-    data: msgspec.Raw
+    data: Any  # of the kind's type, or ``msgspec.Raw`` where the body was not sent in its canonical form
     corr: Label | None = None
     expect: Count | None = None
     idem: Label | None = None
@@ -71,20 +72,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.stream.partition("/")[2]
 
 
-@cache
-def _decoder_of(data: type[EventData]) -> msgspec.json.Decoder[EventData]:
-    """Return the decoder of a kind's data, made when the kind is first seen: few commands see many."""
-    return msgspec.json.Decoder(data)
-
-
 # Data with fields of any shape; all other is no deeper than its type, so only of this its depth is counted.
 FREE: Final = (RecordImported, Message, TotNodesAdded, TotLogWritten, TotModelAnswered)
 
-_body = msgspec.json.Decoder(Body)
-# Of most bodies the head is one that was seen before: matching its patterns anew took half of a decoding.
-_HEAD: Final = ("ledger", "kind", "stream", "author")
-_Repeated: Any = msgspec.defstruct("_Repeated", [(name, str) for name in _HEAD], bases=(Body,), frozen=True)
-_repeated: msgspec.json.Decoder[Body] = msgspec.json.Decoder(_Repeated)
+_KIND: Final = b'"kind":"'
+_kind_size_max_bytes: Final = 64  # those of no kind are longer
 
 
 def decode_body(text: bytes) -> tuple[Body, EventData]:
@@ -92,59 +84,93 @@ def decode_body(text: bytes) -> tuple[Body, EventData]:
 
     Raises Refused: the strict JSON codes, ``UNKNOWN_KIND``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``.
     """
-    root = "$"
-    try:
-        body = _decode_head(text)
-        kind = KINDS.get(body.kind)
-        root = "$.data"
-        data = None if kind is None else _decoder_of(kind.data).decode(body.data)
-    except UNREADABLE as error:
-        check_strict(text)  # the more basic fault is the one to report
-        raise schema_error(error, root) from error
-    if data is None:
-        check_strict(text)
-        raise Refused("UNKNOWN_KIND", f"there is no kind {body.kind!r}", kind=body.kind)
-    # Both parts as they would be encoded: then the whole is canonical and hides nothing (``Raw == bytes`` never holds).
-    is_canonical = encode_sorted(data) == bytes(body.data) and encode_sorted(body) == text
-    # What another tool recorded, and what a thought says about itself, has no type that would bound its integers.
-    if not is_canonical or isinstance(data, FREE):
-        check_strict(text)
-    if isinstance(data, RecordImported):
-        read_mapped(data)
-    check_stream(body.kind, body.stream, data)
-    check_time(body.at)
-    return body, data
+    body = _decode_canonical(text)
+    return _decode_any(text) if body is None else (body, body.data)
 
 
-def _decode_head(text: bytes) -> Body:
+def _decode_canonical(text: bytes) -> Body | None:
+    """Return the body with its data, decoded in one go; None when it is in another form, or not in order."""
+    start = text.rfind(_KIND) + len(_KIND)  # in sorted order, no object follows the kind
+    end = text.find(b'"', start, start + _kind_size_max_bytes)
+    decoder = None if end < 0 else _decoder_of(text[start:end])
+    if decoder is None:
+        return None
     try:
-        body = _repeated.decode(text)
-        _check_head(body.ledger, body.kind, body.stream, body.author)
-    except UNREADABLE:
-        return _body.decode(text)  # which raises, and names the field
-    return body
+        body = decoder.decode(text)
+        _check_head(body.kind, body.ledger, body.stream, body.author)
+        _check_time(body.at)
+    except (*UNREADABLE, Refused):
+        return None
+    # As it would be encoded: then it hides nothing.
+    return body if encode_sorted(body) == text else None
+
+
+@lru_cache(decoders_known_max)
+def _decoder_of(kind: bytes) -> msgspec.json.Decoder[Body] | None:
+    """Return the decoder of bodies of a kind, made when the kind is first seen: few commands see many.
+
+    What stands in many bodies it leaves to ``_check_head`` and ``_check_time``: to match it anew took half of a
+    decoding. None for data of any shape, whose every key and number is looked at.
+    """
+    known = KINDS.get(name := kind.decode("latin-1"))
+    if known is None or issubclass(known.data, FREE):
+        return None
+    head = [("kind", Literal[name]), *((name, str) for name in ("ledger", "stream", "author", "at"))]
+    return msgspec.json.Decoder(
+        msgspec.defstruct("_WholeBody", [*head, ("data", known.data)], bases=(Body,), frozen=True)
+    )
 
 
 _pack = msgspec.msgpack.Encoder().encode
-_head = msgspec.msgpack.Decoder(tuple[LedgerId, Label, Stream, Name])
+# A decoder knows its types: ``convert`` learns them in each call, 20 times as long.
+_head = msgspec.msgpack.Decoder(tuple[LedgerId, Stream, Name])
+_time = msgspec.msgpack.Decoder(Time)
 
 
 @lru_cache(heads_known_max)
-def _check_head(*head: str) -> None:
-    _head.decode(_pack(head))  # a decoder knows its types: ``convert`` learns them in each call, 20 times as long
+def _check_head(kind: str, *head: str) -> None:
+    _, stream, _ = _head.decode(_pack(head))
+    _check_place(kind, kind, stream)
 
 
-def check_stream(kind: str, stream: str, data: EventData) -> None:
-    """Refuse a stream that is too long, or not of what the kind belongs to.
-
-    Raises Refused: ``TOO_LARGE`` or ``INVALID_FIELD``.
-    """
-    of = data.mapped_kind if isinstance(data, RecordImported) and data.mapped_kind in KINDS else kind
-    _check_place(kind, of, stream)
+@lru_cache(times_known_max)
+def _check_time(at: str) -> None:
+    _check_day(_time.decode(_pack(at)))
 
 
-@lru_cache(heads_known_max)
+_any_body = msgspec.json.Decoder(msgspec.defstruct("_AnyBody", [("data", msgspec.Raw)], bases=(Body,), frozen=True))
+
+
+def _decode_any(text: bytes) -> tuple[Body, EventData]:
+    """Return a body in whatever form it was sent, and its data, or refuse it with what is wrong."""
+    root = "$"
+    try:
+        body = _any_body.decode(text)
+        kind = KINDS.get(body.kind)
+        root = "$.data"
+        data = None if kind is None else _data_decoder(kind.data).decode(body.data)
+    except UNREADABLE as error:
+        check_strict(text)  # the more basic fault is the one to report
+        raise schema_error(error, root) from error
+    check_strict(text)
+    if data is None:
+        raise Refused("UNKNOWN_KIND", f"there is no kind {body.kind!r}", kind=body.kind)
+    of = body.kind
+    if isinstance(data, RecordImported):
+        read_mapped(data)
+        of = data.mapped_kind or of
+    _check_place(body.kind, of, body.stream)
+    _check_day(body.at)
+    return body, data
+
+
+@cache
+def _data_decoder(data: type[EventData]) -> msgspec.json.Decoder[EventData]:
+    return msgspec.json.Decoder(data)
+
+
 def _check_place(kind: str, of: str, stream: str) -> None:
+    """Refuse a stream that is too long, or not of what the kind belongs to, or stands for (``of``)."""
     if len(stream.encode()) > stream_name_max_bytes:
         raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
     family, _, name = stream.partition("/")
@@ -155,26 +181,15 @@ def _check_place(kind: str, of: str, stream: str) -> None:
         raise Refused("INVALID_FIELD", f"{kind} belongs on a stream {hint}: $.stream names another", path="$.stream")
     if id_type not in (None, str):
         try:
-            _id_decoder(of).decode(_pack(name))
+            msgspec.convert(name, id_type)
         except msgspec.ValidationError as error:
             raise schema_error(error, "$.stream") from error
 
 
-@cache
-def _id_decoder(kind: str) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(KINDS[kind].id_type)
-
-
-_day_of = lru_cache(days_known_max)(date.fromisoformat)
-
-
-def check_time(at: str) -> None:
-    """Refuse a day that the calendar does not have (RFC 3339 §5.7); the pattern has seen to everything else.
-
-    Raises Refused: ``INVALID_FIELD``.
-    """
+def _check_day(at: str) -> None:
+    """Refuse a day that the calendar does not have (RFC 3339 §5.7); the pattern has seen to everything else."""
     try:
-        _day_of(at[: len("YYYY-MM-DD")])
+        date.fromisoformat(at[: len("YYYY-MM-DD")])
     except ValueError as error:
         raise Refused("INVALID_FIELD", "the calendar has no such day at $.at", path="$.at") from error
 

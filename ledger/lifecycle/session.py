@@ -48,4 +48,4 @@ def transition(state: SessionState | None, event: Event) -> SessionState:
         return state
     if state.is_ended:
         raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} has ended: start another that resumes it")
-    return SessionState(state.owner, isinstance(event.data, kinds.SessionEnded))
+    return SessionState(state.owner, is_ended=True) if isinstance(event.data, kinds.SessionEnded) else state

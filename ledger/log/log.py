@@ -125,11 +125,11 @@ class Appender:
         """
         leaves = [leaf_hash(entry) for entry in pending.entries]
         self._write_entries(txn, head.size, pending)
-        tile = head.size - head.size % TILE_WIDTH
-        is_known = self._partial_size == head.size
-        unfinished = (self._partial if is_known else read_leaves(self._tables, txn, tile, head.size)) + leaves
-        store_leaves(self._tables, txn, tile, unfinished)
-        frontier = Frontier.from_bytes(head.size, head.frontier).extend(leaves)
+        if self._partial_size != head.size:
+            self._partial = read_leaves(self._tables, txn, head.size - head.size % TILE_WIDTH, head.size)
+        frontier = Frontier.from_bytes(head.size, head.frontier)
+        frontier, self._partial = store_leaves(self._tables, txn, frontier, self._partial, leaves)
+        self._partial_size = frontier.size
         new_head = msgspec.structs.replace(
             head, size=frontier.size, frontier=frontier.to_bytes(), accepted_ms=pending.accepted_ms,
             authority_version=pending.authority_version,
@@ -137,8 +137,6 @@ class Appender:
         for key, value in sorted(pending.state.items()):
             txn.put(key, value, db=self._tables.state)
         txn.put(HEAD_KEY, msgspec.msgpack.encode(new_head), db=self._tables.state)
-        self._partial = unfinished[len(unfinished) - frontier.size % TILE_WIDTH :]
-        self._partial_size = frontier.size
         return new_head, leaves
 
     def forget(self) -> None:

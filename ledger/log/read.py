@@ -73,11 +73,7 @@ class Snapshot:
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None when the log does not hold it."""
-        return self.index_under(layout.id_key(stream, event_id))
-
-    def index_under(self, id_key: bytes) -> int | None:
-        """Return the index under a key of the duplicate check, or None."""
-        index = self._get(self._tables.ids, id_key)
+        index = self._get(self._tables.ids, layout.id_key(stream, event_id))
         return None if index is None else int.from_bytes(index, "big")
 
     def stream_indexes(self, stream: str) -> list[tuple[int, bytes]]:

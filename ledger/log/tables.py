@@ -128,6 +128,7 @@ def stream_key(stream: str) -> Key[StreamRecord]:
     return cast("Key[StreamRecord]", b"s" + stream.encode())
 
 
+@lru_cache(streams_known_max)
 def agent_key(name: str) -> Key[AgentRecord]:
     """Return the state key of an agent's record."""
     return cast("Key[AgentRecord]", b"a" + name.encode())
@@ -138,6 +139,7 @@ def invitation_key(name: str) -> Key[InvitationRecord]:
     return cast("Key[InvitationRecord]", b"v" + name.encode())
 
 
+@lru_cache(streams_known_max)
 def key_key(public_key: str) -> Key[KeyRecord]:
     """Return the state key of a signing key's record (``public_key`` in hex)."""
     return cast("Key[KeyRecord]", b"k" + bytes.fromhex(public_key))

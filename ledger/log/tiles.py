@@ -15,7 +15,7 @@ import lmdb
 
 from ledger.errors import Corrupted
 from ledger.log.tables import Tables, index_key
-from ledger.merkle import SubtreeReader, leaf_hash, root_of
+from ledger.merkle import Frontier, SubtreeReader, leaf_hash, root_of
 
 TILE_HEIGHT: Final = 8
 TILE_WIDTH: Final = 1 << TILE_HEIGHT
@@ -45,18 +45,36 @@ def read_leaves(tables: Tables, txn: lmdb.Transaction, start: int, end: int) -> 
     return leaves
 
 
-def store_leaves(tables: Tables, txn: lmdb.Transaction, first: int, leaves: list[bytes]) -> None:
-    """Store the tiles that ``leaves`` complete; ``first`` is the index of the first one, a multiple of 256."""
-    for start in range(0, len(leaves) - TILE_WIDTH + 1, TILE_WIDTH):
-        _store_complete(tables, txn, 0, (first + start) // TILE_WIDTH, leaves[start : start + TILE_WIDTH])
+def store_leaves(
+    tables: Tables, txn: lmdb.Transaction, frontier: Frontier, partial: list[bytes], leaves: list[bytes]
+) -> tuple[Frontier, list[bytes]]:
+    """Store the tiles that ``leaves`` complete after ``frontier``; ``partial`` are those of its last tile.
+
+    Return what both are afterwards. Each node is hashed once, for the tiles and for the frontier.
+    """
+    first = frontier.size - len(partial)
+    above = Frontier(first, frontier.roots[: first.bit_count()])
+    within = Frontier(len(partial), frontier.roots[first.bit_count() :])
+    start = 0
+    while start < len(leaves):
+        added = leaves[start : start + TILE_WIDTH - len(partial)]
+        start += len(added)
+        partial, within = partial + added, within.extend(added)
+        if within.size == TILE_WIDTH:
+            _store_complete(tables, txn, 0, above.size // TILE_WIDTH, partial, root=within.root())
+            above = above.extend(within.roots, TILE_HEIGHT)
+            partial, within = [], Frontier.empty()
+    return Frontier(above.size + within.size, above.roots + within.roots), partial
 
 
-def _store_complete(tables: Tables, txn: lmdb.Transaction, level: int, number: int, hashes: list[bytes]) -> None:
+def _store_complete(
+    tables: Tables, txn: lmdb.Transaction, level: int, number: int, hashes: list[bytes], *, root: bytes
+) -> None:
     txn.put(tile_key(level, number), b"".join(hashes), db=tables.tiles)
     above, position = divmod(number, TILE_WIDTH)
-    parent = [*read_tile(tables, txn, level + 1, above)[:position], root_of(hashes)]
+    parent = [*read_tile(tables, txn, level + 1, above)[:position], root]
     if len(parent) == TILE_WIDTH:
-        _store_complete(tables, txn, level + 1, above, parent)
+        _store_complete(tables, txn, level + 1, above, parent, root=root_of(parent))
     else:
         txn.put(tile_key(level + 1, above), b"".join(parent), db=tables.tiles)
 

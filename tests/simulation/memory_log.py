@@ -163,10 +163,7 @@ class MemorySnapshot:
         return self._log.data[start : start + limit]
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        return self.index_under(layout.id_key(stream, event_id))
-
-    def index_under(self, id_key: bytes) -> int | None:
-        return self._log.ids.get(id_key)
+        return self._log.ids.get(layout.id_key(stream, event_id))
 
     def stream_indexes(self, stream: str) -> list[tuple[int, bytes]]:
         return self._log.streams.get(layout.stream_digest(stream), [])
