@@ -116,9 +116,8 @@ def _decoder_of(kind: bytes) -> msgspec.json.Decoder[Body] | None:
     if known is None or issubclass(known.data, FREE):
         return None
     head = [("kind", Literal[name]), *((name, str) for name in ("ledger", "stream", "author", "at"))]
-    return msgspec.json.Decoder(
-        msgspec.defstruct("_WholeBody", [*head, ("data", known.data)], bases=(Body,), frozen=True)
-    )
+    whole: Any = msgspec.defstruct("_WholeBody", [*head, ("data", known.data)], bases=(Body,), frozen=True)
+    return msgspec.json.Decoder(whole)
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -138,7 +137,8 @@ def _check_time(at: str) -> None:
     _check_day(_time.decode(_pack(at)))
 
 
-_any_body = msgspec.json.Decoder(msgspec.defstruct("_AnyBody", [("data", msgspec.Raw)], bases=(Body,), frozen=True))
+_AnyBody: Any = msgspec.defstruct("_AnyBody", [("data", msgspec.Raw)], bases=(Body,), frozen=True)
+_any_body: msgspec.json.Decoder[Body] = msgspec.json.Decoder(_AnyBody)
 
 
 def _decode_any(text: bytes) -> tuple[Body, EventData]:
