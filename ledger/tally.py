@@ -62,11 +62,13 @@ class Tally:
         with self._lock:
             self._values[name][label] = value
 
-    def observe(self, name: str, value: float) -> None:
-        """Add a value to a histogram, and to its sum."""
+    def observe(self, name: str, *values: float) -> None:
+        """Add values to a histogram, and to its sum."""
+        bounds, spread = METERS[name].bounds, self._spreads[name]
         with self._lock:
-            self._spreads[name][bisect_left(METERS[name].bounds, value)] += 1
-            self._values[name][""] += value
+            for value in values:
+                spread[bisect_left(bounds, value)] += 1
+            self._values[name][""] += sum(values)
 
     def values(self, name: str) -> dict[str, float]:
         """Return totals, levels or a histogram's sum, by label; what has no label is 0 before it was counted."""

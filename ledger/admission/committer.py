@@ -1,17 +1,21 @@
-"""Group commit: many callers, one writer thread, one synced transaction for all that wait.
+"""Group commit: many callers, a few threads, one synced transaction for all that wait.
 
-Callers' submissions are checked (parsed, hashed, verified) in worker threads, which run in parallel because libsodium
-releases the interpreter lock; then the writer takes all that are ready and admits them at once. While one group is
-being synced the next one gathers, so throughput grows with the number of callers and latency stays at about two syncs.
+Each thread checks (parses, hashes, verifies) what arrived, side by side with the others because libsodium releases the
+interpreter lock; who finds that nobody is writing admits all that is ready at once. While one group is being synced the
+next one gathers, so throughput grows with the number of callers and latency stays at about two syncs.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import queue
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
 
 from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted
@@ -23,9 +27,15 @@ from ledger.resource import Resource
 from ledger.tally import Tally
 
 Answer = Future[list[Accepted]]
-_Item = tuple[Checked, Answer]
+LoopAnswer = asyncio.Future[list[Accepted]]
 
-_check_threads_max = 2
+_threads = 3  # one writes, two check
+
+
+class _Asked(NamedTuple):
+    submission: Submission | bytes
+    answer: Answer | LoopAnswer
+    began_s: float
 
 
 class Committer(Resource):
@@ -35,12 +45,18 @@ class Committer(Resource):
         """Start the threads; from now on only the committer may use ``gate``. ``tally`` is where work is counted."""
         self._gate = gate
         self._tally = tally or Tally()
-        self._ready: queue.Queue[_Item | None] = queue.Queue()
-        self._slots = threading.BoundedSemaphore(submit_queue_max)
-        self._checkers = ThreadPoolExecutor(_check_threads_max, thread_name_prefix="baton-check")
-        self._writer = threading.Thread(target=self._write, name="baton-writer", daemon=True)
-        self._writer.start()
+        self._arrived: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[tuple[_Asked, Checked]] = queue.SimpleQueue()
+        self._writing = threading.Lock()
+        self._door = threading.Lock()
+        self._waiting = 0
         self._is_closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"baton-commit-{number}", daemon=True)
+            for number in range(_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, submission: Submission | bytes) -> Answer:
         """Return the future answer; it resolves after the commit, or with ``Refused`` or ``Unavailable``.
@@ -50,82 +66,121 @@ class Committer(Resource):
         Cancelling it works as long as nothing was done for it, and then nothing ever is. Raises Unavailable: ``BUSY``
         when too many wait already; ``STORE_UNAVAILABLE`` after ``close``.
         """
-        if self._is_closed:
-            raise Unavailable("STORE_UNAVAILABLE", "the ledger is shutting down")
-        if not self._slots.acquire(blocking=False):
-            self._tally.count("refusals", "BUSY")
-            raise Unavailable("BUSY", f"{submit_queue_max} submissions wait already: try again")
-        self._tally.count("submissions")
         answer: Answer = Future()
-        answer.add_done_callback(partial(self._finish, time.perf_counter()))
-        try:
-            self._checkers.submit(self._check, submission, answer)
-        except RuntimeError as error:  # the pool was closed between the look above and here
-            answer.cancel()
-            raise Unavailable("STORE_UNAVAILABLE", "the ledger is shutting down") from error
+        self._take(submission, answer)
         return answer
 
-    def _finish(self, began_s: float, answer: Answer) -> None:
-        self._slots.release()
-        self._tally.observe("submit_seconds", time.perf_counter() - began_s)
-        if answer.cancelled():
-            return
-        if (error := answer.exception()) is not None:
-            self._tally.count("refusals", error.code if isinstance(error, BatonError) else "UNEXPECTED")
-        else:
-            self._tally.count("events_accepted", by=len(answer.result()))
+    def submit_from_loop(self, submission: Submission | bytes) -> LoopAnswer:
+        """As ``submit``, for callers in a running event loop: those of one group are woken together."""
+        answer: LoopAnswer = asyncio.get_running_loop().create_future()
+        self._take(submission, answer)
+        return answer
 
     def close(self) -> None:
         """Finish what was submitted, then stop."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._checkers.shutdown(wait=True)
-        self._ready.put(None)
-        self._writer.join()
+        with self._door:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        for _ in self._threads:
+            self._arrived.put(None)
+        for thread in self._threads:
+            thread.join()
 
-    def _check(self, submission: Submission | bytes, answer: Answer) -> None:
-        if not answer.set_running_or_notify_cancel():
-            return  # the caller gave up while it waited; from here on nobody can, so the writer's answer always fits
+    def _take(self, submission: Submission | bytes, answer: Answer | LoopAnswer) -> None:
+        with self._door:
+            if self._is_closed:
+                raise Unavailable("STORE_UNAVAILABLE", "the ledger is shutting down")
+            is_full = self._waiting >= submit_queue_max
+            if not is_full:
+                self._waiting += 1
+                self._arrived.put(_Asked(submission, answer, time.perf_counter()))
+        if is_full:
+            self._tally.count("refusals", "BUSY")
+            raise Unavailable("BUSY", f"{submit_queue_max} submissions wait already: try again")
+        self._tally.count("submissions")
+
+    def _work(self) -> None:
+        while (asked := self._arrived.get()) is not None:
+            self._check(asked)
+            # Who put something there while another wrote leaves it to that one, who looks again when it is done.
+            while not self._ready.empty() and self._writing.acquire(blocking=False):
+                try:
+                    self._write(self._next_group())
+                finally:
+                    self._writing.release()
+
+    def _check(self, asked: _Asked) -> None:
+        submission, answer, _ = asked
+        is_wanted = answer.set_running_or_notify_cancel() if isinstance(answer, Future) else not answer.cancelled()
+        if not is_wanted:  # the caller gave up while it waited
+            with self._door:
+                self._waiting -= 1
+            return
         try:
             decoded = decode_submission(submission) if isinstance(submission, bytes) else submission
-            self._ready.put((check(decoded), answer))
+            self._ready.put((asked, check(decoded)))
         except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
-            answer.set_exception(error)
+            self._answer([(asked, error)])
 
-    def _write(self) -> None:
-        while (group := self._next_group()) is not None:
-            began_s = time.perf_counter()
-            try:
-                answers = self._gate.admit([checked for checked, _ in group])
-            except BaseException as error:  # noqa: BLE001 - nothing was committed: every caller of the group must know
-                for _, answer in group:
-                    # One of its own for each: callers that raise it must not touch one another's traceback.
-                    own = BatonError.from_dict(error.to_dict()) if isinstance(error, BatonError) else error
-                    answer.set_exception(own)
-                continue
-            self._tally.observe("commit_seconds", time.perf_counter() - began_s)
-            self._tally.observe("commit_events", sum(len(checked.candidates) for checked, _ in group))
-            for (_, answer), given in zip(group, answers, strict=True):
-                if isinstance(given, BatonError):
-                    answer.set_exception(given)
-                else:
-                    answer.set_result(given)
-
-    def _next_group(self) -> list[_Item] | None:
-        """Wait for one submission, then take all that are ready, up to the limit; None when closed and drained."""
-        first = self._ready.get()
-        if first is None:
-            return None
-        group, count = [first], len(first[0].candidates)
-        while count < group_commit_events_max:
-            try:
-                item = self._ready.get_nowait()
-            except queue.Empty:
-                break
-            if item is None:
-                self._ready.put(None)
-                break
-            group.append(item)
-            count += len(item[0].candidates)
+    def _next_group(self) -> list[tuple[_Asked, Checked]]:
+        """Return all that are ready, up to the limit."""
+        group: list[tuple[_Asked, Checked]] = []
+        count = 0
+        with contextlib.suppress(queue.Empty):
+            while count < group_commit_events_max:
+                group.append(self._ready.get_nowait())
+                count += len(group[-1][1].candidates)
         return group
+
+    def _write(self, group: Sequence[tuple[_Asked, Checked]]) -> None:
+        if not group:
+            return
+        began_s = time.perf_counter()
+        try:
+            answers = self._gate.admit([checked for _, checked in group])
+        except BaseException as error:  # noqa: BLE001 - nothing was committed: every caller of the group must know
+            self._answer([(asked, _own(error)) for asked, _ in group])
+            return
+        self._tally.observe("commit_seconds", time.perf_counter() - began_s)
+        self._tally.observe("commit_events", sum(len(checked.candidates) for _, checked in group))
+        self._answer([(asked, given) for (asked, _), given in zip(group, answers, strict=True)])
+
+    def _answer(self, answered: Sequence[tuple[_Asked, list[Accepted] | BaseException]]) -> None:
+        ended_s = time.perf_counter()
+        with self._door:
+            self._waiting -= len(answered)
+        self._tally.observe("submit_seconds", *(ended_s - asked.began_s for asked, _ in answered))
+        in_loops: dict[asyncio.AbstractEventLoop, list[tuple[LoopAnswer, Any]]] = defaultdict(list)
+        accepted = 0
+        for (_, answer, _), given in answered:
+            if not isinstance(given, BaseException):
+                accepted += len(given)
+            else:
+                self._tally.count("refusals", given.code if isinstance(given, BatonError) else "UNEXPECTED")
+            if isinstance(answer, Future):
+                _resolve(answer, given)
+            else:
+                in_loops[answer.get_loop()].append((answer, given))
+        self._tally.count("events_accepted", by=accepted)
+        for loop, theirs in in_loops.items():
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there
+                loop.call_soon_threadsafe(_resolve_all, theirs)
+
+
+def _own(error: BaseException) -> BaseException:
+    """Return an error for one of several callers: who raises it must not touch the traceback of another's."""
+    return BatonError.from_dict(error.to_dict()) if isinstance(error, BatonError) else error
+
+
+def _resolve_all(answered: Sequence[tuple[LoopAnswer, list[Accepted] | BaseException]]) -> None:
+    for answer, given in answered:
+        if not answer.cancelled():
+            _resolve(answer, given)
+
+
+def _resolve(answer: Answer | LoopAnswer, given: list[Accepted] | BaseException) -> None:
+    if isinstance(given, BaseException):
+        answer.set_exception(given)
+    else:
+        answer.set_result(given)

@@ -272,7 +272,7 @@ class Service:
             number = headers.get(CHUNK_HEADER, "")
             taking = partial(take, self._client, agent, headers[BLOB_HEADER], number, message.data)
             return _encoded(await asyncio.get_running_loop().run_in_executor(self._upload_threads, taking))
-        accepted = await asyncio.wrap_future(self._committer.submit(message.data))
+        accepted = await self._committer.submit_from_loop(message.data)
         self._news.look()
         return _encoded({"accepted": [_fields(event) for event in accepted]})
 

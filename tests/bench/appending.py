@@ -134,7 +134,7 @@ def call_at_once(ledger: Ledger, shares: Sequence[Sequence[Submission]]) -> tupl
     async def call(committer: Committer, share: Sequence[Submission]) -> None:
         for one in share:
             start = time.perf_counter()
-            await asyncio.wrap_future(committer.submit(one))
+            await committer.submit_from_loop(one)
             waits.append(time.perf_counter() - start)
 
     async def all_of_them(committer: Committer) -> None:

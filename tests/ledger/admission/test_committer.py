@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -39,8 +41,8 @@ class Halted:
         self.groups: list[int] = []
 
     def admit(self, group: list[group_commit.Checked]) -> list[list[Accepted] | Refused]:
-        assert self.is_open.wait(30)
         self.groups.append(len(group))
+        assert self.is_open.wait(30)
         return self.gate.admit(group)
 
 
@@ -113,8 +115,10 @@ def test_contested_claim_is_won_once(ledger: Ledger) -> None:
 def test_what_waits_while_a_group_is_written_becomes_the_next_group(ledger: Ledger, halted: Halted) -> None:
     with Committer(halted) as committer:  # type: ignore[arg-type]  # a gate that can be halted
         answers = [committer.submit(started(ledger, f"{number}")) for number in range(20)]
-        committer._checkers.submit(int).result(30)
-        committer._checkers.submit(int).result(30)
+        deadline = time.monotonic() + 30
+        while sum(halted.groups) + committer._ready.qsize() < 20:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         halted.is_open.set()
         assert len({answer.result(30)[0].index for answer in answers}) == 20
     assert sum(halted.groups) == 20
@@ -168,6 +172,28 @@ def test_caller_that_gives_up_does_not_stop_the_others(ledger: Ledger, halted: H
         for answer in answers[1::2]:
             answer.result(30)
         assert committer.submit(started(ledger, "again")).result(30)
+
+
+def test_callers_in_a_loop_are_answered_refused_or_forgotten(ledger: Ledger, halted: Halted) -> None:
+    async def call(committer: Committer) -> None:
+        answers = [committer.submit_from_loop(started(ledger, f"{number}")) for number in range(8)]
+        bad = committer.submit_from_loop(b"{")
+        assert answers[3].cancel()
+        halted.is_open.set()
+        given = await asyncio.gather(*answers, return_exceptions=True)
+        assert isinstance(given[3], asyncio.CancelledError)
+        assert len({one[0].index for one in given if isinstance(one, list)}) == 7
+        with pytest.raises(Refused):
+            await bad
+
+    async def leave(committer: Committer) -> None:
+        committer.submit_from_loop(started(ledger, "nobody waits"))
+
+    with Committer(halted) as committer:  # type: ignore[arg-type]  # a gate that can be halted
+        asyncio.run(call(committer))
+        asyncio.run(leave(committer))
+        assert committer.submit(started(ledger, "again")).result(30)
+        assert committer._waiting == 0
 
 
 def test_store_that_fails_is_told_to_everyone_of_the_group_and_work_goes_on(
