@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
@@ -54,6 +54,7 @@ answer_size_max_bytes: Final = 1000 * 1024  # The server's ``max_payload`` less 
 upload_threads_max: Final = 2
 drain_wait_max_s: Final = 2.0
 finish_wait_max_s: Final = 30.0
+newest_entries_max: Final = 4
 poll_interval_s: Final = 0.02
 
 SUBMISSIONS: Final = Share(
@@ -98,10 +99,10 @@ class News:
             self.look()
             await asyncio.sleep(poll_interval_s)
 
-    async def wait_beyond(self, size: int, wait_s: float) -> int:
-        """Wait until the log has more than ``size`` entries, or ``wait_s``; return its size."""
+    async def wait_beyond(self, size: int, wait: float | asyncio.Timeout) -> int:
+        """Wait until the log has more than ``size`` entries, or so many seconds; return its size."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
+            async with wait if isinstance(wait, asyncio.Timeout) else asyncio.timeout(wait):
                 while self.size <= size:
                     await self._grown.wait()
         return self.size
@@ -194,7 +195,7 @@ class Service:
         self._reads = Intake(subjects.reads_of, self._answering(self._read), READS, partial(count, label="read"))
         self._served: frozenset[str] = frozenset()
         self._admits = self._reads_on = True
-        self._waiting: dict[str, set[asyncio.Task[int]]] = {}
+        self._waiting: dict[str, set[asyncio.Timeout]] = {}
         self._verbs: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any], Any]]] = {
             verb: (msgspec.json.Decoder(form), answer) for verb, (form, answer) in _verbs(client, answer_view).items()
         }
@@ -216,10 +217,7 @@ class Service:
     async def follow(self, agents: Collection[str]) -> None:
         """Serve these agents from now on; what others wait for ends."""
         self._served = frozenset(agents)
-        for agent, waiting in self._waiting.items():
-            if agent not in self._served:
-                for task in waiting:
-                    task.cancel()
+        self._end_waiting(self._waiting.keys() - self._served)
         for intake, served in self._served_by():
             await intake.follow(served)
 
@@ -246,9 +244,7 @@ class Service:
                 await asyncio.gather(self._submissions.drain(), self._reads.drain())
         except (nats.errors.Error, TimeoutError) as error:
             log.warning("stopping without the bus", error=str(error) or type(error).__name__)
-        for waiting in self._waiting.values():
-            for task in waiting:
-                task.cancel()
+        self._end_waiting(self._waiting.keys())
         await asyncio.gather(self._submissions.finish(finish_wait_max_s), self._reads.finish(finish_wait_max_s))
         for threads in (self._threads, self._upload_threads):
             await asyncio.to_thread(threads.shutdown)
@@ -304,7 +300,9 @@ class Service:
             given = await loop.run_in_executor(self._threads, answered, given.wanted)
         if isinstance(given, _Range):
             await self._wait_beyond(agent, len(message.data), given)
-            given = await loop.run_in_executor(self._threads, answered, given)
+            is_newest = self._news.size - given.start <= newest_entries_max
+            # The newest lie in memory, and a thread's turn takes longer than to read them.
+            given = answered(given) if is_newest else await loop.run_in_executor(self._threads, answered, given)
         return cast("bytes", given)
 
     async def _wait_beyond(self, agent: str, size: int, wanted: _Range) -> None:
@@ -315,17 +313,23 @@ class Service:
             raise Unavailable("BUSY", f"{limits.agent_reads_waiting_max} reads of yours wait already: try again later")
         if self.reads_waiting >= limits.reads_waiting_max:
             raise Unavailable("BUSY", f"{limits.reads_waiting_max} reads wait already: try again later")
-        task = asyncio.ensure_future(self._news.wait_beyond(wanted.start, wanted.wait_s))
-        mine.add(task)
+        patience = asyncio.timeout(wanted.wait_s)
+        mine.add(patience)
         try:
-            await self._reads.rest(agent, size, asyncio.wait((task,)))
+            await self._reads.rest(agent, size, self._news.wait_beyond(wanted.start, patience))
         finally:
-            task.cancel()
-            mine.discard(task)
+            mine.discard(patience)
             if not mine:
                 self._waiting.pop(agent, None)
         if agent not in self._served:
             raise Refused("BUS_DENIED", f"{agent} may not read this ledger any more", agent=agent)
+
+    def _end_waiting(self, agents: Iterable[str]) -> None:
+        now = asyncio.get_running_loop().time()
+        for agent in agents:
+            for patience in self._waiting[agent]:
+                with contextlib.suppress(RuntimeError):  # it has ended, and waits for its turn
+                    patience.reschedule(now)
 
     @property
     def reads_waiting(self) -> int:

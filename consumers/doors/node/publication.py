@@ -30,6 +30,7 @@ from ledger.tally import Tally
 log = structlog.get_logger("baton.publisher")
 
 idle_wait_s: Final = 1.0
+gather_s: Final = 0.002
 scrub_pause_s: Final = 0.5
 scrub_every_s: Final = 3600.0
 retry_pause_s: Final = 1.0
@@ -89,6 +90,7 @@ class Publishing:
             else:
                 if not count:
                     await self._news.wait_beyond(self.published, idle_wait_s)
+                    await asyncio.sleep(gather_s)  # who waits for the entries themselves is answered first
 
     async def finish(self) -> None:
         """Publish what is left, before the bus is closed.
