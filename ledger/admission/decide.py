@@ -130,8 +130,10 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
         is_joining = isinstance(candidate.data, AgentRegistered) and candidate.data.token_proof is not None
-        if not is_joining:  # else its rule looks at the key, which nobody knows yet
+        # Of who is joining, the rule looks at the key, which nobody knows yet.
+        if not is_joining and layer.signer != (key, body.author):
             record = check_signer(body, candidate.data, event.key, layer, accepted_ms)
+            layer.signer = (key, body.author) if record.is_identity else None
             if record.max_events is not None:
                 layer.put(key_key(event.key), record)
         if body.ledger != layer.ledger:
@@ -185,6 +187,7 @@ def _count(body: Body, layer: Layer, index: int, version: int, life: Life) -> No
     layer.put(stream_key(body.stream), StreamRecord(version + 1, index, life))
     if body.kind in AUTHORITY_KINDS:
         layer.authority_version += 1
+        layer.signer = None
 
 
 def _versions(layer: Layer, stream: str) -> tuple[int, int]:

@@ -207,8 +207,8 @@ def _session(event: Event, state: Layer, life: Life) -> Life:
     Of which kind the target is, no state says, because it would grow with every event: a correction of another kind
     than its target's changes no view.
     """
-    before = _life(life, session.SessionState)
-    if before is None or not isinstance(event.data, Correction):
+    before = _life(life, session.SessionState) if isinstance(event.data, Correction) else None
+    if before is None:
         return _session_by_machine(event, state, life)
     if event.author == before.owner:
         _require_working_role(event, state)

@@ -53,6 +53,8 @@ class Layer:
         self.ledger: str | None = below.ledger
         self.now_ms: int | None = below.now_ms
         self.authority_version: int = below.authority_version
+        # An identity key, and the agent whose it is: good for whatever that agent states until authority changes.
+        self.signer: tuple[bytes, str] | None = None
 
     def record(self, key: tables.Key[R]) -> R | None:
         """Return the record under a state key, or None."""

@@ -80,7 +80,7 @@ def _signature_each(bench: Bench, ledger: Ledger) -> Iterator[Row]:
     samples = [message for one in signed("sample")[:8] for message in signed_of(one)]
     sodium_one = rate_of_sodium(samples, 1)
     sodium_all = rate_of_sodium(samples, CORES)
-    budget = Budget("≥", 0.6)
+    budget = Budget("≥", 0.7)
     found = bench.paired(in_threads, sodium_all)
     what = "append: a signature an event, verified in threads"
     yield Row(what, ratios(found), f"libsodium verifying in {CORES} threads", budget, "through the committer")
