@@ -170,7 +170,7 @@ class Runner:
             view, key = self._views[slot.view], (slot.view, slot.is_live)
             moved[key] = slot
             if batch.next_index > slot.position:
-                work = self._works.setdefault(key, Work(view))
+                work = self._works.setdefault(key, Work(view, is_whole=slot.position == 0))
                 if view.handles is None or not kinds.isdisjoint(view.handles):
                     wanted = [logged for logged in batch.events if logged.event.index >= slot.position]
                     writing.write(slot, view, work.fold(wanted, functools.partial(writing.load, slot)))
@@ -232,10 +232,14 @@ def read_logged(index: int, data: bytes) -> Logged:
 
 
 class Work(Generic[S]):
-    """One view's share of batches: which states events change, and what to write; it keeps stored states in memory."""
+    """One view's share of batches: which states events change, and what to write; it keeps stored states in memory.
 
-    def __init__(self, view: Projection[S]) -> None:
+    ``is_whole``: what is not in memory is not in the store, as where nothing was folded before.
+    """
+
+    def __init__(self, view: Projection[S], *, is_whole: bool = False) -> None:
         self._view = view
+        self._is_whole = is_whole
         self._states: dict[str, S] = {}
         self._decoder = msgspec.msgpack.Decoder(view.state)
 
@@ -249,7 +253,7 @@ class Work(Generic[S]):
         handled = events if view.handles is None else [logged for logged in events if logged.event.kind in view.handles]
         keyed = [(logged, view.keys(logged.event)) for logged in handled]
         touched = {key: logged.event.index for logged, keys in keyed for key in keys}
-        unknown = [key for key in touched if key not in states]
+        unknown = [] if self._is_whole else [key for key in touched if key not in states]
         stored = load(unknown) if unknown else {}
         replaced = [key for key in touched if key in states or key in stored]
         for key in touched:
@@ -282,3 +286,4 @@ class Work(Generic[S]):
         """Forget all states when there are more than ``limit``: they are in the store."""
         if len(self._states) > limit:
             self._states.clear()
+            self._is_whole = False
