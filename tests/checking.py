@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.admission.check import Candidate
 from ledger.admission.decide import apply, check_versions
-from ledger.admission.state import Layer
+from ledger.admission.state import Base, Layer
 from ledger.codec import encode_packed
 from ledger.envelope import batch_pae, decode_entry, event_id, pae
 from ledger.events.body import decode_body
@@ -21,25 +21,19 @@ if TYPE_CHECKING:
     from ledger.log.log import Log
 
 
-class Memory:
+class Memory(Base):
     """A base without a log."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.records: dict[bytes, Any] = {}
         self.indexes: dict[str, int] = {}
-        self.size = 0
-        self.ledger: str | None = None
-        self.now_ms: int | None = None
-        self.authority_version = 0
 
     def record(self, key: bytes) -> Any:
         return self.records.get(key)
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         return self.indexes.get(event_id)
-
-    def key_at(self, index: int) -> bytes:
-        raise KeyError(index)  # never asked: a replay refuses every duplicate before it would matter
 
     def take(self, layer: Layer) -> None:
         self.records |= layer.records

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -89,10 +89,10 @@ class Refold:
         if machine is None:
             return
         life = None
-        for event in _events(snapshot, stream):
+        indexes = snapshot.stream_indexes(stream)
+        for event in _events(snapshot, stream, indexes):
             with contextlib.suppress(Refused):  # it stands in the log all the same, and changes nothing
                 life = machine(life, event)
-        indexes = snapshot.stream_indexes(stream)
         if not indexes or StreamRecord(len(indexes), indexes[-1][0], life) != record:
             raise _unlike(stream)
 
@@ -138,8 +138,8 @@ def _last_term(snapshot: Snapshot) -> Term | None:
     return Term(terms[-1].data.term, terms[-1].data.node, terms[-1].index) if terms else None
 
 
-def _events(snapshot: Snapshot, stream: str) -> Iterator[Event]:
-    for version, (index, digest) in enumerate(snapshot.stream_indexes(stream), 1):
+def _events(snapshot: Snapshot, stream: str, indexes: list[tuple[int, bytes]] | None = None) -> Iterator[Event]:
+    for version, (index, digest) in enumerate(snapshot.stream_indexes(stream) if indexes is None else indexes, 1):
         event, body, entry = _read(snapshot, index)
         if body.stream != stream or event.id != f"blake3:{digest.hex()}" or entry.stream_version != version:
             raise _unlike(stream)
@@ -310,6 +310,7 @@ class Transaction(Base):
         self._refold = refold or Refold()
         self._snapshot = snapshot
         self._cache = cache
+        self._glanced: dict[bytes, Any] = {}
         if (head := snapshot.head) is not None:
             self.size, self.ledger, self.now_ms = head.size, head.ledger, head.accepted_ms
             self.authority_version = head.authority_version
@@ -318,11 +319,23 @@ class Transaction(Base):
         """Return the record under a state key, or None."""
         record = self._cache.get(key)
         if record is None:
-            record = self._snapshot.record(key)
+            record = self.glance(key)
             self._refold.check(self._snapshot, key, record)
             if record is not None:
                 self._cache[key] = record
         return record
+
+    def glance(self, key: layout.Key[Any]) -> Any:
+        """Return the record under a state key, or None, as it is stored."""
+        record = self._cache.get(key) or self._glanced.get(key)
+        if record is None:
+            record = self._glanced[key] = self._snapshot.record(key)
+        return record
+
+    def confirm(self, keys: Iterable[layout.Key[Any]]) -> None:
+        """Hold records that were glanced at against their entries. Raises Corrupted: they give others."""
+        for key in keys:
+            self.record(key)
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""

@@ -6,7 +6,6 @@ A rule raises ``Refused`` or returns the new life of the event's stream. Rules d
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from shlex import quote
 from typing import Final, TypeVar
@@ -22,9 +21,9 @@ from ledger.lifecycle import handoff as handoff_life
 from ledger.lifecycle import reasoning, review, session, snapshot, tot
 from ledger.lifecycle.authority import AgentRecord, suspect_at
 from ledger.lifecycle.handoff import HandoffState, is_unlocked
-from ledger.log.tables import StreamState
+from ledger.log import tables
 
-S = TypeVar("S", bound=StreamState)
+S = TypeVar("S", bound=tables.StreamState)
 
 _REVIEWING: Final = frozenset({"reviewer", "human"})
 _WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
@@ -152,28 +151,41 @@ def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None
 
 
 def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> None:
+    """Refuse a handoff that would wait for itself.
+
+    The walk glances. What follows from it rests on records that were held against their entries: a refusal on those of
+    the cycle, which is one whatever else there is, and everything else on all that were walked.
+    """
     came_from: dict[str, str] = {}
-    waiting = deque((wanted, event.name) for wanted in depends_on)
-    while waiting:
-        name, parent = waiting.popleft()
-        if name in came_from:
-            continue
-        came_from[name] = parent
-        if name == event.name:
-            cycle = _path_back(came_from, name)
+    walked = [event.name]
+    for name in walked:  # which grows meanwhile
+        if came_from:
+            record = state.glance(_handoff_key(name))
+            life = None if record is None else _life(record.state, HandoffState)
+            depends_on = () if life is None else life.depends_on
+        for wanted in depends_on:
+            if wanted not in came_from:
+                came_from[wanted] = name
+                walked.append(wanted)
+        if event.name in came_from:
+            cycle = _path_back(came_from, event.name)
+            state.confirm(map(_handoff_key, cycle[1:-1]))
             raise Refused(
                 "DEPENDENCY_CYCLE", "the handoffs would wait for each other: " + " → ".join(cycle), cycle=cycle
             )
         if len(came_from) > dependencies_walked_max:
+            state.confirm(map(_handoff_key, came_from))
             raise Refused("TOO_LARGE", f"{event.name} depends on more than {dependencies_walked_max} handoffs")
-        life = _handoff_state(state, name)
-        if life is not None:
-            waiting.extend((wanted, name) for wanted in life.depends_on)
+    state.confirm(map(_handoff_key, came_from))
+
+
+def _handoff_key(name: str) -> tables.Key[tables.StreamRecord]:
+    return tables.stream_key(f"handoff/{name}")
 
 
 def _handoff_state(state: Layer, name: str) -> HandoffState | None:
     """Return where a handoff stands; None also when no entry of its stream counts."""
-    record = state.stream(f"handoff/{name}")
+    record = state.record(_handoff_key(name))
     return None if record is None else _life(record.state, HandoffState)
 
 

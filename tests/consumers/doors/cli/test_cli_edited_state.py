@@ -15,6 +15,7 @@ from building import Ledger, key_named
 from ledger.admission import gate as gate_module
 from ledger.author import Draft
 from ledger.codec import encode_packed
+from ledger.errors import BatonError
 from ledger.events.authority import KeyRevoked
 from ledger.events.handoff import HandoffCompleted
 from ledger.events.session import FindingLogged, SessionStarted
@@ -108,6 +109,29 @@ def test_edited_record_is_not_acted_on_and_a_repair_puts_it_right(home: Path, ed
     assert baton(home, "fsck").code == 0
     assert "CORRUPTED" not in baton(home, *verb).err
     assert baton(home, "verify", "--views").code == 0
+
+
+@pytest.mark.parametrize(
+    ("edited", "depends_on", "asked", "expected"),
+    [
+        pytest.param("middle", (), "middle", "CORRUPTED", id="an edge of the cycle is hidden"),
+        pytest.param("pending", ("new",), "pending", "CORRUPTED", id="an edge is invented that closes one"),
+        pytest.param("pending", (), "middle", "DEPENDENCY_CYCLE", id="an edited one beside a cycle"),
+        pytest.param("pending", ("done",), "top", "CORRUPTED", id="an edited one where there is none"),
+    ],
+)
+def test_cycle_is_judged_by_what_the_entries_say(
+    home: Path, edited: str, depends_on: tuple[str, ...], asked: str, expected: str
+) -> None:
+    with Ledger(home) as ledger:
+        ledger.hand_over("middle", depends_on=["pending", "new"])
+        ledger.hand_over("top", depends_on=["pending", "done"])
+    edit(home, layout.stream_key(f"handoff/{edited}"), of_life(depends_on=depends_on))
+    with Ledger(home) as ledger:
+        before = ledger.head()
+        with pytest.raises(BatonError) as caught:
+            ledger.hand_over("new", depends_on=[asked])
+        assert (caught.value.code, ledger.head()) == (expected, before)
 
 
 def test_key_whose_revocation_was_edited_away_signs_nothing(home: Path) -> None:
