@@ -9,7 +9,7 @@ levels, and takes several times as long (measured): so the levels are counted he
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -29,13 +29,15 @@ OPEN: Final[tuple[Status, ...]] = tuple(status for status in get_args(Status) if
 UNFINISHED: Final = frozenset(status for status in OPEN if stage_of(status) != "completed")
 
 _OPEN_SQL: Final = "h.status IN ({})".format(", ".join(f"'{status}'" for status in OPEN))
+# What a dependency still holds up, by when it unlocks.
+_HOLDING: Final = {at: {status for status in OPEN if not is_unlocked(status, at)} for at in get_args(UnlockAt)}
 # One row of JSON: read as rows, the same costs four times as long (measured at 20,000 dependencies).
 _LINK: Final = stated(
-    sqlite="json_array(id, status, unlock_at, json(depends_on))",
-    postgres="json_build_array(id, status, unlock_at, depends_on)",
+    sqlite="json_group_object(id, json_array(status, unlock_at, json(depends_on)))",
+    postgres="coalesce(json_object_agg(id, json_build_array(status, unlock_at, depends_on)), '{}')",
 )
 _LINKS: Final = f"""
-    SELECT json_group_array({_LINK}) AS links FROM (
+    SELECT {_LINK} AS links FROM (
         SELECT h.id, h.status, h.unlock_at, {DEPENDS_ON} AS depends_on
         FROM handoffs h WHERE {{}} ORDER BY h.created_index DESC LIMIT ?
     )"""  # noqa: S608 - fixed texts
@@ -50,7 +52,7 @@ _DOWN: Final = _REACHED.format("depends_on", "handoff_id")
 _UP: Final = _REACHED.format("handoff_id", "depends_on")
 
 Links: TypeAlias = "dict[str, Link]"
-Graph: TypeAlias = "Mapping[str, Sequence[str]]"
+Graph: TypeAlias = "dict[str, list[str]]"
 
 
 class HandoffGraph(Arguments, frozen=True, rename={"is_all": "all"}):
@@ -90,6 +92,9 @@ class Link(NamedTuple):
         return is_unlocked(status, self.unlock_at)
 
 
+_decoder: Final = msgspec.json.Decoder(dict[str, Link])
+
+
 class Line(NamedTuple):
     """One line of a tree; ``is_again``: its own branches were drawn before."""
 
@@ -101,6 +106,24 @@ class Line(NamedTuple):
 
 def levels(depends_on: Graph) -> dict[str, int]:
     """Return for each id the length of the longest chain that ends at it, from 1; sorted by it, an order of work."""
+    found: dict[str, int] = {}
+    # Mostly they were created in the order in which they wait, or in its reverse: a third of the time of counting.
+    for names in (depends_on, reversed(depends_on)):
+        for name in names:
+            level = 1
+            for on in depends_on[name]:
+                below = found.get(on)
+                if below is not None:
+                    level = below + 1 if below >= level else level
+                elif on in depends_on:
+                    break
+            else:
+                found[name] = level
+    return found if len(found) == len(depends_on) else _counted_levels(depends_on)
+
+
+def _counted_levels(depends_on: Graph) -> dict[str, int]:
+    """Return levels whatever the order, and where there are cycles."""
     waited_for_by: dict[str, list[str]] = {}
     missing = dict.fromkeys(depends_on, 0)
     for name, wanted in depends_on.items():
@@ -160,15 +183,13 @@ def reversed_graph(depends_on: Graph) -> dict[str, list[str]]:
 
 def still_waits_for(links: Links) -> dict[str, list[str]]:
     """Return what is left to do: unfinished handoffs, and of what each depends on that which must still move."""
-    found: dict[str, list[str]] = {name: [] for name, link in links.items() if link.status in UNFINISHED}
-    for name in list(found):
-        link = links[name]
-        for on in link.depends_on:
-            other = links.get(on)
-            if other is not None and stage_of(other.status) != "over" and not link.is_unlocked_by(other.status):
-                found[name].append(on)
-                found.setdefault(on, [])  # completed, and not yet verified as this one asks
-    return found
+    holding = {at: {name for name, link in links.items() if link.status in _HOLDING[at]} for at in _HOLDING}
+    found = {
+        name: [on for on in link.depends_on if on in holding[link.unlock_at]]
+        for name, link in links.items() if link.status in UNFINISHED
+    }  # fmt: skip
+    # What is completed and not yet verified, as one of them asks, is left to do, too.
+    return found | {on: [] for wanted in found.values() for on in wanted if on not in found}
 
 
 def graph_handoffs(moment: Moment, asked: HandoffGraph) -> Answer:
@@ -182,7 +203,8 @@ def graph_handoffs(moment: Moment, asked: HandoffGraph) -> Answer:
     root = None if asked.id is None else find_handoff(moment, asked.id)
     links, drawn = _drawn(moment, asked, root)
     branches = reversed_graph(drawn) if asked.dependents else drawn
-    inner = {on for wanted in branches.values() for on in wanted}
+    waited_for = set(chain.from_iterable(drawn.values()))
+    inner = set(chain.from_iterable(branches.values())) if asked.dependents else waited_for
     roots = [name for name in branches if name not in inner] if root is None else [root]
     parents: dict[str, str | None] = {}
     lines = walk(branches, roots)
@@ -194,7 +216,7 @@ def graph_handoffs(moment: Moment, asked: HandoffGraph) -> Answer:
     more = next(lines, None) is not None
     known = links if not asked.dependents else _linked(moment, _DOWN, root) if root else links
     names = list(dict.fromkeys(name for line in page for name in (line.parent, line.id) if name is not None))
-    total = len(drawn.keys() | {on for wanted in drawn.values() for on in wanted})
+    total = len(drawn.keys() | waited_for)
     count = total if root is not None else total + _beyond(moment, asked)
     level = levels(drawn)
     return {
@@ -273,17 +295,16 @@ def _drawn(moment: Moment, asked: HandoffGraph, root: str | None) -> tuple[Links
     if root is not None or asked.is_all:
         return links, {name: link.depends_on for name, link in links.items()}
     # Of what is done, an open handoff shows only what holds it up for ever: cancelled, rejected, missing.
-    elsewhere = sorted({on for link in links.values() for on in link.depends_on if on not in links})
+    elsewhere = sorted(set(chain.from_iterable(link.depends_on for link in links.values())) - links.keys())
     sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
     status: dict[str, Status] = {row["id"]: row["status"] for row in moment.rows(sql, (json_list(elsewhere),))}
-    return links, {name: _held_up_by(link, status) for name, link in links.items()}
-
-
-def _held_up_by(link: Link, status: dict[str, Status]) -> list[str]:
-    """Return what is drawn of its dependencies; ``status`` holds those that are over."""
-    if status.keys().isdisjoint(link.depends_on):
-        return link.depends_on
-    return [on for on in link.depends_on if on not in status or not link.is_unlocked_by(status[on])]
+    done = {at: {on for on, now in status.items() if is_unlocked(now, at)} for at in _HOLDING}
+    return links, {
+        name: link.depends_on
+        if (gone := done[link.unlock_at]).isdisjoint(link.depends_on)
+        else [on for on in link.depends_on if on not in gone]
+        for name, link in links.items()
+    }
 
 
 def _linked(moment: Moment, reached: str, root: str) -> Links:
@@ -295,8 +316,7 @@ def _linked(moment: Moment, reached: str, root: str) -> Links:
 
 def _links(moment: Moment, before: str, condition: str, *values: str) -> Links:
     (row,) = moment.rows(before + _LINKS.format(condition), (*values, graph_handoffs_max + (1 if before else 0)))
-    found: list[tuple[str, Status, UnlockAt, list[str]]] = msgspec.json.decode(row["links"])
-    return {name: Link(status, unlock_at, depends_on) for name, status, unlock_at, depends_on in found}
+    return _decoder.decode(row["links"])
 
 
 def _beyond(moment: Moment, asked: HandoffGraph) -> int:
