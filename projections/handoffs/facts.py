@@ -59,18 +59,21 @@ _STATUS_SET: Final = (
     "(SELECT {} FROM handoff_log l JOIN events e USING (event_index) "
     "WHERE l.handoff_id = h.id AND l.kind = 'handoff.' || h.status ORDER BY l.event_index DESC LIMIT 1)"
 )
-_FACTS: Final = f"""
-    SELECT h.id, h.status, h.version, {STUCK_ON} AS stuck_on,
-        h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
-        h.claimed_status, h.lease_from_ms, h.lease_until_ms, {UNLOCKED} AS is_unlocked, {DEPENDS_ON} AS depends_on,
+# What a chain of waiting ones is told by.
+_LINK: Final = f"""
+    SELECT h.id, h.status, h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
+        h.lease_from_ms, h.lease_until_ms, {DEPENDS_ON} AS depends_on"""
+_OF_ASKED: Final = " FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?))"
+_FACTS: Final = f"""{_LINK},
+        h.version, {STUCK_ON} AS stuck_on, h.claimed_status, {UNLOCKED} AS is_unlocked,
         h.approval_index, {WAIVER_ASKED} AS is_waiver_asked,
         {_OPEN.format("handoff_tasks", "is_done = 0")} AS tasks_left,
         {_OPEN.format("handoff_criteria", "mark NOT IN ('checked', 'waived')")} AS criteria_left,
         (SELECT accepted_ms FROM events WHERE event_index = h.claimed_index) AS claimed_ms,
         {_STATUS_SET.format("l.author")} AS status_by, {_STATUS_SET.format("e.accepted_ms")} AS status_ms,
-        {SUSPECT_APPROVAL} AS suspect_approval, {RECEIVER_REMOVED} AS receiver_removed
-    FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?))"""  # noqa: S608 - fixed texts
+        {SUSPECT_APPROVAL} AS suspect_approval, {RECEIVER_REMOVED} AS receiver_removed{_OF_ASKED}"""  # noqa: S608 - fixed texts
 
+_decode: Final = msgspec.json.Decoder(tuple[Any, ...]).decode
 Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
 
 
@@ -122,6 +125,12 @@ def facts_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
     return facts_in(moment, moment.rows(*asked_facts(asked))) if asked else {}
 
 
+def links_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
+    """Return of handoffs what ``facts_of`` does, but only the fields by which one is told as what others wait for."""
+    asked = list(ids)
+    return facts_in(moment, moment.rows(_LINK + _OF_ASKED, (json_list(asked),))) if asked else {}
+
+
 def asked_facts(ids: Iterable[str]) -> tuple[str, tuple[str]]:
     """Return the query whose rows ``facts_in`` reads, and what it binds."""
     return _FACTS, (json_list(ids),)
@@ -135,8 +144,8 @@ def facts_in(moment: Moment, rows: Iterable[dict[str, Any]]) -> dict[str, Handof
 def _facts(row: dict[str, Any], now_ms: int) -> HandoffFacts:
     from_ms, until_ms = row.pop("lease_from_ms"), row.pop("lease_until_ms")
     row["is_lapsed"] = is_lapsed(row["status"], None if until_ms is None else Span(from_ms, until_ms), now_ms)
-    row |= {name: bool(row[name]) for name in ("is_unlocked", "is_waiver_asked")}
-    row |= {name: tuple(msgspec.json.decode(row[name])) for name in ("depends_on", "tasks_left", "criteria_left")}
+    row |= {name: bool(row[name]) for name in ("is_unlocked", "is_waiver_asked") if name in row}
+    row |= {name: _decode(row[name]) for name in ("depends_on", "tasks_left", "criteria_left") if name in row}
     return HandoffFacts(**row)
 
 

@@ -17,6 +17,7 @@ from projections.handoffs.facts import (
     asked_facts,
     facts_in,
     facts_of,
+    links_of,
     stage_of,
 )
 from projections.handoffs.next import acts_awaited
@@ -189,7 +190,7 @@ def _known(moment: query.Moment, known: dict[str, HandoffFacts]) -> dict[str, Ha
     for _ in range(chain_links_max + 1):
         # What is asked about may also be work whose lease ran out: it waits anew.
         held = [here for here in frontier if is_root or stage_of(here.status) == "waiting"]
-        known |= facts_of(moment, {on for here in held for on in here.depends_on} - known.keys())
+        known |= links_of(moment, {on for here in held for on in here.depends_on} - known.keys())
         following: dict[str, HandoffFacts] = {}
         for here in held:
             unmet = [on for on in here.depends_on if not here.is_unlocked_by(known.get(on))]

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -63,9 +64,9 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         widths, unseen = _fitted(columns, cells_max)
         columns = columns[: len(widths)]
     names, *rows = zip(*columns, strict=True)
-    click.secho(gap.join(_padded(name, wide) for name, wide in zip(names, widths, strict=True)).rstrip(), bold=True)
+    click.secho(gap.join(padded(name, wide) for name, wide in zip(names, widths, strict=True)).rstrip(), bold=True)
     for row in rows:
-        cells = [_padded(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        cells = [padded(cell, wide) for cell, wide in zip(row, widths, strict=True)]
         cells[-1] = cells[-1].rstrip()
         for at, name in enumerate(names):
             cells[at] = _coloured(cells[at], row[at] if name in ("status", "state") else "")
@@ -139,18 +140,17 @@ def print_command(command: str, before: str = "") -> None:
 
 def cut(text: str, cells: int) -> str:
     """Return as much of a text as fits, with an ellipsis where something is left out."""
-    if width(text) <= cells:
-        return text
-    kept, room = "", cells - 1
-    for one in text:
-        room -= width(one)
-        if room < 0:
-            break
-        kept += one
-    return kept.rstrip() + "…"
+    return text if width(text) <= cells else fitting(text, cells - 1).rstrip() + "…"
 
 
-def _padded(text: str, cells: int) -> str:
+def fitting(text: str, cells: int) -> str:
+    """Return as many of a text's characters as fit."""
+    room = accumulate(map(width, text))
+    return text[: sum(1 for _ in takewhile(cells.__ge__, room))]
+
+
+def padded(text: str, cells: int) -> str:
+    """Return a text that takes so many cells, cut or with spaces behind it."""
     text = cut(text, cells)
     return text + " " * (cells - width(text))
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from io import StringIO
+from collections.abc import Iterable, Iterator
+from itertools import chain, zip_longest
 from typing import Any, Final, get_args
 
 import click
@@ -197,29 +197,42 @@ def _print_lists(found: dict[str, Any]) -> None:
 
 def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
     """Yield the lines of the board for a terminal that is ``cells`` wide."""
-    from rich.console import Console  # noqa: PLC0415 - rich costs several bare Python starts
-    from rich.table import Table  # noqa: PLC0415 - see above
-    from rich.text import Text  # noqa: PLC0415 - see above
-
     shown = [column for column in columns if column["handoffs"]]
     room = (cells + len(output.gap)) // max(1, len(shown)) - len(output.gap)
     fits = room >= column_cells_min
     wide = min(room, column_cells_max) if fits else cells
-    console = Console(width=cells, color_system=None, file=StringIO())
-    with console.capture() as drawn:
-        for group in filter(None, [shown] if fits else [[column] for column in shown]):
-            table = Table.grid(padding=(0, len(output.gap), 0, 0))
-            for _ in group:
-                table.add_column(width=wide, overflow="fold")
-            table.add_row(*(Text(f"{_heading(column)} ({column['total']})") for column in group))
-            table.add_row(*("─" * wide for _ in group))
-            table.add_row(*(Text("\n".join(_cards(column))) for column in group))
-            console.print(table)
-    yield from (line.rstrip() for line in drawn.get().splitlines())
+    for group in filter(None, [shown] if fits else [[column] for column in shown]):
+        for texts in (
+            [[f"{_heading(column)} ({column['total']})"] for column in group],
+            [["─" * wide] for _ in group],
+            [_cards(column) for column in group],
+        ):
+            yield from _side_by_side(texts, wide)
     if counted := [f"{_heading(one)} {one['total']}" for one in columns if one["total"] and not one["handoffs"]]:
         yield "not shown: " + ", ".join(counted)
     elif not shown:
         yield "(none)"
+
+
+def _side_by_side(columns: Iterable[Iterable[str]], cells: int) -> Iterator[str]:
+    """Yield lines of columns so wide: a text is broken between words, and within one that has no room on a line."""
+    for line in zip_longest(*(chain(*(_wrapped(text, cells) for text in texts)) for texts in columns), fillvalue=""):
+        yield output.gap.join(output.padded(cell, cells) for cell in line).rstrip()
+
+
+def _wrapped(text: str, cells: int) -> Iterator[str]:
+    line = ""
+    for word in text.split():
+        if line and output.width(line) + 1 + output.width(word) > cells:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+        while output.width(line) > cells:
+            part = output.fitting(line, cells) or line[0]
+            yield part
+            line = line[len(part) :]
+    yield line
 
 
 def _depends_text(wanted: list[dict[str, Any]]) -> str:
@@ -242,7 +255,8 @@ def _cards(column: dict[str, Any]) -> Iterator[str]:
             yield f"waits for {_depends_text(waits)}"
         yield ""
     if left := column["total"] - len(column["handoffs"]):
-        yield f"and {left} more\n"
+        yield f"and {left} more"
+        yield ""
 
 
 @click.command("next", cls=Command, looks_back=True)
