@@ -10,6 +10,7 @@ Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``prot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -97,6 +98,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         return encode_packed(self)
 
 
+batches_known_max: Final = 256
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
 
 
@@ -129,7 +131,14 @@ def is_signed(entry: Entry, batch_path: Sequence[bytes] = ()) -> bool:
     if entry.batch_size == 1:
         return not batch_path and verify(entry.key, signed, entry.sig)
     root = root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, list(batch_path))
-    return root is not None and verify(entry.key, batch_root_pae(entry.batch_size, root), entry.sig)
+    return root is not None and _is_batch_signed(entry.key, entry.batch_size, root, entry.sig)
+
+
+@lru_cache(batches_known_max)  # entries of one batch are mostly read together
+def _is_batch_signed(key: bytes, size: int, root: bytes, sig: bytes) -> bool:
+    from ledger.identity import verify  # noqa: PLC0415 - as above
+
+    return verify(key, batch_root_pae(size, root), sig)
 
 
 def split_hashes(path: bytes) -> list[bytes]:

@@ -22,8 +22,7 @@ from ledger.log.tables import Head, Tables
 from ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
 
 R = TypeVar("R")
-subtrees_kept: Final = 16_384  # about 3 MB
-batches_kept: Final = 128  # about 5 MB, of 256 events each
+hashed_kept: Final = 256  # tiles and batches, about 10 MB: 511 hashes each
 
 
 class Snapshot:
@@ -215,18 +214,21 @@ class Snapshot:
         if entry.batch_size > 1:
             first = index - entry.batch_index
             if first not in batches:
-                bodies = [decode_entry(self.entry(first + at)).body for at in range(entry.batch_size)]
+                there = self._tables.values(self._txn, self._tables.entries, layout.index_key(first))
+                bodies = [decode_entry(one).body for one in islice(there, entry.batch_size)]
+                if len(bodies) < entry.batch_size:
+                    raise Corrupted("CORRUPTED", f"entry {first + len(bodies)} is missing", index=first + len(bodies))
                 batches[first] = merkle.subtrees_of([merkle.leaf_hash(pae(body)) for body in bodies])
             batch_path = merkle.inclusion_proof(entry.batch_index, entry.batch_size, batches[first])
         return Proven(index, data, merkle.inclusion_proof(index, size, subtree), batch_path)
 
     def _subtree(self) -> merkle.SubtreeReader:
-        return subtree_reader(self._tables, self._txn, self.size, self._hashed().subtrees)
+        return subtree_reader(self._tables, self._txn, self.size, self._hashed().tiles)
 
     def _hashed(self) -> layout.Hashed:
         """Return what this process hashed of the log before, as far as it is still the same log."""
         hashed = self._tables.hashed
-        if hashed.head != self.head or len(hashed.subtrees) > subtrees_kept or len(hashed.batches) > batches_kept:
+        if hashed.head != self.head or len(hashed.tiles) + len(hashed.batches) > hashed_kept:
             hashed = self._tables.hashed = layout.Hashed(self.head, {}, {})
         return hashed
 

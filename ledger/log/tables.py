@@ -184,11 +184,11 @@ def decode_record(key: bytes, stored: bytes) -> Any:
 class Hashed(NamedTuple):
     """What was hashed for proofs of the log that has this head, and is the same as long as it has.
 
-    ``subtrees`` are by level and number, the hashes of signed ``batches`` by the index of their first entry.
+    ``tiles`` are by level and number, signed ``batches`` by the index of their first entry.
     """
 
     head: Head | None
-    subtrees: dict[tuple[int, int], bytes]
+    tiles: dict[tuple[int, int], SubtreeReader]
     batches: dict[int, SubtreeReader]
 
 

@@ -6,8 +6,6 @@ each time a tile below it is full: 255 of 256 appends write none. Level 0 also f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from itertools import islice
 from typing import Final
 
@@ -15,7 +13,7 @@ import lmdb
 
 from ledger.errors import Corrupted
 from ledger.log.tables import Tables, index_key
-from ledger.merkle import Frontier, SubtreeReader, leaf_hash, root_of
+from ledger.merkle import Frontier, SubtreeReader, leaf_hash, root_of, subtrees_of
 
 TILE_HEIGHT: Final = 8
 TILE_WIDTH: Final = 1 << TILE_HEIGHT
@@ -80,18 +78,22 @@ def _store_complete(
 
 
 def subtree_reader(
-    tables: Tables, txn: lmdb.Transaction, size: int, known: dict[tuple[int, int], bytes]
+    tables: Tables, txn: lmdb.Transaction, size: int, known: dict[tuple[int, int], SubtreeReader]
 ) -> SubtreeReader:
     """Return the function that proofs over the first ``size`` entries read their hashes from, each tile once.
 
-    ``known`` are those that were read before, and takes up those that are read.
+    ``known`` are the tiles that were hashed before, by level and number, and takes up those that are.
     """
-    read = tiled(cache(lambda level, tile: tile_hashes(tables, txn, level, tile, size)))
 
     def subtree(level: int, number: int) -> bytes:
-        if (level, number) not in known:
-            known[level, number] = read(level, number)
-        return known[level, number]
+        tile_level, height = divmod(level, TILE_HEIGHT)
+        tile, offset = divmod(number << height, TILE_WIDTH)
+        if (tile_level, tile) not in known:
+            known[tile_level, tile] = subtrees_of(tile_hashes(tables, txn, tile_level, tile, size))
+        try:
+            return known[tile_level, tile](height, offset >> height)
+        except IndexError:
+            raise Corrupted("CORRUPTED", f"tile {tile} of level {tile_level} is not complete", level=level) from None
 
     return subtree
 
@@ -103,17 +105,3 @@ def tile_hashes(tables: Tables, txn: lmdb.Transaction, level: int, number: int, 
         start = number * TILE_WIDTH
         hashes = read_leaves(tables, txn, start, min(start + TILE_WIDTH, size))
     return hashes
-
-
-def tiled(read: Callable[[int, int], list[bytes]]) -> SubtreeReader:
-    """Return the function that proofs read their hashes from, of tiles by level and number."""
-
-    def subtree(level: int, number: int) -> bytes:
-        tile_level, height = divmod(level, TILE_HEIGHT)
-        tile, offset = divmod(number << height, TILE_WIDTH)
-        wanted = read(tile_level, tile)[offset : offset + (1 << height)]
-        if len(wanted) != 1 << height:
-            raise Corrupted("CORRUPTED", f"tile {tile} of level {tile_level} is not complete", level=tile_level)
-        return root_of(wanted)
-
-    return subtree
