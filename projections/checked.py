@@ -119,7 +119,7 @@ class _Question:
         for sort, name, _ in named:
             self._read(f"{sort}/{name}")
             if sort == "handoff":
-                self._gather(name)
+                self._gather(name, 1)  # whom it waits for is told by what it depends on itself
         for name in self._receivers():
             if (agent := self._agent(name)) is not None and agent.removed_index is not None:
                 self._read(f"agent/{name}")  # since then its handoffs wait
@@ -199,15 +199,17 @@ class _Question:
                 raise unproven(f"it names {sort} {name}, and hands over no entry of it that counts", id=name)
         return names
 
-    def _gather(self, name: str, links: int = chain_links_max) -> None:
-        """Read what a handoff waits for: all of it, and of each only up to the first that holds it up."""
+    def _gather(self, name: str, links: int = chain_links_max + 1, *, is_root: bool = True) -> None:
+        """Read what a handoff waits for: all of it, and of each only up to the first that holds it up.
+
+        Of the last one that a chain names is read what holds it up, too: ``links`` further.
+        """
         life = self._read(f"handoff/{name}").state
-        is_root = links == chain_links_max
         if not isinstance(life, HandoffState) or links == 0 or not (is_root or stage_of(life.status) == "waiting"):
             return
         for on in life.depends_on:
             if f"handoff/{on}" not in self._streams:
-                self._gather(on, links - 1)
+                self._gather(on, links - 1, is_root=False)
             there = self._read(f"handoff/{on}").state
             if not is_root and not (isinstance(there, HandoffState) and is_unlocked(there.status, life.unlock_at)):
                 return

@@ -70,14 +70,17 @@ _LAPSED: Final = (
     "(h.status = 'in_progress' AND coalesce(?1 NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1, FALSE))"
 )
 _FREE: Final = f"h.status IN ('approved', 'in_progress') AND (h.status = 'approved' OR {_LAPSED})"
-_HELD: Final = f"{RECEIVER_REMOVED} IS NULL"
+# Asked once: of each handoff it costs a look-up.
+_ORPHANED: Final = "h.receiver IN (SELECT name FROM agents WHERE removed_index IS NOT NULL)"
+_HELD: Final = f"NOT ({_ORPHANED})"
 _WORKING: Final = f"h.status = 'in_progress' AND NOT {_LAPSED} AND {_HELD}"
 _CASES: Final[dict[Case, str]] = {
-    "orphaned": f"h.status IN ('pending', 'approved', 'in_progress', 'blocked') AND NOT ({_HELD})",
-    "stuck": f"(h.status = 'approved' OR (h.status = 'pending' AND h.sender <> coalesce(h.reviewer, h.sender))) "
+    "orphaned": f"h.status IN ('pending', 'approved', 'in_progress', 'blocked') AND {_ORPHANED}",
+    "stuck": f"h.status IN ('pending', 'approved') AND (h.status = 'approved' OR h.sender <> h.reviewer) "
     f"AND {STUCK_ON} IS NOT NULL AND {SUSPECT_APPROVAL} IS NULL AND {_HELD}",
-    "pending": f"((h.status = 'pending' AND h.claimed_status IS NULL) OR ({_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL)) "
-    f"AND {_HELD}",
+    # As a case, so that whose it is not is passed over before more is asked.
+    "pending": "h.status IN ('pending', 'approved', 'in_progress') AND CASE h.status WHEN 'pending' "
+    f"THEN h.claimed_status IS NULL ELSE {_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL END AND {_HELD}",
     "imported": f"h.status = 'pending' AND h.claimed_status IS NOT NULL AND {_HELD}",
     "claimable": f"{_FREE} AND {SUSPECT_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
     "asked": f"{_WORKING} AND {WAIVER_ASKED}",
@@ -226,7 +229,7 @@ def _candidates() -> str:
         branches.append(
             f"SELECT a.name AS agent, {wait.rank} AS rank, {_SINCE[wait.case]} AS since_index, h.id AS id, "  # noqa: S608 - fixed texts
             f"'handoff' AS kind FROM handoffs h JOIN agents a ON a.name = {party} "
-            f"WHERE {_CASES[wait.case]} AND {role} AND a.name = coalesce(?2, a.name)"
+            f"WHERE {_CASES[wait.case]} AND {role} AND {party} = coalesce(?2, {party})"
         )
     return " UNION ALL ".join((*branches, _REVIEWS))
 

@@ -16,6 +16,7 @@ from ledger.events.review import ReviewRequested
 from ledger.lifecycle.clock import clock_text
 from ledger.local import LocalClient
 from projections.checked import answer_checked
+from projections.handoffs.why import chain_links_max
 from projections.reader import Reader
 from projections.runner import read_logged
 from projections.views import ask
@@ -64,6 +65,19 @@ def test_checked_answers_are_those_of_the_views_where_nobody_lies(ledger: Ledger
             as_of = answer.pop("as_of")
             assert answer == wanted, (query, name)
             assert (as_of["size"], as_of["root"]) == (client.head().size, client.head().root)
+
+
+def test_chain_that_is_longer_than_what_is_told_of_it_ends_as_in_the_view(ledger: Ledger, client: Client) -> None:
+    for number in range(chain_links_max + 2):
+        ledger.hand_over(f"h{number}", depends_on=[f"h{number + 1}"])
+    ledger.finish(f"h{chain_links_max + 2}")
+    last = f"h{chain_links_max + 1}"
+    for name in ("h0", "h1", "h2"):  # what is named last waits for another, for one that is done, for nothing
+        answer = answer_checked(client, "handoffs.why", {"id": name})
+        answer.pop("as_of")
+        assert answer == client.view("handoffs.why", {"id": name})
+        assert "does not exist" not in answer["sentence"]
+        assert answer["reasons"][-1]["chain"][-1] == (last if name != "h0" else f"h{chain_links_max}")
 
 
 def test_a_question_asked_again_folds_what_its_streams_have_since(
