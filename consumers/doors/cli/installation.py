@@ -5,6 +5,8 @@ Nothing but the standard library is imported here: this runs also where what is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -23,10 +25,8 @@ def folder_of(package: str) -> Path | None:
 
 def problem_of(package: str) -> str | None:
     """Return what is imported in the place of one of our packages and what to do about it; None where it is ours."""
-    from importlib.metadata import packages_distributions  # noqa: PLC0415 - slow, and seldom needed
-
     # An editable installation lists no packages: there it counts where they lie.
-    others = ", ".join(sorted({*packages_distributions().get(package, [])} - {DISTRIBUTION}))
+    others = ", ".join(sorted({*_installed_by().get(package, [])} - {DISTRIBUTION}))
     if others:
         return f"{others} also installs {package}: use an environment of its own for {DISTRIBUTION}"
     place = folder_of(package)
@@ -38,3 +38,11 @@ def problem_of(package: str) -> str | None:
         f"{place / package} is imported in the place of ours in {_HOUSE}: rename that folder, start elsewhere, or take "
         f"{place} out of PYTHONPATH"
     )
+
+
+@cache
+def _installed_by() -> Mapping[str, list[str]]:
+    """Return which distributions install each package: read from all of them, which takes a quarter of a second."""
+    from importlib.metadata import packages_distributions  # noqa: PLC0415 - slow, and seldom needed
+
+    return packages_distributions()
