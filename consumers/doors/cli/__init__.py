@@ -8,6 +8,9 @@ from __future__ import annotations
 import sys
 
 try:
+    from consumers.doors.cli.start import import_libraries
+
+    import_libraries()
     from consumers.doors.cli.program import main
 except ImportError as error:
     from consumers.doors.cli.installation import PACKAGES, problem_of

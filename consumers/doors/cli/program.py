@@ -284,7 +284,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Exit codes: 0 ok, 1 unexpected, 2 usage or malformed input, 3 not found, 4 conflict, 5 gated, 6 verification
     failed, 7 store or bus unavailable.
     """
+    gc.freeze()  # what was imported stays: it is not looked through
     gc.set_threshold(collected_every)
+    gc.enable()
     given = list(sys.argv[1:] if arguments is None else arguments)
     app = App()
     try:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from consumers.doors.cli import main
+import gc
+
+gc.disable()  # until `main`: what modules hold stays, and to look for garbage in it took a thirtieth of a verb
+
+from consumers.doors.cli import main  # noqa: E402 - after that
 
 if __name__ == "__main__":
     main()
