@@ -22,11 +22,10 @@ from hashlib import sha256
 from typing import Annotated, Final, Self
 
 import msgspec
-from nacl.signing import SigningKey
 
 from ledger.codec import decode_base64, decode_decimal, decode_strict, encode_base64, encode_canonical, encode_utf8
 from ledger.errors import Corrupted, Refused
-from ledger.identity import verify
+from ledger.identity import Key, verify
 from ledger.merkle import hash_size_bytes, tree_size_max
 
 # The format demands room for 16 signatures, of up to 5 kB each where they are post-quantum.
@@ -114,7 +113,7 @@ class CheckpointKey(msgspec.Struct, frozen=True):
     @property
     def verifier(self) -> CheckpointVerifier:
         """The public side."""
-        return CheckpointVerifier(self.origin, bytes(SigningKey(self.seed).verify_key))
+        return CheckpointVerifier(self.origin, Key(self.seed).public)
 
 
 class SignatureLine(msgspec.Struct, frozen=True):
@@ -169,7 +168,7 @@ def sign_checkpoint(checkpoint: Checkpoint, key: CheckpointKey) -> str:
 
 def sign_note(text: str, key: CheckpointKey) -> str:
     """Return the note of a text that ends in a newline (C2SP signed-note); what it says must show what kind it is."""
-    signature = SigningKey(key.seed).sign(text.encode()).signature
+    signature = Key(key.seed).sign(text.encode())
     return f"{text}\n— {key.origin} {encode_base64(key.verifier.key_id + signature)}\n"
 
 

@@ -11,17 +11,19 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from blake3 import blake3
-from nacl import bindings, exceptions, pwhash, secret, utils
-from nacl.signing import SigningKey
+from nacl import bindings, exceptions
 
 from ledger.codec import UNREADABLE, decode_strict
 from ledger.errors import Refused, did_you_mean, near
 from ledger.files import as_unavailable, created, open_regular, read_all, write_whole
 from ledger.limits import config_size_max_bytes
+
+if TYPE_CHECKING:
+    from nacl.secret import SecretBox
 
 POSSESSION_TYPE = "application/vnd.baton.possession.v1"
 JOINING_TYPE = "application/vnd.baton.joining.v1"
@@ -31,13 +33,12 @@ class Key:
     """An Ed25519 signing key held in memory, of a 32-byte seed."""
 
     def __init__(self, seed: bytes) -> None:
-        self._key = SigningKey(seed)
-        self.public = bytes(self._key.verify_key)
+        self.public, self._secret = bindings.crypto_sign_seed_keypair(seed)
 
     @classmethod
     def generate(cls) -> Key:
         """Return a new random key."""
-        return cls(utils.random(32))
+        return cls(bindings.randombytes(bindings.crypto_sign_SEEDBYTES))
 
     def __repr__(self) -> str:
         return f"Key({self.public.hex()})"
@@ -45,11 +46,11 @@ class Key:
     @property
     def seed(self) -> bytes:
         """The secret half."""
-        return bytes(self._key)
+        return self._secret[: bindings.crypto_sign_SEEDBYTES]
 
     def sign(self, message: bytes) -> bytes:
         """Return the 64-byte signature of ``message`` (RFC 8032)."""
-        return self._key.sign(message).signature
+        return bindings.crypto_sign(message, self._secret)[: bindings.crypto_sign_BYTES]
 
     def prove_possession(self, ledger: str, agent: str) -> str:
         """Return, in hex, the proof that whoever registers this key for ``agent`` holds it."""
@@ -118,8 +119,8 @@ def encode_key(key: Key, *, ledger: str, name: str, passphrase: str | None = Non
     """Return the content of a key file, sealed when there is a passphrase."""
     content = KeyFile(ledger=ledger, name=name, public=key.public.hex(), seed=key.seed.hex())
     if passphrase is not None:
-        salt = utils.random(pwhash.argon2id.SALTBYTES)
-        sealed = secret.SecretBox(_stretch(passphrase, salt)).encrypt(key.seed)
+        salt = bindings.randombytes(bindings.crypto_pwhash_SALTBYTES)
+        sealed = _box(passphrase, salt).encrypt(key.seed)
         content = msgspec.structs.replace(content, seed=None, sealed=bytes(sealed).hex(), salt=salt.hex())
     return msgspec.json.encode(content) + b"\n"
 
@@ -160,7 +161,7 @@ def open_key(path: Path, passphrase: str | None = None) -> Key:
             message = f"the key of {content.name} is sealed: give its passphrase with --passphrase-fd, or at the prompt"
             raise Refused("KEY_LOCKED", message, name=content.name)
         else:
-            box = secret.SecretBox(_stretch(passphrase, bytes.fromhex(content.salt or "")))
+            box = _box(passphrase, bytes.fromhex(content.salt or ""))
             key = Key(box.decrypt(bytes.fromhex(content.sealed or "")))
     except ValueError as error:  # before CryptoError: what has a wrong length is both to PyNaCl
         raise Refused("INVALID_FORMAT", f"{path} does not hold a key: {error}", path=str(path)) from error
@@ -186,8 +187,8 @@ _files_decoder = msgspec.json.Decoder(dict[str, bytes])
 
 def seal_files(files: dict[str, bytes], passphrase: str) -> bytes:
     """Return files under a passphrase (Argon2id and secretbox, as a key file is sealed)."""
-    salt = utils.random(pwhash.argon2id.SALTBYTES)
-    box = secret.SecretBox(_stretch(passphrase, salt))
+    salt = bindings.randombytes(bindings.crypto_pwhash_SALTBYTES)
+    box = _box(passphrase, salt)
     return msgspec.json.encode(SealedFiles(salt=salt.hex(), sealed=bytes(box.encrypt(msgspec.json.encode(files)))))
 
 
@@ -198,7 +199,7 @@ def open_sealed_files(content: bytes, passphrase: str) -> dict[str, bytes]:
     """
     try:
         given = _sealed_decoder.decode(content)
-        box = secret.SecretBox(_stretch(passphrase, bytes.fromhex(given.salt)))
+        box = _box(passphrase, bytes.fromhex(given.salt))
         return _files_decoder.decode(box.decrypt(given.sealed))
     except (*UNREADABLE, ValueError) as error:
         raise Refused("INVALID_FORMAT", "these are no sealed files") from error
@@ -238,14 +239,17 @@ def read_private(path: Path) -> bytes:
     raise Refused("KEY_FILE_MISSING", message, path=str(path))
 
 
-def _stretch(passphrase: str, salt: bytes) -> bytes:
+def _box(passphrase: str, salt: bytes) -> SecretBox:
+    from nacl import pwhash, secret  # noqa: PLC0415 - whoever only verifies opens nothing
+
     try:
         given = passphrase.encode()
     except UnicodeEncodeError:
         given = b""
     if passphrase and not given:  # raised out here: Python's own error would carry the passphrase along
         raise Refused("INVALID_FIELD", "a passphrase is Unicode text, and this one is not")
-    return pwhash.argon2id.kdf(
+    key = pwhash.argon2id.kdf(
         secret.SecretBox.KEY_SIZE, given, salt, opslimit=pwhash.argon2id.OPSLIMIT_MODERATE,
         memlimit=pwhash.argon2id.MEMLIMIT_MODERATE,
     )  # fmt: skip
+    return secret.SecretBox(key)

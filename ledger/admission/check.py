@@ -5,7 +5,7 @@ Secrets are looked for here, where threads work side by side, and refused in the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
 from ledger.errors import AS_A_BLOB, Refused
@@ -13,7 +13,9 @@ from ledger.events import EventData
 from ledger.events.body import Body, decode_body
 from ledger.identity import verify
 from ledger.limits import body_size_max_bytes
-from ledger.secrets import Secret, scan_bodies
+
+if TYPE_CHECKING:
+    from ledger.secrets import Secret
 
 
 class Candidate(NamedTuple):
@@ -55,6 +57,8 @@ def check(submission: Submission) -> Checked:
         refusals = _bad_signatures(submission, signed)
     if refusals:
         raise refusal_of(refusals, len(submission.bodies))
+    from ledger.secrets import scan_bodies  # noqa: PLC0415 - patterns, which whoever replays a log does not ask
+
     for position, secret in scan_bodies(submission.bodies).items():
         candidates[position] = candidates[position]._replace(secret=secret)
     return Checked(submission, candidates)

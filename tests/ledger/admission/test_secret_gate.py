@@ -11,7 +11,7 @@ from credentials import DATABASE, GITHUB, pem
 
 from consumers.auditor import verify_log
 from consumers.auditor.fsck import fsck
-from ledger.admission import check
+from ledger import secrets
 from ledger.author import Author, Draft
 from ledger.bus.remote import RemoteClient
 from ledger.errors import CODES, BatonError, Exit, Refused
@@ -137,7 +137,7 @@ def lenient(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Submission:
     """What a ledger admitted that holds a secret, by software that did not know its form."""
     submission = ledger.sign("alice", started(), found(GITHUB))
     with monkeypatch.context() as patched:
-        patched.setattr(check, "scan_bodies", lambda _: {})
+        patched.setattr(secrets, "scan_bodies", lambda _: {})
         ledger.submit(submission)
     return submission
 
