@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ledger.client import Client as Client
     from ledger.client import follow as follow
     from ledger.client import open_client as open_client
-    from ledger.client import read_event as read_event
     from ledger.config import Settings as Settings
     from ledger.config import read_settings as read_settings
+    from ledger.entries import read_event as read_event
     from ledger.errors import BatonError as BatonError
     from ledger.errors import Corrupted as Corrupted
     from ledger.errors import Refused as Refused

@@ -12,13 +12,13 @@ from blake3 import blake3
 from ledger.codec import encode_canonical
 from ledger.envelope import Submission, batch_pae, check_shape, pae
 from ledger.errors import Refused, did_you_mean, near
-from ledger.events import KIND_OF, EventData
-from ledger.events.blob import BlobStored
+from ledger.events import KIND_OF
 from ledger.limits import blob_size_max_bytes
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.client import Client, Progress
+    from ledger.events import EventData
     from ledger.identity import Key
 
 
@@ -107,6 +107,8 @@ class Author:
         if size > blob_size_max_bytes:
             raise Refused("TOO_LARGE", f"a blob has at most {blob_size_max_bytes} bytes, not {size}", size=size)
         digest = blake3(content).hexdigest()
+        from ledger.events.blob import BlobStored  # noqa: PLC0415 - it knows the kinds that name blobs
+
         data = BlobStored(ref=f"blake3:{digest}", size=size)
         return self.client.put_blob(content, self.sign(Draft(stream=f"blob/{digest}", data=data)), progress)
 

@@ -38,7 +38,8 @@ from ledger.history import Growth, Proven, StreamAsked, Trusted, is_continued, r
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.lifecycle.handoff import HandoffState
 from ledger.log import tables
-from ledger.log.tables import CHECKPOINT_KEYS_KEY, StreamRecord, StreamState, agent_key, decode_record, key_key
+from ledger.log.records import StreamRecord, StreamState
+from ledger.log.tables import CHECKPOINT_KEYS_KEY, agent_key, decode_record, key_key
 from ledger.merkle import leaf_hash, verify_inclusion
 
 R = TypeVar("R")

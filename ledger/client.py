@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 import msgspec
 
 from ledger import limits
-from ledger.envelope import Entry, Submission, decode_entry, event_id, pae
+from ledger.envelope import Entry, Submission, decode_entry, pae
 from ledger.errors import Corrupted, Refused
-from ledger.events.authority import EpochStarted
-from ledger.events.body import Event, decode_body, make_event
 from ledger.history import Epoch, Growth, Past, StreamAsked, StreamPage, answered
-from ledger.lifecycle.authority import ROOT, AgentRecord
 from ledger.merkle import inclusion_path, leaf_hash
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
     from ledger.checked import StreamReader
     from ledger.config import Settings
+    from ledger.events.body import Event
+    from ledger.lifecycle.authority import AgentRecord
     from ledger.local import OpenViews
     from ledger.log.blobs import BlobPage, BlobView
     from ledger.memory import Memory
@@ -223,18 +222,6 @@ class Client(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
-def read_event(index: int, data: bytes | Entry) -> Event:
-    """Return the event in an entry, or in its bytes.
-
-    Raises Refused: the bytes are no entry of a kind this software knows.
-    """
-    entry = data if isinstance(data, Entry) else decode_entry(data)
-    body, content = decode_body(entry.body)
-    return make_event(
-        body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms
-    )
-
-
 def read_batch_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
     """Return the path of the entry at ``index`` within its signed batch, of which every event is read.
 
@@ -257,6 +244,10 @@ def read_epoch(client: Client, event: str) -> Epoch:
 
     Raises Corrupted: the log holds no such event by root.
     """
+    from ledger.entries import read_event  # noqa: PLC0415 - as above
+    from ledger.events.authority import EpochStarted  # noqa: PLC0415 - hardly a log has epochs
+    from ledger.lifecycle.authority import ROOT  # noqa: PLC0415 - as above
+
     index = client.index_of("ledger", event)
     if index is not None:
         epoch = read_event(index, client.entry(index))
@@ -281,6 +272,8 @@ def follow(
     goes on (``past.led_back_to``). Ends when ``stop`` is set. ``past`` is what the follower has trusted before (see
     ``ledger.memory``): each page must go on from it. Raises Corrupted: ``HISTORY_CHANGED``.
     """
+    from ledger.entries import read_event  # noqa: PLC0415 - who reads rows of views decodes no event
+
     position, past = start, Past() if past is None else past
     while stop is None or not stop.is_set():
         page = client.entries(position, kinds=kinds, stream=stream, wait_s=wait_s, old_size=past.size)

@@ -27,10 +27,10 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _sorted_json = msgspec.json.Encoder(order="sorted")
 _msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order of their own in every process
 decimal_max: Final = 2**63 - 1
-_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}")
-_HALF: Final = re.compile("[\ud800-\udfff]")
-_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_SIXTEEN_DIGITS: Final = re.compile(rb"[0-9]{16}")
+_DECIMAL: Final = r"0|[1-9][0-9]{0,18}"
+_HALF: Final = "[\ud800-\udfff]"
+_STRINGS: Final = rb'"(?:[^"\\]|\\.)*"'
+_SIXTEEN_DIGITS: Final = rb"[0-9]{16}"
 _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
 
 
@@ -55,7 +55,7 @@ def encode_canonical(value: Any) -> bytes:
 
 def halves(value: Any, path: str = "$") -> Iterator[str]:
     """Yield the paths of texts with half of a surrogate pair in a plain value."""
-    if isinstance(value, str) and _HALF.search(value):
+    if isinstance(value, str) and re.search(_HALF, value):
         yield path
     if isinstance(value, dict):
         for name, part in value.items():
@@ -85,7 +85,7 @@ def encode_arguments(arguments: Any, what: str) -> bytes:
     except OverflowError as error:
         raise Refused("INTEGER_OUT_OF_RANGE", f"{what}: an integer lies outside ±(2^53−1)") from error
     check_depth(text)
-    if _SIXTEEN_DIGITS.search(text):  # as below: what else is wrong with JSON, msgspec does not write
+    if re.search(_SIXTEEN_DIGITS, text):  # as below: what else is wrong with JSON, msgspec does not write
         check_strict(text)
     return text
 
@@ -98,7 +98,7 @@ def check_depth(text: bytes, limit: int = json_depth_max) -> None:
     if text.count(b"{") + text.count(b"[") <= limit:
         return
     depth = 0
-    for bracket in _STRINGS.sub(b"", text).translate(None, _NOT_BRACKETS):
+    for bracket in re.sub(_STRINGS, b"", text).translate(None, _NOT_BRACKETS):
         if bracket in b"{[":
             depth += 1
             if depth > limit:
@@ -145,7 +145,7 @@ def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         check_strict(text)  # the more basic fault is the one to report
         raise schema_error(error) from error
     # A type without bounds keeps a large integer as it is, so form alone does not tell: look at every long number.
-    if _SIXTEEN_DIGITS.search(text) or encode_sorted(value) != text:
+    if re.search(_SIXTEEN_DIGITS, text) or encode_sorted(value) != text:
         check_strict(text)
     return value
 
@@ -231,7 +231,7 @@ def decode_decimal(digits: str, what: str) -> int:
 
     Raises Refused: it is written in another way, or too large.
     """
-    if not _DECIMAL.fullmatch(digits) or int(digits) > decimal_max:
+    if not re.fullmatch(_DECIMAL, digits) or int(digits) > decimal_max:
         raise Refused("INVALID_FORMAT", f"The {what} is not a decimal number of at most {decimal_max}.")
     return int(digits)
 

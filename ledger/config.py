@@ -22,9 +22,8 @@ import msgspec
 from ledger import limits
 from ledger.codec import schema_error
 from ledger.errors import BatonError, Refused, Unavailable
-from ledger.events.fields import Name
 from ledger.files import read_regular, replaceable_by
-from ledger.forms import NAME_PATTERN, WORDS
+from ledger.forms import NAME_PATTERN, WORDS, Name
 from ledger.quota import Quota
 
 FOLDER: Final = ".baton"
@@ -34,7 +33,7 @@ CONFIG_FILE: Final = "config.toml"
 CHAINS_FILE: Final = "chains.toml"
 WITNESSED_FILE: Final = "witnessed"
 usual_port: Final = 4222  # Where clients of NATS look, and `baton serve` listens when nobody else does.
-_SERVER: Final = re.compile(r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?")
+_SERVER: Final = r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -299,7 +298,7 @@ def check_server(url: str) -> str:
 
     Raises Refused: ``INVALID_FIELD``; a password in the URL is not repeated.
     """
-    matches = [_SERVER.fullmatch(one) for one in url.split(",")]
+    matches = [re.fullmatch(_SERVER, one) for one in url.split(",")]
     if not all(match and 0 < int(match["port"] or usual_port) < 2**16 for match in matches):
         shown = repr(url[:80]) if "@" not in url else "what was given"
         message = f"{shown} is no server: it must look like nats://HOST:PORT, as `baton serve` prints it"

@@ -10,7 +10,7 @@ Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``prot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -167,7 +167,9 @@ class Submission(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return encode_packed(self)
 
 
-_submission_decoder = msgspec.msgpack.Decoder(Submission)
+@cache
+def _submission_decoder() -> msgspec.msgpack.Decoder[Submission]:
+    return msgspec.msgpack.Decoder(Submission)  # only who admits needs it
 
 
 def decode_submission(data: bytes) -> Submission:
@@ -180,7 +182,7 @@ def decode_submission(data: bytes) -> Submission:
         raise Refused("TOO_LARGE", message, size=len(data))
     if data[:1] in (b"{", b"["):
         return _from_dsse(data)
-    return check_shape(decode_packed(data, _submission_decoder))
+    return check_shape(decode_packed(data, _submission_decoder()))
 
 
 def check_shape(submission: Submission) -> Submission:
@@ -231,7 +233,9 @@ class DsseEnvelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     baton_batch: DsseBatch | None = None
 
 
-_dsse_decoder = msgspec.json.Decoder(DsseEnvelope | list[DsseEnvelope])
+@cache
+def _dsse_decoder() -> msgspec.json.Decoder[DsseEnvelope | list[DsseEnvelope]]:
+    return msgspec.json.Decoder(DsseEnvelope | list[DsseEnvelope])
 
 
 def to_dsse(entry: Entry, path: list[bytes] | None = None) -> dict[str, Any]:
@@ -251,7 +255,7 @@ def to_dsse(entry: Entry, path: list[bytes] | None = None) -> dict[str, Any]:
 
 
 def _from_dsse(data: bytes) -> Submission:
-    decoded = decode_strict(data, _dsse_decoder)
+    decoded = decode_strict(data, _dsse_decoder())
     envelopes = decoded if isinstance(decoded, list) else [decoded]
     bodies, sigs, keys = [], [], set()
     for envelope in envelopes:

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, Self, TypeVar, assert_never
+from typing import Any, Final, Self, TypeVar, assert_never
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -39,7 +41,7 @@ class Exit(IntEnum):
     UNAVAILABLE = 7
 
 
-class Code(NamedTuple):
+class Code(msgspec.Struct, frozen=True):
     """What a code means: its exit code, whether the same request may succeed later, and one sentence."""
 
     exit: Exit

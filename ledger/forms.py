@@ -7,12 +7,18 @@ script. The published schemas say $, which in their dialect means the end.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 REF_PATTERN: Final = r"^(blake3|sha256):[0-9a-f]{64}\Z"
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}\Z"
 DAY_PATTERN: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 TIME_PATTERN: Final = DAY_PATTERN + r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?Z\Z"
+
+ROOT: Final = "root"
+NODE: Final = "node"
+Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The registered name of an agent.")]
 
 # What ends a line somewhere, or moves a cursor: controls but the tab, NEL among them, and Unicode's separators.
 BREAKS: Final = r"\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029"

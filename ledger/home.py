@@ -28,7 +28,6 @@ import msgspec
 from nacl import utils
 
 from ledger import trust
-from ledger.admission.gate import Gate
 from ledger.author import Draft, draft_and_sign, now
 from ledger.checkpoint import CheckpointKey
 from ledger.config import VIEWS_FILE
@@ -241,6 +240,8 @@ def create_ledger(
         )
         at = now() if clock_ms is None else clock_text(clock_ms())
         # If we crash before this, there are keys without entry 0: the next call goes on with them.
+        from ledger.admission.gate import Gate  # noqa: PLC0415 - only a new ledger is admitted here
+
         Gate(log, clock_ms=clock_ms).submit(
             draft_and_sign([Draft(stream="ledger", data=created)], root, ledger=ledger, author=ROOT, at=at)
         )

@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -52,7 +52,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 _decoder: Final = msgspec.json.Decoder(Remembered)
 
 
-class Meeting(NamedTuple):
+class Meeting(msgspec.Struct, frozen=True):
     """What came of comparing a log with a memory: the head to trust, and what is to be told, once."""
 
     trusted: Trusted

@@ -12,7 +12,7 @@ import msgspec
 
 from ledger import limits
 from ledger.errors import Unavailable
-from ledger.lifecycle.authority import NODE, ROOT
+from ledger.forms import NODE, ROOT
 
 EXEMPT: Final = frozenset({ROOT, NODE})
 _minute_ms: Final = 60_000

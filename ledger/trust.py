@@ -40,8 +40,6 @@ from ledger.config import (
 )
 from ledger.envelope import decode_entry
 from ledger.errors import BatonError, Refused, Unavailable
-from ledger.events.authority import LedgerCreated
-from ledger.events.body import decode_body
 from ledger.files import as_unavailable, held, read_regular, write_whole
 from ledger.membership import CLIENT_FILE, Membership, read_membership
 
@@ -52,7 +50,7 @@ UNTRUSTED: Final = (
     "Only a person should decide that: in a terminal, `baton trust` shows what the folder would do, and asks."
 )
 _HEADING: Final = "[[home]]"
-_LINE: Final = re.compile(r'([a-z]+) = ("[^\n]*")')
+_LINE: Final = r'([a-z]+) = ("[^\n]*")'
 _NOTE: Final = "# Ledgers' folders that this user trusts: `baton trust` adds one, `baton trust --remove` takes one out."
 _digest_digits: Final = 16
 
@@ -247,6 +245,9 @@ def record_of(folder: Folder, root: str, at: str) -> Record:
 
 def root_in(entry: bytes) -> str:
     """Return the fingerprint of the root key that entry 0 names, and was signed with."""
+    from ledger.events.authority import LedgerCreated  # noqa: PLC0415 - few verbs ask who made the ledger
+    from ledger.events.body import decode_body  # noqa: PLC0415 - as above
+
     _, data = decode_body(decode_entry(entry).body)
     return fingerprint(bytes.fromhex(data.root)) if isinstance(data, LedgerCreated) else ""
 
@@ -319,7 +320,7 @@ def _decoded(content: bytes, file: Path) -> list[Record]:
     wrong = ""
     try:
         for line in content.decode().split("\n"):
-            match = _LINE.fullmatch(line)
+            match = re.fullmatch(_LINE, line)
             if line == _HEADING:
                 tables.append({})
             elif match is not None and tables and match[1] not in tables[-1]:

@@ -25,7 +25,8 @@ from ledger.checked import CheckedStream, streams_kept_max_bytes, unproven
 from ledger.client import Client, When, every_row
 from ledger.lifecycle.authority import AgentRecord, KeyRecord
 from ledger.lifecycle.clock import ledger_now
-from ledger.lifecycle.handoff import HandoffState, is_unlocked
+from ledger.lifecycle.handoff import HandoffState
+from ledger.lifecycle.handoff_status import is_unlocked
 from projections.agents.fold import KEYS, AgentRow, KeyRow
 from projections.agents.suspects import marked
 from projections.handoffs.facts import stage_of

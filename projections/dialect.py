@@ -15,8 +15,8 @@ from typing import Final
 _OTHERS: Final[dict[str, str]] = {}
 # Quoted text is skipped; outside of it stand marks of what is bound, and SQLite's name of the file's own schema.
 # PostgreSQL takes a subquery for a hundred rows, and an array for ten, which it looks for by an index.
-_LISTED: Final = re.compile(r"(?<!NOT )IN \((SELECT (?:value|CAST\(value AS BIGINT\)) FROM json_each\(\?[0-9]*\))\)")
-_TOKENS: Final = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\?(?P<number>[0-9]*)|\b(?P<main>main\.)""")
+_LISTED: Final = r"(?<!NOT )IN \((SELECT (?:value|CAST\(value AS BIGINT\)) FROM json_each\(\?[0-9]*\))\)"
+_TOKENS: Final = r"""'(?:[^']|'')*'|"[^"]*"|\?(?P<number>[0-9]*)|\b(?P<main>main\.)"""
 
 
 class Expression(str):
@@ -33,14 +33,14 @@ def stated(*, sqlite: str, postgres: str) -> str:
 
 def for_postgres(sql: str, schema: str) -> str:
     """Return a query's SQL as PostgreSQL reads it: with its own fragments, ``$1`` for what is bound, and its schema."""
-    return _TOKENS.sub(_numbered(schema), restated(sql).replace("IN ()", "IN (NULL)"))  # no list is empty there
+    return re.sub(_TOKENS, _numbered(schema), restated(sql).replace("IN ()", "IN (NULL)"))  # no list is empty there
 
 
 def restated(sql: str) -> str:
     """Return a query's SQL with PostgreSQL's own fragments."""
     for ours, theirs in _OTHERS.items():
         sql = sql.replace(ours, theirs)
-    return _LISTED.sub(r"= ANY (ARRAY(\1))", sql)
+    return re.sub(_LISTED, r"= ANY (ARRAY(\1))", sql)
 
 
 def _numbered(schema: str) -> Callable[[re.Match[str]], str]:

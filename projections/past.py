@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
+
 from ledger.client import Client, HeadView
 from ledger.errors import Unavailable
 from projections.instants import Instant, accepted_ms
@@ -184,7 +186,7 @@ class _Reading:
 
     def slots(self) -> list[Slot]:
         size = self._past.size
-        return [slot._replace(position=min(slot.position, size)) for slot in self._present.slots()]
+        return [replace(slot, position=min(slot.position, size)) for slot in self._present.slots()]
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         return self._present.table_digests(view)

@@ -80,9 +80,9 @@ class Transaction:
         end = [] if self._expected is None else [END]
         self.connection, (held, *results) = self._begin([*statements, *end], self.connection)
         rows = self.connection.read(held)[1]
-        if self._expected is not None and rows != self._expected:
+        self._slots = slots_of(rows)
+        if self._expected is not None and self._slots != self._expected:
             raise Moved
-        self._slots = slots_of(rows) if self._expected is None else [*self._expected]
         return self.connection, results[: len(statements)]
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from ledger.codec import encode_sorted
-from ledger.events import KINDS
-from ledger.events.body import Event
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -31,7 +32,7 @@ R = TypeVar("R", bound=Row)
 Rows: TypeAlias = Sequence[Row]
 
 
-class Logged(NamedTuple):
+class Logged(msgspec.Struct, frozen=True):
     """An event with what its bytes alone can tell: the SHA-256 of its body, and the size of its entry in bytes."""
 
     event: Event
@@ -105,6 +106,8 @@ def event_rows(
 
 def kinds_of(stream: str) -> frozenset[str]:
     """Return the kinds that stand on streams ``stream/NAME``."""
+    from ledger.events import KINDS  # noqa: PLC0415 - for folds, and not for what reads their rows
+
     return frozenset(name for name, kind in KINDS.items() if kind.stream == stream)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Any, Final, TypeAlias, get_args
 
 import msgspec
 
@@ -33,8 +33,7 @@ _NEWEST: Final = {
     "reviews": "requested_index", "sessions": "started_index", "snapshots": "event_index", "streams": "last_index",
     "tot_tasks": "started_index",
 }  # fmt: skip
-_REF: Final = re.compile(rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})")
-_FIELD: Final = re.compile(r"`\$\.(\w+)")
+_REF: Final = rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})"
 _AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
@@ -146,7 +145,7 @@ def age_of(at_ms: int, now_ms: int) -> str:
 
 def allowed(error: msgspec.ValidationError, arguments: type[Arguments]) -> str:
     """Return what is wrong with an argument, and which values it may have where they are few."""
-    named = _FIELD.search(text := str(error))
+    named = re.search(r"`\$\.(\w+)", text := str(error))
     for field in msgspec.structs.fields(arguments):
         if named is not None and field.encode_name == named[1] and "Invalid enum value" in text:
             values = [value for one in (field.type, *get_args(field.type)) for value in get_args(one)]
@@ -154,7 +153,7 @@ def allowed(error: msgspec.ValidationError, arguments: type[Arguments]) -> str:
     return text
 
 
-class Query(NamedTuple):
+class Query(msgspec.Struct, frozen=True):
     """A named question: the type of its arguments and the function that answers it."""
 
     arguments: type[Arguments]
@@ -195,7 +194,7 @@ class Where:
         return "".join(f" AND {text}" for text in self._texts)
 
 
-class Listing(NamedTuple):
+class Listing(msgspec.Struct, frozen=True):
     """How a list is read: its SELECT, the table (with alias) it counts in, and the column its pages go by.
 
     With ``time`` it is read newest first by that column, and by ``by`` within one millisecond; ``cursors`` is the table
@@ -302,7 +301,7 @@ def only_match(
 
 def is_whole_ref(asked: str) -> bool:
     """Tell whether a text is a whole ref: nobody's id then, or who calls his own so would be read in its place."""
-    match = _REF.fullmatch(asked.lower())
+    match = re.fullmatch(_REF, asked.lower())
     return match is not None and len(match[2]) == ref_digits
 
 
@@ -311,7 +310,7 @@ def prefix_range(asked: str, algorithm: str) -> tuple[str, str] | None:
 
     None when it begins none: it takes 12 or more hex digits. Refs are compared as text: ``g`` follows every hex digit.
     """
-    match = _REF.fullmatch(asked.lower())
+    match = re.fullmatch(_REF, asked.lower())
     if match is None or match[1] not in (None, algorithm):
         return None
     first = f"{algorithm}:{match[2]}"

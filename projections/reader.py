@@ -21,7 +21,6 @@ from ledger.files import can_write
 from ledger.forms import STORE_PATTERN
 from ledger.lifecycle.clock import ledger_now
 from ledger.resource import Resource
-from ledger.trust import actions_of
 from projections.agents.suspects import marked
 from projections.projection import Projection
 from projections.query import Answer, Moment, allowed
@@ -79,6 +78,8 @@ class Reader(Resource):
     def _named_store(self) -> str | None:
         if self.settings.actions is None and b"views" not in self.settings.text:
             return None  # which is nearly always so, and saves reading whom this user trusts
+        from ledger.trust import actions_of  # noqa: PLC0415 - as above
+
         try:
             return msgspec.convert(actions_of(self.settings, self.client).views, ViewsSettings).store
         except msgspec.ValidationError as error:

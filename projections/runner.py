@@ -15,8 +15,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
-from ledger.client import Client, read_epoch, read_event
+from ledger.client import Client, read_epoch
+from ledger.entries import read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
 from projections.projection import Logged, Projection, Row, Rows
@@ -174,12 +176,12 @@ class Runner:
                 if view.handles is None or not kinds.isdisjoint(view.handles):
                     wanted = [logged for logged in batch.events if logged.event.index >= slot.position]
                     writing.write(slot, view, work.fold(wanted, functools.partial(writing.load, slot)))
-                moved[key] = slot._replace(position=batch.next_index, last_id=batch.events[-1].event.id)
+                moved[key] = replace(slot, position=batch.next_index, last_id=batch.events[-1].event.id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)
         for name in [name for (name, is_live), slot in moved.items() if not is_live and slot.position >= batch.size]:
             writing.make_live(self._views[name])
-            moved[name, True] = moved.pop((name, False))._replace(is_live=True)
+            moved[name, True] = replace(moved.pop((name, False)), is_live=True)
             self._works[name, True] = self._works.pop((name, False), Work(self._views[name]))
         self._expected = sorted(moved.values(), key=lambda slot: (slot.view, not slot.is_live))
 

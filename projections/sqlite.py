@@ -152,7 +152,7 @@ class SqliteStore:
             self._reopen_if_replaced()
             self._db.execute(begin)
             try:
-                if expected is not None and self._db.execute(SLOTS).fetchall() != expected:
+                if expected is not None and slots_of(self._db.execute(SLOTS).fetchall()) != expected:
                     raise Moved  # noqa: TRY301 - which ends the transaction
                 yield Transaction(self._db)
                 self._db.execute("COMMIT")

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, Union, get_args, get_origin
+from typing import Any, Final, Literal, Protocol, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 
@@ -112,7 +112,7 @@ SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM baton_view
 """What reads ``slots_of`` in either store."""
 
 
-class Slot(NamedTuple):
+class Slot(msgspec.Struct, frozen=True):
     """One copy of a view in the store.
 
     ``position`` is the index of the next event it needs, ``last_id`` the id of the event before that ("" at the start):
@@ -131,7 +131,7 @@ def slots_of(rows: Iterable[tuple[Any, ...]]) -> list[Slot]:
     return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
 
 
-class Changes(NamedTuple):
+class Changes(msgspec.Struct, frozen=True):
     """What a batch changed in one slot.
 
     ``rows`` are the rows to write by their type: those of events, those of changed keys, and the keys' packed states.

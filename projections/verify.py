@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
 from ledger.client import Client
 from ledger.errors import BatonError, Unavailable
@@ -111,7 +112,7 @@ def _rebuild(
                 rows = dict(changes.rows)
                 for table, hasher in hashers.items():
                     hasher.update(b"".join(map(_pack, map(_as_given_back, rows.pop(table.row, ())))))
-                writing.write(slot._replace(position=start), view, changes._replace(rows=rows))
+                writing.write(replace(slot, position=start), view, replace(changes, rows=rows))
                 work.shrink(states_cached_max)
             progress(position)
         return {

@@ -18,8 +18,8 @@ from blake3 import blake3
 from ledger.admission.gate import Gate
 from ledger.author import Draft, draft_and_sign, sign
 from ledger.checkpoint import CheckpointKey
-from ledger.client import read_event
 from ledger.config import Config, Settings
+from ledger.entries import read_event
 from ledger.envelope import Submission, event_id, pae
 from ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Role
 from ledger.events.blob import BlobStored

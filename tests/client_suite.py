@@ -18,7 +18,8 @@ from credentials import GITHUB
 from ledger import limits
 from ledger.author import Author, Draft
 from ledger.checkpoint import CheckpointVerifier, open_ends, verify_checkpoint
-from ledger.client import follow, read_event
+from ledger.client import follow
+from ledger.entries import read_event
 from ledger.envelope import decode_entry, decode_submission
 from ledger.errors import Corrupted, Refused
 from ledger.events.body import Event

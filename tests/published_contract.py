@@ -30,7 +30,7 @@ from ledger.envelope import DsseEnvelope
 from ledger.errors import CODES, Exit
 from ledger.events import KINDS
 from ledger.events.body import Body
-from ledger.events.imported import MAPPED, RecordImported
+from ledger.events.imported import MAPPED, RecordImported, mapped_types
 from ledger.forms import ID
 
 FOLDER: Final = Path(__file__).parent.parent / "proto"
@@ -122,7 +122,7 @@ def _mapped_definitions(record: dict[str, Any]) -> dict[str, Any]:
     nothing = {"type": "object", "maxProperties": 0}
     # Absent or null: then it is kept aside, and maps to nothing.
     cases: list[tuple[Any, Any, Any]] = [({"type": "null"}, nothing, nothing)]
-    for kind, types in MAPPED.items():
+    for kind, types in ((kind, mapped_types(kind)) for kind in MAPPED):
         mapped, claims = ({"$ref": _REF_TEMPLATE.format(name=data.__name__)} for data in types)
         cases.append(({"const": kind}, mapped, claims))
     record["allOf"] = [
@@ -133,7 +133,7 @@ def _mapped_definitions(record: dict[str, Any]) -> dict[str, Any]:
         for kind, mapped, claims in cases
     ]
     record["properties"]["mapped_kind"]["anyOf"] = [{"enum": list(MAPPED)}, {"type": "null"}]
-    return _definitions(*(data for pair in MAPPED.values() for data in pair))
+    return _definitions(*(data for kind in MAPPED for data in mapped_types(kind)))
 
 
 def body_schema() -> dict[str, Any]:

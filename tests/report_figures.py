@@ -14,7 +14,7 @@ from consumers.sessions.packer import printed
 from consumers.sessions.report import publish_report
 from consumers.sessions.resume import resume
 from ledger.author import Author, Draft
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.envelope import decode_entry
 from projections.briefs.text import content_words
 from projections.briefs.tokens import count_tokens

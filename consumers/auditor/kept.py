@@ -20,10 +20,10 @@ from blake3 import blake3
 import consumers.auditor
 import ledger
 from consumers.auditor.report import Findings, Problem
+from ledger.admission.clock import ClockMark
 from ledger.codec import UNREADABLE
 from ledger.errors import BatonError
 from ledger.files import read_regular, replacing
-from ledger.lifecycle.clock import ClockMark
 from ledger.limits import batch_events_max
 
 _HASH_BYTES: Final = 32

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from consumers.auditor.kept import Kept
 from consumers.auditor.signatures import Batches, Signatures
 from ledger.admission.check import Candidate
+from ledger.admission.clock import Clock
 from ledger.admission.replay import decide_again
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Base, Layer
@@ -27,7 +28,6 @@ from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised, LedgerCreated
 from ledger.events.body import decode_body
 from ledger.lifecycle.authority import CheckpointKeys, suspect_at
-from ledger.lifecycle.clock import Clock
 from ledger.limits import body_size_max_bytes
 from ledger.log import tables as layout
 from ledger.merkle import Frontier, leaf_hash

@@ -15,7 +15,7 @@ from ledger.errors import Refused
 from ledger.events import KIND_OF, KINDS
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
-from ledger.lifecycle.handoff import Status
+from ledger.lifecycle.handoff_status import Status
 
 # In the order in which a tool names them; another handoff is put in the place of one on the command line alone.
 ToolVerb: TypeAlias = Literal[

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
 from consumers.sdk.clients import clients
 from consumers.sdk.ledger import LedgerBase, asking, given, index_in
-from ledger.client import Client, When, poll_wait_s, read_event
+from ledger.client import Client, When, poll_wait_s
+from ledger.entries import read_event
 from ledger.errors import BatonError, Refused, Unavailable
 from projections.views import CHECKED, ask
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.author import Draft
 from ledger.errors import Refused, did_you_mean, near
-from ledger.events import KINDS, EventData
+from ledger.events import KINDS
 
 if TYPE_CHECKING:
     from ledger.admission.decide import Accepted
+    from ledger.events import EventData
 
 
 class Batch:

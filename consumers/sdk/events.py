@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ledger.client import Ask, Client, read_event
+from ledger.client import Ask, Client
+from ledger.entries import read_event
 from ledger.envelope import decode_entry
 from ledger.events.body import Event
 

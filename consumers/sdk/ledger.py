@@ -17,21 +17,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
 from consumers.sdk.clients import clients
-from ledger import trust
-from ledger.author import Author
-from ledger.client import Client, When, follow, read_event
+from ledger.client import Client, When, follow
 from ledger.config import Settings, present_folder, read_settings
 from ledger.errors import Refused, Unavailable
-from ledger.events import EventData
 from ledger.resource import Resource
 from projections.views import ask
 
 if TYPE_CHECKING:
+    from consumers.sdk.batch import Batch
     from consumers.sdk.reactor import EffectT, Handlers, Where
     from consumers.sdk.subscriptions import SubscriptionStore
     from ledger.admission.decide import Accepted
+    from ledger.author import Author
+    from ledger.events import EventData
     from ledger.events.body import Event
     from ledger.home import Home
     from ledger.identity import Key
@@ -104,6 +103,7 @@ class LedgerBase:
         whatever is killed. What it does elsewhere happens at least once; ``event.id`` is the same each time. Raises
         Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
         """
+        from consumers.sdk.batch import check_kinds  # noqa: PLC0415 - who only asks publishes and follows nothing
         from consumers.sdk.reactor import Handlers  # noqa: PLC0415 - opens sqlite, which publishing does not need
 
         check_kinds(kinds)
@@ -134,6 +134,9 @@ class LedgerBase:
 
     def _author(self, client: Client, name: str | None) -> Author:
         who = name or self._acting()
+        from ledger import trust  # noqa: PLC0415 - who only asks signs nothing
+        from ledger.author import Author  # noqa: PLC0415 - as above
+
         trust.demand(self.settings.home, ledger=client.ledger)
         return Author(client, who, partial(self._key, who))
 
@@ -198,6 +201,8 @@ class Ledger(LedgerBase, Resource):
         ``batch()`` the answer is empty, and stands in the batch's ``accepted`` at its end. Raises Refused: it was not
         admitted, and why; ``KEY_LOCKED`` when the agent's key cannot be opened. Unavailable: see ``Client.submit``.
         """
+        from consumers.sdk.batch import drafts_of, present_batch  # noqa: PLC0415 - as above
+
         client = self.client
         drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
         batch = present_batch(self)
@@ -214,6 +219,8 @@ class Ledger(LedgerBase, Resource):
         ``yield`` of your own generator: what its caller publishes meanwhile would be part of it. Raises Refused: as
         ``publish``, with ``details`` that name each event that was refused.
         """
+        from consumers.sdk.batch import collected  # noqa: PLC0415 - as above
+
         with collected(self) as batch:
             yield batch
         if drafts := batch.close():
@@ -232,12 +239,17 @@ class Ledger(LedgerBase, Resource):
 
     def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
         """Yield the events of ``kinds`` (default: all) that are in the log now: those behind the index ``after``."""
+        from consumers.sdk.batch import check_kinds  # noqa: PLC0415 - as above
+        from ledger.entries import read_event  # noqa: PLC0415 - who asks views decodes no event
+
         check_kinds(kinds)
         for index, data in entries_now(self.client, after + 1, kinds=kinds, stream=stream):
             yield read_event(index, data)
 
     def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> Iterator[Event]:
         """Yield events as they come, until ``stop``: those behind the index ``after`` (default: only new ones)."""
+        from consumers.sdk.batch import check_kinds  # noqa: PLC0415 - as above
+
         check_kinds(kinds)
         start = self.client.head().size if after is None else after + 1
         try:
@@ -285,6 +297,8 @@ class Ledger(LedgerBase, Resource):
     def get(self, ref: int | str) -> Event:
         """Return one event, by what ``index_of`` takes. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""
         index = self.index_of(ref)
+        from ledger.entries import read_event  # noqa: PLC0415 - as above
+
         return read_event(index, self.client.entry(index))
 
     def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:

@@ -19,7 +19,8 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from consumers.sdk.subscriptions import DeadLetter, SubscriptionStore
-from ledger.client import Client, follow, poll_wait_s, read_epoch, read_event
+from ledger.client import Client, follow, poll_wait_s, read_epoch
+from ledger.entries import read_event
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events.body import Event
 from ledger.history import Past, answered

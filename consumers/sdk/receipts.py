@@ -23,8 +23,9 @@ import msgspec
 from ledger import limits
 from ledger.bus.remote_history import Chain, signing
 from ledger.checkpoint import Checkpoint, CheckpointVerifier, open_note
-from ledger.client import Client, Page, read_batch_path, read_event
+from ledger.client import Client, Page, read_batch_path
 from ledger.codec import check_strict, decode_base64, decode_strict
+from ledger.entries import read_event
 from ledger.envelope import decode_entry, is_signed, split_hashes
 from ledger.errors import BatonError, Corrupted, Refused
 from ledger.events.authority import LedgerCreated

@@ -24,9 +24,10 @@ from blake3 import blake3
 from consumers.sessions.copies import with_copies
 from consumers.sessions.generator import ReportInputs, generate, warnings_of
 from ledger.author import Author, Draft
-from ledger.client import Ask, read_event
+from ledger.client import Ask
 from ledger.codec import converted, encode_canonical, encode_utf8
 from ledger.config import Settings
+from ledger.entries import read_event
 from ledger.errors import BatonError, Refused, or_none
 from ledger.events import session as kinds
 from ledger.events.body import Event

@@ -28,8 +28,8 @@ from consumers.thoughts.settings import Overrides, read_overrides, search_config
 from consumers.thoughts.task import AGENTS, PAUSING, Asked, Step, Task, attempts_max, drafts
 from consumers.thoughts.thinkers import Answered, PaidThinker, Thinker
 from ledger.author import Author
-from ledger.client import read_event
 from ledger.codec import encode_canonical
+from ledger.entries import read_event
 from ledger.errors import Refused
 from ledger.events import tot as kinds
 from ledger.events.body import Event

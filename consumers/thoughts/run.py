@@ -25,8 +25,9 @@ from consumers.thoughts.settings import TaskOptions, read_task_type, search_conf
 from consumers.thoughts.task import AGENTS, Task
 from consumers.thoughts.thinkers import choose_thinker, thinker_named
 from ledger.author import Draft
-from ledger.client import Client, open_client, read_event
+from ledger.client import Client, open_client
 from ledger.config import Actions, Settings
+from ledger.entries import read_event
 from ledger.errors import Refused, Unavailable, did_you_mean, near
 from ledger.events import tot as kinds
 from ledger.events.body import Event

@@ -22,7 +22,8 @@ from ledger.events.authority import AgentRegistered, ClockSet, EpochStarted
 from ledger.events.body import Body, Event, make_event
 from ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
 from ledger.lifecycle.clock import check_set, ledger_now, next_ms
-from ledger.log.tables import IdempotencyRecord, StreamRecord, idempotency_key, key_key, stream_key
+from ledger.log.records import IdempotencyRecord, StreamRecord
+from ledger.log.tables import idempotency_key, key_key, stream_key
 from ledger.secrets import refusal as secret_refusal
 
 Asked: TypeAlias = "Callable[[Checked, Layer, int], None]"

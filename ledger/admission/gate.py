@@ -34,7 +34,8 @@ from ledger.lifecycle.authority import CHECKPOINT_KEYS, INVITATION_KEYS, AgentRe
 from ledger.log import tables as layout
 from ledger.log.log import Log, Pending
 from ledger.log.read import Snapshot
-from ledger.log.tables import FORMAT, Head, StreamRecord, agent_key, idempotency_key
+from ledger.log.records import StreamRecord
+from ledger.log.tables import FORMAT, Head, agent_key, idempotency_key
 from ledger.merkle import Frontier
 from ledger.quota import EXEMPT, Quota, Spent, spend
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ledger.admission.check import Candidate
+from ledger.admission.clock import Clock
 from ledger.admission.decide import apply, check_versions, count_refused, go_on_from
 from ledger.admission.rules import AUTHORITY_KINDS
 from ledger.admission.state import Base, Layer
@@ -26,9 +27,9 @@ from ledger.events import EventData
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import Body, Event, decode_body
 from ledger.lifecycle.authority import suspect_at
-from ledger.lifecycle.clock import Clock
 from ledger.limits import body_size_max_bytes
-from ledger.log.tables import StreamRecord, stream_key
+from ledger.log.records import StreamRecord
+from ledger.log.tables import stream_key
 
 
 class Judged(NamedTuple):

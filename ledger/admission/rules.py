@@ -20,10 +20,11 @@ from ledger.events.session import Correction
 from ledger.lifecycle import handoff as handoff_life
 from ledger.lifecycle import reasoning, review, session, snapshot, tot
 from ledger.lifecycle.authority import AgentRecord, suspect_at
-from ledger.lifecycle.handoff import HandoffState, is_unlocked
-from ledger.log import tables
+from ledger.lifecycle.handoff import HandoffState
+from ledger.lifecycle.handoff_status import is_unlocked
+from ledger.log import records, tables
 
-S = TypeVar("S", bound=tables.StreamState)
+S = TypeVar("S", bound=records.StreamState)
 
 _REVIEWING: Final = frozenset({"reviewer", "human"})
 _WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
@@ -179,7 +180,7 @@ def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> Non
     state.confirm(map(_handoff_key, came_from))
 
 
-def _handoff_key(name: str) -> tables.Key[tables.StreamRecord]:
+def _handoff_key(name: str) -> tables.Key[records.StreamRecord]:
     return tables.stream_key(f"handoff/{name}")
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from ledger.log import tables
+from ledger.log.records import StreamRecord
 
 R = TypeVar("R")
 
@@ -119,7 +120,7 @@ class Layer:
         for decided in (self.records, self.indexes, self.signers):
             decided.clear()
 
-    def stream(self, name: str) -> tables.StreamRecord | None:
+    def stream(self, name: str) -> StreamRecord | None:
         """Return the record of a stream."""
         return self.record(tables.stream_key(name))
 

@@ -23,8 +23,9 @@ from ledger.bundle import layout
 from ledger.bundle.archive import ending, header, padding
 from ledger.bundle.program import schemas, verify_program
 from ledger.checkpoint import parse_checkpoint
-from ledger.client import Client, read_batch_path, read_event
+from ledger.client import Client, read_batch_path
 from ledger.codec import UNREADABLE
+from ledger.entries import read_event
 from ledger.envelope import BodyHead, decode_entry, head_of
 from ledger.errors import Corrupted, Refused, Unavailable, message_of
 from ledger.events import EventData

@@ -24,7 +24,7 @@ from msgspec import inspect
 from ledger.codec import encode_canonical
 from ledger.events import KINDS
 from ledger.events.body import Body
-from ledger.events.imported import MAPPED
+from ledger.events.imported import MAPPED, mapped_types
 
 PARTS: Final = ("proofs", "form", "authority", "members", "audit")
 _TOLD: Final = frozenset({"title", "description", "default"})
@@ -35,8 +35,8 @@ _NEEDS: Final = 'sys.exit(f"{error}: this program needs two packages: python -m 
 def schemas() -> bytes:
     """Return the table of kinds: what each one's data must be, in a part of JSON Schema, in its one form."""
     ids = {kind.stream: kind.id_type for kind in KINDS.values() if kind.id_type is not str}
-    mapped = [data for pair in MAPPED.values() for data in pair]
-    types: list[Any] = [*dict.fromkeys([Body, *(kind.data for kind in KINDS.values()), *mapped])]
+    mapped = {kind: mapped_types(kind) for kind in MAPPED}
+    types: list[Any] = [*dict.fromkeys([Body, *(kind.data for kind in KINDS.values()), *sum(mapped.values(), ())])]
     _, definitions = msgspec.json.schema_components(types, ref_template="{name}")
     for struct in types:  # msgspec's own schemas say nothing of integer keys
         for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ def schemas() -> bytes:
     table = {
         "types": definitions,
         "kinds": {name: [kind.stream, kind.data.__name__] for name, kind in KINDS.items()},
-        "mapped": {kind: [data.__name__ for data in pair] for kind, pair in MAPPED.items()},
+        "mapped": {kind: [data.__name__ for data in pair] for kind, pair in mapped.items()},
         "ids": {family: None if form is None else msgspec.json.schema(form) for family, form in ids.items()},
     }
     return encode_canonical(json.loads(json.dumps(table), object_hook=_bare)) + b"\n"

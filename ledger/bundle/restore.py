@@ -28,8 +28,8 @@ from ledger.bundle.archive import Bundle
 from ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
 from ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tile_name, tiles_of
 from ledger.checkpoint import verifiers_of, verify_checkpoint
-from ledger.client import read_event
 from ledger.config import VIEWS_FILE, read_config
+from ledger.entries import read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import LedgerCreated

@@ -22,7 +22,7 @@ from ledger.bus.connection import bus_errors
 from ledger.bus.message import entry_in, entry_of
 from ledger.bus.stream import Incarnation, stream_info
 from ledger.bus.subjects import retired_subject
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Corrupted, Refused, Unavailable
 from ledger.events.authority import EpochStarted

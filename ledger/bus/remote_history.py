@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from ledger.checkpoint import CheckpointVerifier, verifiers_of, verify_checkpoint
-from ledger.client import EntryReads, Reads, read_batch_path, read_event
+from ledger.client import EntryReads, Reads, read_batch_path
 from ledger.config import Settings
+from ledger.entries import read_event
 from ledger.envelope import decode_entry, is_signed
 from ledger.errors import Corrupted
 from ledger.events.authority import (

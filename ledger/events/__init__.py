@@ -2,9 +2,9 @@
 
 ``KINDS`` maps a kind to the type of its ``data`` and what its stream is of. JSON Schemas, AsyncAPI, admission rules,
 documentation and examples are counted against this table by tests. Kinds are past-tense facts; a published kind is
-never changed: a new version is a new kind.
+never changed: a new version is a new kind. The modules of the families are loaded when their kinds are met.
 
-To add a kind: write its ``EventData`` in the module of its family, add the line here, let its stream's machine in
+To add a kind: write its ``EventData`` in the module of its family, add it here, let its stream's machine in
 ``ledger.lifecycle`` take it (or give it a rule in ``ledger.admission.rules``: without either it is refused), fold it
 where it matters, run ``make contract``.
 
@@ -15,108 +15,122 @@ where it matters, run ``make contract``.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ledger.events import authority, blob, handoff, imported, reasoning, review, session, snapshot, tot
-from ledger.events.fields import EventData
+import msgspec
+
+if TYPE_CHECKING:
+    from ledger.events.fields import EventData as EventData
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name != "EventData":
+            raise AttributeError(name)
+        return _load("fields", name)
 
 
-class Kind(NamedTuple):
-    """A kind's data type and what the stream is of that it stands on: ``handoff`` for ``handoff/ID``.
+@cache
+def _load(module: str, name: str) -> Any:
+    return getattr(import_module(f"ledger.events.{module}"), name)
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """Where the type of a kind's data is, and what the stream is of that it stands on: ``handoff`` for ``handoff/ID``.
 
     ``record.imported`` alone may stand elsewhere: on a stream of the kind it stands for (``ledger.events.imported``).
     """
 
-    data: type[EventData]
+    module: str
+    name: str
     stream: str
+
+    @property
+    def data(self) -> type[EventData]:
+        """The type of its data."""
+        return cast("type[EventData]", _load(self.module, self.name))
 
     @property
     def id_type(self) -> Any:
         """The type of ID in the stream's name; None where the name has none."""
-        return _ID_TYPES.get(self.stream, str)
+        if self.stream == "handoff":  # its id names a file, and other handoffs depend on it by that form
+            return _load("handoff", "HandoffId")
+        return None if self.stream == "ledger" else str  # there is one stream ``ledger``
 
 
-# The id of a handoff names a file, and other handoffs depend on it by that form; there is one stream ``ledger``.
-_ID_TYPES: Final[dict[str, Any]] = {"handoff": handoff.HandoffId, "ledger": None}
+# By the module of their types, and the stream that they stand on.
+_FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
+    ("authority", "ledger", {
+        "ledger.created": "LedgerCreated", "ledger.epoch_started": "EpochStarted", "ledger.clock_set": "ClockSet",
+        "ledger.term_started": "TermStarted",
+    }),
+    ("imported", "record", {"record.imported": "RecordImported"}),
+    ("authority", "agent", {
+        "agent.invited": "AgentInvited", "agent.invitation_revoked": "AgentInvitationRevoked",
+        "agent.registered": "AgentRegistered", "role.granted": "RoleGranted", "role.revoked": "RoleRevoked",
+        "key.delegated": "KeyDelegated", "key.revoked": "KeyRevoked", "key.rotated": "KeyRotated",
+        "key.compromised": "KeyCompromised", "agent.removed": "AgentRemoved",
+    }),
+    ("authority", "ledger", {"checkpoint_key.rotated": "CheckpointKeyRotated"}),
+    ("blob", "blob", {"blob.stored": "BlobStored"}),
+    ("session", "session", {
+        "session.started": "SessionStarted", "assessment.recorded": "AssessmentRecorded",
+        "finding.logged": "FindingLogged", "unknown.logged": "UnknownLogged", "dead_end.logged": "DeadEndLogged",
+        "finding.retracted": "FindingRetracted", "dead_end.retracted": "DeadEndRetracted",
+        "unknown.resolved": "UnknownResolved", "tool.used": "ToolUsed", "report.generated": "ReportGenerated",
+        "session.ended": "SessionEnded",
+    }),
+    ("reasoning", "reasoning", {
+        "reasoning.started": "ReasoningStarted", "reasoning.extended": "ReasoningExtended",
+        "reasoning.concluded": "ReasoningConcluded", "reasoning.briefed": "ReasoningBriefed",
+        "reasoning.validated": "ReasoningValidated",
+    }),
+    ("snapshot", "snapshot", {"snapshot.taken": "SnapshotTaken"}),
+    ("review", "review", {"review.requested": "ReviewRequested", "review.answered": "ReviewAnswered"}),
+    ("tot", "tot", {
+        "tot.started": "TotStarted", "tot.decompose_task": "DecomposeTask",
+        "tot.decomposition_result": "DecompositionResult", "tot.initialize_search": "InitializeSearch",
+        "tot.generate_thoughts": "GenerateThoughts", "tot.generated_thoughts": "GeneratedThoughts",
+        "tot.nodes_added": "TotNodesAdded", "tot.evaluate_thoughts": "EvaluateThoughts",
+        "tot.evaluation_results": "EvaluationResults", "tot.nodes_marked": "TotNodesMarked",
+        "tot.backtracked": "TotBacktracked", "tot.synthesize_solution": "SynthesizeSolution",
+        "tot.final_solution": "FinalSolution", "tot.search_complete": "SearchComplete",
+        "tot.model_answered": "TotModelAnswered", "tot.paused": "TotPaused", "tot.resumed": "TotResumed",
+        "tot.error": "TotError", "tot.log_written": "TotLogWritten",
+    }),
+    ("handoff", "handoff", {
+        "handoff.created": "HandoffCreated", "handoff.amended": "HandoffAmended",
+        "handoff.approved": "HandoffApproved", "handoff.rejected": "HandoffRejected",
+        "handoff.claimed": "HandoffClaimed", "handoff.task_checked": "HandoffTaskChecked",
+        "handoff.criterion_checked": "HandoffCriterionChecked", "handoff.waiver_asked": "HandoffWaiverAsked",
+        "handoff.criterion_waived": "HandoffCriterionWaived", "handoff.released": "HandoffReleased",
+        "handoff.logged": "HandoffLogged", "handoff.blocked": "HandoffBlocked",
+        "handoff.unblocked": "HandoffUnblocked", "handoff.completed": "HandoffCompleted",
+        "handoff.changes_requested": "HandoffChangesRequested", "handoff.verified": "HandoffVerified",
+        "handoff.cancelled": "HandoffCancelled", "handoff.superseded": "HandoffSuperseded",
+        "handoff.ready": "HandoffReady",
+    }),
+)  # fmt: skip
+KINDS: Final = {kind: Kind(module, name, stream) for module, stream, names in _FAMILIES for kind, name in names.items()}
 
 
-KINDS: Final[dict[str, Kind]] = {
-    "ledger.created": Kind(authority.LedgerCreated, "ledger"),
-    "ledger.epoch_started": Kind(authority.EpochStarted, "ledger"),
-    "ledger.clock_set": Kind(authority.ClockSet, "ledger"),
-    "ledger.term_started": Kind(authority.TermStarted, "ledger"),
-    "record.imported": Kind(imported.RecordImported, imported.KEPT_ASIDE),
-    "agent.invited": Kind(authority.AgentInvited, "agent"),
-    "agent.invitation_revoked": Kind(authority.AgentInvitationRevoked, "agent"),
-    "agent.registered": Kind(authority.AgentRegistered, "agent"),
-    "role.granted": Kind(authority.RoleGranted, "agent"),
-    "role.revoked": Kind(authority.RoleRevoked, "agent"),
-    "key.delegated": Kind(authority.KeyDelegated, "agent"),
-    "key.revoked": Kind(authority.KeyRevoked, "agent"),
-    "key.rotated": Kind(authority.KeyRotated, "agent"),
-    "key.compromised": Kind(authority.KeyCompromised, "agent"),
-    "agent.removed": Kind(authority.AgentRemoved, "agent"),
-    "checkpoint_key.rotated": Kind(authority.CheckpointKeyRotated, "ledger"),
-    "blob.stored": Kind(blob.BlobStored, "blob"),
-    "session.started": Kind(session.SessionStarted, "session"),
-    "assessment.recorded": Kind(session.AssessmentRecorded, "session"),
-    "finding.logged": Kind(session.FindingLogged, "session"),
-    "unknown.logged": Kind(session.UnknownLogged, "session"),
-    "dead_end.logged": Kind(session.DeadEndLogged, "session"),
-    "finding.retracted": Kind(session.FindingRetracted, "session"),
-    "dead_end.retracted": Kind(session.DeadEndRetracted, "session"),
-    "unknown.resolved": Kind(session.UnknownResolved, "session"),
-    "tool.used": Kind(session.ToolUsed, "session"),
-    "report.generated": Kind(session.ReportGenerated, "session"),
-    "session.ended": Kind(session.SessionEnded, "session"),
-    "reasoning.started": Kind(reasoning.ReasoningStarted, "reasoning"),
-    "reasoning.extended": Kind(reasoning.ReasoningExtended, "reasoning"),
-    "reasoning.concluded": Kind(reasoning.ReasoningConcluded, "reasoning"),
-    "reasoning.briefed": Kind(reasoning.ReasoningBriefed, "reasoning"),
-    "reasoning.validated": Kind(reasoning.ReasoningValidated, "reasoning"),
-    "snapshot.taken": Kind(snapshot.SnapshotTaken, "snapshot"),
-    "review.requested": Kind(review.ReviewRequested, "review"),
-    "review.answered": Kind(review.ReviewAnswered, "review"),
-    "tot.started": Kind(tot.TotStarted, "tot"),
-    "tot.decompose_task": Kind(tot.DecomposeTask, "tot"),
-    "tot.decomposition_result": Kind(tot.DecompositionResult, "tot"),
-    "tot.initialize_search": Kind(tot.InitializeSearch, "tot"),
-    "tot.generate_thoughts": Kind(tot.GenerateThoughts, "tot"),
-    "tot.generated_thoughts": Kind(tot.GeneratedThoughts, "tot"),
-    "tot.nodes_added": Kind(tot.TotNodesAdded, "tot"),
-    "tot.evaluate_thoughts": Kind(tot.EvaluateThoughts, "tot"),
-    "tot.evaluation_results": Kind(tot.EvaluationResults, "tot"),
-    "tot.nodes_marked": Kind(tot.TotNodesMarked, "tot"),
-    "tot.backtracked": Kind(tot.TotBacktracked, "tot"),
-    "tot.synthesize_solution": Kind(tot.SynthesizeSolution, "tot"),
-    "tot.final_solution": Kind(tot.FinalSolution, "tot"),
-    "tot.search_complete": Kind(tot.SearchComplete, "tot"),
-    "tot.model_answered": Kind(tot.TotModelAnswered, "tot"),
-    "tot.paused": Kind(tot.TotPaused, "tot"),
-    "tot.resumed": Kind(tot.TotResumed, "tot"),
-    "tot.error": Kind(tot.TotError, "tot"),
-    "tot.log_written": Kind(tot.TotLogWritten, "tot"),
-    "handoff.created": Kind(handoff.HandoffCreated, "handoff"),
-    "handoff.amended": Kind(handoff.HandoffAmended, "handoff"),
-    "handoff.approved": Kind(handoff.HandoffApproved, "handoff"),
-    "handoff.rejected": Kind(handoff.HandoffRejected, "handoff"),
-    "handoff.claimed": Kind(handoff.HandoffClaimed, "handoff"),
-    "handoff.task_checked": Kind(handoff.HandoffTaskChecked, "handoff"),
-    "handoff.criterion_checked": Kind(handoff.HandoffCriterionChecked, "handoff"),
-    "handoff.waiver_asked": Kind(handoff.HandoffWaiverAsked, "handoff"),
-    "handoff.criterion_waived": Kind(handoff.HandoffCriterionWaived, "handoff"),
-    "handoff.released": Kind(handoff.HandoffReleased, "handoff"),
-    "handoff.logged": Kind(handoff.HandoffLogged, "handoff"),
-    "handoff.blocked": Kind(handoff.HandoffBlocked, "handoff"),
-    "handoff.unblocked": Kind(handoff.HandoffUnblocked, "handoff"),
-    "handoff.completed": Kind(handoff.HandoffCompleted, "handoff"),
-    "handoff.changes_requested": Kind(handoff.HandoffChangesRequested, "handoff"),
-    "handoff.verified": Kind(handoff.HandoffVerified, "handoff"),
-    "handoff.cancelled": Kind(handoff.HandoffCancelled, "handoff"),
-    "handoff.superseded": Kind(handoff.HandoffSuperseded, "handoff"),
-    "handoff.ready": Kind(handoff.HandoffReady, "handoff"),
-}
+class _KindOf(Mapping["type[EventData]", str]):
+    """The kind of each data type."""
 
-KIND_OF: Final[dict[type[EventData], str]] = {kind.data: name for name, kind in KINDS.items()}
+    _kinds: Final = {(kind.module, kind.name): name for name, kind in KINDS.items()}
+
+    def __getitem__(self, data: type[EventData]) -> str:
+        return self._kinds[data.__module__.rpartition(".")[2], data.__name__]
+
+    def __iter__(self) -> Iterator[type[EventData]]:
+        return (kind.data for kind in KINDS.values())
+
+    def __len__(self) -> int:
+        return len(KINDS)
+
+
+KIND_OF: Final[Mapping[type[EventData], str]] = _KindOf()
 
 __all__ = ["KINDS", "KIND_OF", "EventData", "Kind"]

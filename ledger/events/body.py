@@ -16,7 +16,6 @@ from ledger.errors import Refused
 from ledger.events import KINDS
 from ledger.events.fields import Count, EventData, Label, Name, Ref, Time
 from ledger.events.imported import RecordImported, read_mapped
-from ledger.events.tot import Message, TotLogWritten, TotModelAnswered, TotNodesAdded
 from ledger.forms import STREAM_PATTERN
 from ledger.limits import causes_max, stream_name_max_bytes
 
@@ -72,9 +71,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.stream.partition("/")[2]
 
 
-# Data with fields of any shape; all other is no deeper than its type, so only of this its depth is counted.
-FREE: Final = (RecordImported, Message, TotNodesAdded, TotLogWritten, TotModelAnswered)
-
 _KIND: Final = b'"kind":"'
 _kind_size_max_bytes: Final = 64  # those of no kind are longer
 
@@ -113,7 +109,7 @@ def _decoder_of(kind: bytes) -> msgspec.json.Decoder[Body] | None:
     decoding. None for data of any shape, whose every key and number is looked at.
     """
     known = KINDS.get(name := kind.decode("latin-1"))
-    if known is None or issubclass(known.data, FREE):
+    if known is None or known.data.is_free:
         return None
     head = [("kind", Literal[name]), *((name, str) for name in ("ledger", "stream", "author", "at"))]
     whole: Any = msgspec.defstruct("_WholeBody", [*head, ("data", known.data)], bases=(Body,), frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -10,7 +10,7 @@ from ledger import forms
 from ledger.limits import json_integer_max
 
 Ref = Annotated[str, msgspec.Meta(pattern=forms.REF_PATTERN, description="A content reference: algorithm and digest.")]
-Name = Annotated[str, msgspec.Meta(pattern=forms.NAME_PATTERN, description="The registered name of an agent.")]
+Name = forms.Name
 Time = Annotated[str, msgspec.Meta(pattern=forms.TIME_PATTERN, description="RFC 3339, UTC, ending in Z.")]
 PublicKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="An Ed25519 public key in hex.")]
 Signature = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z", description="An Ed25519 signature in hex.")]
@@ -45,4 +45,9 @@ Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0, description="A value betwee
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The base of every event's ``data``: immutable, complete, without unknown fields."""
+    """The base of every event's ``data``: immutable, complete, without unknown fields.
+
+    Where some field ``is_free``, of any shape, its depth is counted; all other data is no deeper than its type.
+    """
+
+    is_free: ClassVar[bool] = False

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ledger.codec import converted
 from ledger.errors import Refused
-from ledger.events import reasoning, session
+from ledger.events import KINDS
 from ledger.events.fields import EventData, Label, Line, OptionalText, Ref
 from ledger.events.handoff import HandoffClaims, HandoffContent
 
@@ -23,6 +23,8 @@ class RecordImported(EventData, frozen=True):
     ``source`` is where it was found, ``format`` what it was read as. ``mapped`` is data of ``mapped_kind``; ``claims``
     is what the original says of its own state. Author and time are claims too: who signs is the importer.
     """
+
+    is_free = True
 
     original: Ref
     source: Line
@@ -50,19 +52,16 @@ class RecordClaims(EventData, frozen=True):
     dirty: list[DirtyValue] = []
 
 
-# What can be imported: the types of ``mapped`` and ``claims`` for each kind.
-MAPPED: Final[dict[str, tuple[type[EventData], type[EventData]]]] = {
-    "handoff.created": (HandoffContent, HandoffClaims),
-    "session.started": (session.SessionStarted, RecordClaims),
-    "assessment.recorded": (session.AssessmentRecorded, RecordClaims),
-    "finding.logged": (session.FindingLogged, RecordClaims),
-    "unknown.logged": (session.UnknownLogged, RecordClaims),
-    "dead_end.logged": (session.DeadEndLogged, RecordClaims),
-    "report.generated": (session.ReportGenerated, RecordClaims),
-    "reasoning.started": (reasoning.ReasoningStarted, RecordClaims),
-    "reasoning.extended": (reasoning.ReasoningExtended, RecordClaims),
-    "reasoning.concluded": (reasoning.ReasoningConcluded, RecordClaims),
-}
+MAPPED: Final = (
+    "handoff.created", "session.started", "assessment.recorded", "finding.logged", "unknown.logged", "dead_end.logged",
+    "report.generated", "reasoning.started", "reasoning.extended", "reasoning.concluded",
+)  # fmt: skip
+"""What can be imported."""
+
+
+def mapped_types(kind: str) -> tuple[type[EventData], type[EventData]]:
+    """Return the types of ``mapped`` and ``claims`` for one of the kinds that can be imported."""
+    return (HandoffContent, HandoffClaims) if kind == "handoff.created" else (KINDS[kind].data, RecordClaims)
 
 
 def read_mapped(data: RecordImported) -> tuple[EventData, EventData] | None:
@@ -74,8 +73,8 @@ def read_mapped(data: RecordImported) -> tuple[EventData, EventData] | None:
         if data.mapped or data.claims:
             raise Refused("INVALID_FIELD", "a record that is kept aside maps to nothing", path="$.data.mapped")
         return None
-    types = MAPPED.get(data.mapped_kind)
-    if types is None:
+    if data.mapped_kind not in MAPPED:
         message = f"only these can be imported: {', '.join(MAPPED)}"
         raise Refused("INVALID_FIELD", message, path="$.data.mapped_kind")
+    types = mapped_types(data.mapped_kind)
     return converted(data.mapped, types[0], "$.data.mapped"), converted(data.claims, types[1], "$.data.claims")

@@ -52,6 +52,8 @@ class Statement(EventData, frozen=True, rename={"sender": "from"}, kw_only=True)
 class Message(Statement, frozen=True, kw_only=True):
     """The base of every message."""
 
+    is_free = True
+
     to: Role
     error: Failure | None = None
 
@@ -282,6 +284,8 @@ class TotStarted(EventData, frozen=True):
 class TotNodesAdded(EventData, frozen=True):
     """The explorer gives candidates their ids; ``temp_ids`` stand in the order of ``nodes`` (none for the root)."""
 
+    is_free = True
+
     nodes: Annotated[list[ThoughtNode], msgspec.Meta(min_length=1, max_length=64)]
     temp_ids: list[NodeId] = []
 
@@ -308,6 +312,8 @@ class TotModelAnswered(Statement, frozen=True, kw_only=True):
     ``prompt_sha256`` covers messages and sample number, not the model. ``answer`` is the object as it was read, cut to
     what is used; ``fault`` is what was wrong with one that could not be read, and what the next question names.
     """
+
+    is_free = True
 
     prompt_sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="A SHA-256 in hex.")]
     model: Label
@@ -347,6 +353,8 @@ class LogEntry(EventData, frozen=True):
 
 class TotLogWritten(Statement, frozen=True, kw_only=True):
     """What an agent has to say to people."""
+
+    is_free = True
 
     entries: Annotated[list[LogEntry], msgspec.Meta(min_length=1, max_length=64)]
     round: Count = 0

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from ledger import forms
 from ledger.errors import Refused
 from ledger.events.authority import AgentRegistered, AgentRemoved, CheckpointKeyRotated, KeyDelegated, LedgerCreated
 from ledger.events.fields import EventData
@@ -25,8 +26,8 @@ from ledger.lifecycle.clock import Span
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-ROOT: Final = "root"
-NODE: Final = "node"
+ROOT: Final = forms.ROOT
+NODE: Final = forms.NODE
 CHECKPOINT: Final = "checkpoint"
 RESERVED_NAMES: Final = frozenset({ROOT, NODE, CHECKPOINT})
 # Whose checkpoint keys, and those of invitations, are among all keys: no name of an agent: they sign no event.

@@ -2,7 +2,7 @@
 
 This machine knows one handoff: its parties are names in its own first event. Whether a name has a role, and
 whether the handoffs it depends on have unlocked it, is decided by ``admission.rules`` over several streams.
-``is_unlocked`` and ``is_lapsed`` are the only places where those two questions are answered; views ask them too.
+``is_unlocked`` and ``is_lapsed`` (``handoff_status``) are the only places where those two questions are answered.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from shlex import quote
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -22,11 +22,7 @@ from ledger.events.body import Event
 from ledger.events.imported import RecordImported, read_mapped
 from ledger.lifecycle import require_imported
 from ledger.lifecycle.clock import Span
-
-Status: TypeAlias = Literal[
-    "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"
-]
-FINAL: Final[frozenset[Status]] = frozenset({"rejected", "verified", "cancelled", "superseded"})
+from ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed
 
 
 class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
@@ -61,16 +57,6 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     def senders(self) -> tuple[str, ...]:
         """Who may act as its sender."""
         return tuple(name for name in (self.sender, self.importer) if name)
-
-
-def is_unlocked(dependency: Status | None, unlock_at: kinds.UnlockAt) -> bool:
-    """Return whether a dependency with this status (None: there is none) lets start what waits ``unlock_at`` it."""
-    return dependency in ("verified", unlock_at)
-
-
-def is_lapsed(status: Status, lease: Span | None, now_ms: int) -> bool:
-    """Return whether the receiver's lease does not hold (any more), which makes the work claimable again."""
-    return status == "in_progress" and lease is not None and not lease.holds(now_ms)
 
 
 def compute_version(sender: str, data: kinds.HandoffContent) -> str:
@@ -335,25 +321,14 @@ def _ended(state: HandoffState, event: Event, status: Status, reason: str) -> Ha
 
 # Each function takes the data type it stands beside; the table erases that to Any.
 _STEPS: Final[dict[type[Any], Callable[[HandoffState, Event, Any], HandoffState]]] = {
-    kinds.HandoffAmended: _amend,
-    kinds.HandoffApproved: _approve,
-    kinds.HandoffRejected: _reject,
-    kinds.HandoffClaimed: _claim,
-    kinds.HandoffTaskChecked: _check_task,
-    kinds.HandoffCriterionChecked: _check_criterion,
-    kinds.HandoffWaiverAsked: _ask_waiver,
-    kinds.HandoffCriterionWaived: _waive_criterion,
-    kinds.HandoffReleased: _stop,
-    kinds.HandoffLogged: _log,
-    kinds.HandoffBlocked: _stop,
-    kinds.HandoffUnblocked: _unblock,
-    kinds.HandoffCompleted: _complete,
-    kinds.HandoffChangesRequested: _request_changes,
-    kinds.HandoffVerified: _verify,
-    kinds.HandoffCancelled: _cancel,
-    kinds.HandoffSuperseded: _supersede,
-    kinds.HandoffReady: _ready,
-}
+    kinds.HandoffAmended: _amend, kinds.HandoffApproved: _approve, kinds.HandoffRejected: _reject,
+    kinds.HandoffClaimed: _claim, kinds.HandoffTaskChecked: _check_task,
+    kinds.HandoffCriterionChecked: _check_criterion, kinds.HandoffWaiverAsked: _ask_waiver,
+    kinds.HandoffCriterionWaived: _waive_criterion, kinds.HandoffReleased: _stop, kinds.HandoffLogged: _log,
+    kinds.HandoffBlocked: _stop, kinds.HandoffUnblocked: _unblock, kinds.HandoffCompleted: _complete,
+    kinds.HandoffChangesRequested: _request_changes, kinds.HandoffVerified: _verify,
+    kinds.HandoffCancelled: _cancel, kinds.HandoffSuperseded: _supersede, kinds.HandoffReady: _ready,
+}  # fmt: skip
 
 
 def _require(state: HandoffState, event: Event, *allowed: Status) -> None:

@@ -41,7 +41,6 @@ TABLES: Final = ("records", "aliases", "chunks", "intents", "references", "usage
 DIGEST_BYTES: Final = 32
 page_blobs_max: Final = 500
 rows_read_max: Final = 20_000  # What one page of a list looks at; a page may be empty and still say where to go on.
-_REF: Final = re.compile(REF_PATTERN)
 
 
 class BlobRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -263,7 +262,7 @@ class Blobs:
 
 def check_ref(ref: str) -> str:
     """Return ``ref`` if it can be a blob's. Raises Refused: ``INVALID_FIELD``."""
-    if _REF.match(ref) is None:
+    if re.match(REF_PATTERN, ref) is None:
         raise Refused("INVALID_FIELD", "a blob's ref is blake3: or sha256: and 64 hex digits")
     return ref
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from ledger.errors import Corrupted
 from ledger.files import open_regular
@@ -30,7 +32,7 @@ _reads_max: Final = 20
 _no_page: Final = 2**64 - 1
 
 
-class Meta(NamedTuple):
+class Meta(msgspec.Struct, frozen=True):
     """What a meta page says: LMDB writes the two in turn, and the one with the later transaction counts."""
 
     magic: int

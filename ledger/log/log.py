@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import lmdb
 import msgspec
 
 from ledger import limits
 from ledger.errors import Corrupted
-from ledger.log.blobs import Blobs
 from ledger.log.read import Snapshot
 from ledger.log.tables import HEAD_KEY, SHARED_KEY, Head, Shared, Tables, index_key
 from ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
 from ledger.merkle import Frontier, leaf_hash
 from ledger.resource import Resource
+
+if TYPE_CHECKING:
+    from ledger.log.blobs import Blobs
 
 
 class Log(Resource):
@@ -45,7 +49,7 @@ class Log(Resource):
         """
         self.tables = Tables(folder, map_size=map_size, create=create)
         self.appender = Appender(self.tables)
-        self.blobs = Blobs(folder, map_size=blobs_map_size)
+        self._folder, self._blobs_map_size = folder, blobs_map_size
         try:
             with self.snapshot() as snapshot:
                 _check_head(snapshot)
@@ -53,9 +57,17 @@ class Log(Resource):
             self.tables.close()
             raise
 
+    @cached_property
+    def blobs(self) -> Blobs:
+        """What is too large for entries."""
+        from ledger.log.blobs import Blobs  # noqa: PLC0415 - few verbs ask of them
+
+        return Blobs(self._folder, map_size=self._blobs_map_size)
+
     def close(self) -> None:
         """Close the log; it cannot be used afterwards."""
-        self.blobs.close()
+        if "blobs" in vars(self):
+            self.blobs.close()
         self.tables.close()
 
     @contextlib.contextmanager

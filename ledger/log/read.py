@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import merge
 from itertools import islice
-from typing import Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import lmdb
 
@@ -16,10 +16,12 @@ from ledger.codec import UNREADABLE
 from ledger.envelope import decode_entry, head_of, pae
 from ledger.errors import Corrupted, Refused
 from ledger.history import Growth, Proven, StreamAsked, StreamPage
-from ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
 from ledger.log import tables as layout
 from ledger.log.tables import Head, Tables
 from ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
+
+if TYPE_CHECKING:
+    from ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
 
 R = TypeVar("R")
 hashed_kept: Final = 256  # tiles and batches, about 10 MB: 511 hashes each

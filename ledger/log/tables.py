@@ -13,9 +13,9 @@ Blobs lie in an environment of their own (``ledger.log.blobs``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 from blake3 import blake3
@@ -23,19 +23,15 @@ from blake3 import blake3
 from ledger import limits
 from ledger.codec import UNREADABLE
 from ledger.errors import Corrupted, Refused
-from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
-from ledger.lifecycle.handoff import HandoffState
-from ledger.lifecycle.reasoning import ReasoningState
-from ledger.lifecycle.review import ReviewState
-from ledger.lifecycle.session import SessionState
-from ledger.lifecycle.snapshot import SnapshotState
-from ledger.lifecycle.tot import TotState
 from ledger.log.environment import Environment
 from ledger.merkle import SubtreeReader
-from ledger.quota import Spent
 
 if TYPE_CHECKING:
     import lmdb
+
+    from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+    from ledger.log.records import IdempotencyRecord, StreamRecord
+    from ledger.quota import Spent
 
     R = TypeVar("R")
 
@@ -43,8 +39,6 @@ if TYPE_CHECKING:
         """A state key: bytes, of which a type checker knows what record lies under them."""
 
 
-# Where one stream stands, by what it is of; streams of agents and kept-aside records have no state.
-StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState
 FORMAT: Final = 1
 DATABASE: Final = "log"
 
@@ -61,24 +55,6 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     frontier: bytes
     accepted_ms: int
     authority_version: int
-
-
-class StreamRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One stream: how many entries it has, the last one, and the state of its life.
-
-    An entry that a rule refuses (``baton fsck --repair``) is counted and changes nothing else.
-    """
-
-    version: int
-    last_index: int
-    state: StreamState | None = None
-
-
-class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What an author first used an idempotency key for: digest of (kind, stream, data) and the entry's index."""
-
-    digest: bytes
-    index: int
 
 
 class Shared(msgspec.Struct, frozen=True, array_like=True):
@@ -166,22 +142,21 @@ def quota_key(author: str) -> Key[Spent]:
 
 
 head_decoder: Final = msgspec.msgpack.Decoder(Head)
-_TYPES: Final[dict[bytes, type]] = {
-    b"s": StreamRecord, b"a": AgentRecord, b"k": KeyRecord, b"i": IdempotencyRecord, b"v": InvitationRecord,
-    TERM_KEY: Term, CHECKPOINT_KEYS_KEY: CheckpointKeys, b"n": str, SHARED_KEY: Shared, QUOTA_PREFIX: Spent,
-    QUARANTINE_PREFIX: str,
-}  # fmt: skip
-_DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
-    letter: msgspec.msgpack.Decoder(type_).decode for letter, type_ in _TYPES.items()
-}
+
+
+@cache
+def _decoder_of(letter: bytes) -> Callable[[bytes], Any]:
+    from ledger.log.records import TYPES  # noqa: PLC0415 - the lives of all streams, of which views do without
+
+    return msgspec.msgpack.Decoder(TYPES[letter]).decode
 
 
 def decode_record(key: bytes, stored: bytes) -> Any:
     """Return the record stored under a state key, by the key's first letter."""
-    return _DECODERS[key[:1]](stored)
+    return _decoder_of(key[:1])(stored)
 
 
-class Hashed(NamedTuple):
+class Hashed(msgspec.Struct, frozen=True):
     """What was hashed for proofs of the log that has this head, and is the same as long as it has.
 
     ``tiles`` are by level and number, signed ``batches`` by the index of their first entry.

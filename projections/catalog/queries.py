@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from projections import query
 from projections.store import quarantine_table
 from projections.views import ON_DEMAND, VIEW_VERSIONS
 
-INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")  # within SQL's integers; a leading zero makes it hex digits
+INDEX: Final = r"0|[1-9][0-9]{0,17}"  # within SQL's integers; a leading zero makes it hex digits
 
 _QUARANTINES: Final = [
     f"SELECT {place} AS place, '{view}' AS view, * FROM {quarantine_table(view).name}"  # noqa: S608 - fixed names
@@ -35,7 +37,9 @@ class EventFilter(query.Arguments, frozen=True):
 def matching_events(moment: query.Moment, asked: str) -> list[dict[str, Any]]:
     """Return the events (at most eleven) that an index, an id, a body's digest or a beginning of one may mean."""
     found: list[dict[str, Any]] = []
-    if INDEX.fullmatch(asked) and (rows := moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))):
+    if re.fullmatch(INDEX, asked) and (
+        rows := moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))
+    ):
         return rows
     for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
         found += query.by_ref(moment, "SELECT * FROM events", column, algorithm, asked)
@@ -65,7 +69,7 @@ def find_events(moment: query.Moment, asked: EventFilter) -> query.Answer:
 
     An event that views left out is ``quarantined``, by the code of why.
     """
-    listing = LISTING._replace(newest_first=asked.newest)
+    listing = replace(LISTING, newest_first=asked.newest)
     page = query.list_of(moment, listing, query.Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
     left_out = {one["index"]: {"quarantined": one["code"]} for one in list_quarantined(moment, asked)["entries"]}
     return page | {"events": [row | left_out.get(row["event_index"], {}) for row in page["events"]]}

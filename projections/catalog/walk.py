@@ -57,7 +57,7 @@ def why_event(moment: query.Moment, asked: WhyEvent) -> query.Answer:
     ahead = 0 if asked.direction == "forward" else events_ahead_max
     known: dict[int, query.Answer] = {}
     effects: dict[int, list[query.Answer]] = {}
-    if INDEX.fullmatch(asked.ref) and asked.direction != "back":  # an event and who names it are read at once
+    if re.fullmatch(INDEX, asked.ref) and asked.direction != "back":  # an event and who names it are read at once
         index = int(asked.ref)
         rows, effects[index] = moment.together(_asked_links([index], ahead), _asked_effects(index))
         known |= _links(rows)
@@ -106,7 +106,7 @@ def _walk(
 
 
 def _start(moment: query.Moment, asked: str, read: _Reading) -> query.Answer:
-    if INDEX.fullmatch(asked) and (events := read([int(asked)])):
+    if re.fullmatch(INDEX, asked) and (events := read([int(asked)])):
         return events[0]
     try:
         index = resolve(moment, query.ByRef(ref=asked))["event_index"]

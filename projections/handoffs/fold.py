@@ -16,7 +16,8 @@ import msgspec
 from ledger.events import handoff as kinds
 from ledger.events.body import Event
 from ledger.events.imported import RecordImported, read_mapped
-from ledger.lifecycle.handoff import HandoffState, Status, transition
+from ledger.lifecycle.handoff import HandoffState, transition
+from ledger.lifecycle.handoff_status import Status
 from projections.projection import Logged, Projection, Row, Rows, Table, json_text, kinds_of, names_of, row_of
 from projections.views import VIEW_VERSIONS
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ledger.errors import Refused
 from ledger.events.handoff import UnlockAt
-from ledger.lifecycle.handoff import Status, is_unlocked
+from ledger.lifecycle.handoff_status import Status, is_unlocked
 from projections.dialect import stated
 from projections.handoffs.facts import DEPENDS_ON, stage_of
 from projections.handoffs.queries import SUMMARY, find_handoff, summary

@@ -8,7 +8,7 @@ have a queue: an imported file may name anybody.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, assert_never
+from typing import Annotated, Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -37,7 +37,7 @@ Case = Literal[
 ]
 
 
-class Wait(NamedTuple):
+class Wait(msgspec.Struct, frozen=True):
     """Who must do what in a case; the smaller the ``rank``, the more urgent."""
 
     case: Case

@@ -7,7 +7,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from ledger.lifecycle.handoff import FINAL, Status
+from ledger.lifecycle.handoff_status import FINAL, Status
 from projections import query
 from projections.handoffs.facts import (
     CLAIMABLE,
@@ -20,8 +20,6 @@ from projections.handoffs.facts import (
     links_of,
     stage_of,
 )
-from projections.handoffs.next import acts_awaited
-from projections.handoffs.why import chain_links_max, explain
 
 # Rows of an `active.md` table: they stand in that table and have no file of their own.
 TABLE_FORMAT: Final = "handoff/active-table"
@@ -134,6 +132,8 @@ def board(moment: query.Moment, asked: Board) -> query.Answer:
         moment.together(_dependencies(shown), asked_facts(row["id"] for row in shown)) if shown else ([], [])
     )
     known = _known(moment, facts_in(moment, facts))
+    from projections.handoffs.why import explain  # noqa: PLC0415 - a list says no sentence
+
     cards: dict[str, list[query.Answer]] = {}
     for card in _summaries(shown, depended):
         card["why"] = "; ".join(reason["text"] for reason in explain(known[card["id"]], known)["reasons"])
@@ -181,11 +181,16 @@ def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
 
 
 def _why(moment: query.Moment, handoff: HandoffFacts) -> query.Answer:
+    from projections.handoffs.next import acts_awaited  # noqa: PLC0415 - a list says not whom it waits for
+    from projections.handoffs.why import explain  # noqa: PLC0415 - as above
+
     return explain(handoff, _known(moment, {handoff.id: handoff})) | {"waits": acts_awaited(moment, handoff)}
 
 
 def _known(moment: query.Moment, known: dict[str, HandoffFacts]) -> dict[str, HandoffFacts]:
     """Return the facts of handoffs and of all that ``explain`` asks for them, read a level at a time."""
+    from projections.handoffs.why import chain_links_max  # noqa: PLC0415 - as above
+
     frontier, is_root = list(known.values()), True
     for _ in range(chain_links_max + 1):
         # What is asked about may also be work whose lease ran out: it waits anew.

@@ -13,7 +13,7 @@ from ledger.admission.rules import AUTHORITY_KINDS, RULES
 from ledger.codec import encode_canonical
 from ledger.errors import Refused
 from ledger.events import KIND_OF, KINDS, EventData, body, tot
-from ledger.events.body import FREE, decode_body, make_event
+from ledger.events.body import decode_body, make_event
 from ledger.events.fields import Name, Ref, Time
 from ledger.events.handoff import Day, HandoffId
 from ledger.limits import json_integer_max, stream_name_max_bytes
@@ -21,7 +21,7 @@ from ledger.limits import json_integer_max, stream_name_max_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FREE_KINDS = {name for name, kind in KINDS.items() if issubclass(kind.data, FREE)}
+FREE_KINDS = {name for name, kind in KINDS.items() if kind.data.is_free}
 HEAD = {"ledger": "0" * 32, "author": "alice", "at": "2026-02-12T10:00:00.000Z", "causes": []}
 
 

@@ -15,7 +15,8 @@ from ledger.events import handoff as kinds
 from ledger.events import review
 from ledger.events.authority import AgentRemoved, KeyCompromised
 from ledger.events.imported import RecordImported
-from ledger.lifecycle.handoff import compute_version, is_lapsed, is_unlocked
+from ledger.lifecycle.handoff import compute_version
+from ledger.lifecycle.handoff_status import is_lapsed, is_unlocked
 from projections.handoffs.facts import HandoffFacts
 from projections.handoffs.next import WAITS, waits_for
 

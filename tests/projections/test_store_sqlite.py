@@ -6,6 +6,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from view_ledger import ViewLedger
 
 from ledger.errors import Corrupted, Unavailable
@@ -55,7 +56,7 @@ def test_views_ahead_of_the_log_are_refused(ledger: ViewLedger, open_store: Call
     runner.catch_up()
     with store.writing() as writing:
         for slot in writing.slots():
-            writing.move(slot._replace(position=slot.position + 1))
+            writing.move(replace(slot, position=slot.position + 1))
     with pytest.raises(Corrupted, match="another past of this log"):
         runner.catch_up()
 

@@ -11,7 +11,7 @@ from consumers.auditor.report import Findings
 from ledger.bundle.archive import Bundle
 from ledger.bundle.export import export_bundle
 from ledger.bundle.layout import tile_name, tiles_of
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.merkle import leaf_hash
 from projections.thoughts.fold import VIEW as THOUGHT_VIEW
 

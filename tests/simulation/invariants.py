@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.envelope import decode_entry
 from ledger.events.authority import TermStarted
 from ledger.merkle import EMPTY_ROOT, Frontier, leaf_hash

@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
@@ -27,6 +25,8 @@ from consumers.sdk.text import clean, one_line, told
 from ledger.errors import Refused, did_you_mean, near
 
 if TYPE_CHECKING:
+    import threading
+
     from ledger.admission.decide import Accepted
 
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
@@ -42,9 +42,9 @@ _COLOURS: Final = {
     "missing": "red", "open": "cyan", "active": "cyan", "concluded": "green", "valid": "green", "expired": "yellow",
     "revoked": "red", "searching": "blue", "solved": "green", "failed": "red", "unverified": "yellow",
 }  # fmt: skip
-_STATE: Final = re.compile(rf"\[({'|'.join(_COLOURS)})( →[^\]…]*)?[\]…]")
-_WORDS: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^ '"])+""")  # as `shlex.join` quotes them
-_WHOLE: Final = re.compile(r"[0-9a-f.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]{8}Z)?")
+_STATE: Final = rf"\[({'|'.join(_COLOURS)})( →[^\]…]*)?[\]…]"
+_WORDS: Final = r"""(?:'[^']*'|"[^"]*"|[^ '"])+"""  # as `shlex.join` quotes them
+_match_whole: Final = functools.partial(re.fullmatch, r"[0-9a-f.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]{8}Z)?")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -83,7 +83,7 @@ def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[s
     room = cells_max + len(gap)
     wanted = [min(max(map(width, column)), cells_max) + len(gap) for column in columns]
     least = [
-        min(wide, room // 2 if at == 0 else wide if all(map(_WHOLE.fullmatch, column[1:])) else cut_cells_min)
+        min(wide, room // 2 if at == 0 else wide if all(map(_match_whole, column[1:])) else cut_cells_min)
         for at, (wide, column) in enumerate(zip(wanted, columns, strict=True))
     ]
     shown = len(columns)
@@ -127,7 +127,7 @@ def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
 
 def print_command(command: str, before: str = "") -> None:
     """Print a command that can be pasted, broken behind a backslash where it is wider than the terminal."""
-    cells, (first, *words) = terminal_cells(), _WORDS.findall(command)
+    cells, (first, *words) = terminal_cells(), re.findall(_WORDS, command)
     line = before + first
     for word in words:
         if cells is not None and width(line) + width(word) + len(" " + " \\") > cells:
@@ -159,7 +159,7 @@ def _coloured(text: str, status: str = "") -> str:
     """Return a text in the colour of a state, or with ``[status → receiver]`` in it in that of its own."""
     if status in _COLOURS:
         return click.style(text, fg=_COLOURS[status])
-    return _STATE.sub(lambda state: click.style(state[0], fg=_COLOURS[state[1]]), text)
+    return re.sub(_STATE, lambda state: click.style(state[0], fg=_COLOURS[state[1]]), text) if "[" in text else text
 
 
 def print_fields(fields: dict[str, Any], indent: str = "") -> None:
@@ -188,7 +188,9 @@ def width(text: str) -> int:
 
 
 def _cells(sign: str) -> int:
-    import unicodedata  # noqa: PLC0415 - only what is no ASCII needs it
+    if sign < "\N{COMBINING GRAVE ACCENT}" or sign == "→":
+        return 1
+    import unicodedata  # noqa: PLC0415 - only what is no Latin needs it
 
     # The selector of an emoji widens what stands before it; any other mark is drawn over that.
     if sign != "\N{VARIATION SELECTOR-16}" and unicodedata.category(sign) in ("Mn", "Me"):
@@ -384,6 +386,9 @@ def stopped_by_signals() -> threading.Event:
     A terminal that is closed sends SIGHUP to us alone: a command that we run is in a session of its own, and would go
     on without anybody who ends it. Under ``nohup`` we go on, too.
     """
+    import signal  # noqa: PLC0415 - it makes tables of names
+    import threading  # noqa: PLC0415 - few verbs go on until somebody ends them
+
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
+import msgspec
 
 from consumers.doors.cli.app import App
 from consumers.sdk.text import clean, error_document
@@ -27,7 +28,7 @@ collected_every: Final = 20_000
 """So many objects more, and garbage is looked for: after Python's 700, a fourteenth of a short verb goes into that."""
 
 
-class Lazy(NamedTuple):
+class Lazy(msgspec.Struct, frozen=True):
     """Where a command is: ``module:attribute`` under ``consumers.doors.cli.commands``, and its one line of help."""
 
     target: str
@@ -193,7 +194,7 @@ class Group(_WithCommon, click.Group):
 SECTIONS: Final = {
     "Every day": {
         "next": Lazy("handoff_list:next_", "Show what waits for you, and the command with which it goes on."),
-        "handoff": Lazy("handoffs:handoff", "Hand work over: create, approve, claim, complete."),
+        "handoff": Lazy("handoff:handoff", "Hand work over: create, approve, claim, complete."),
         "session": Lazy("sessions:session", "Keep what you do and learn, from start to end."),
         "report": Lazy("reports:report", "Make, find and resume from reports of what sessions learned."),
         "reasoning": Lazy("reasoning:reasoning", "Record reasoning, brief it, fetch it."),

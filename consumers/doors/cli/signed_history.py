@@ -13,7 +13,7 @@ import click
 from consumers.doors.cli.app import App
 from consumers.doors.cli.output import short_key, when
 from consumers.sdk.text import told
-from ledger.client import read_event
+from ledger.entries import read_event
 
 if TYPE_CHECKING:
     from ledger.checked import Authority

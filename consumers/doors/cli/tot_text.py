@@ -18,7 +18,7 @@ from consumers.sdk.mermaid import Flowchart, Style
 from consumers.sdk.text import cut, one_line, told
 from consumers.thoughts.logs import ends, entries_of
 from consumers.thoughts.phrases import phrase
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.events import tot as kinds
 from ledger.events.body import Event
 

@@ -40,8 +40,8 @@ from consumers.sessions.open_sessions import meant_session
 from consumers.sessions.report import with_report
 from ledger.admission.decide import Accepted
 from ledger.author import Author, Draft, kind_of
-from ledger.client import read_event
 from ledger.config import present_session, wants_traceback
+from ledger.entries import read_event
 from ledger.errors import Refused
 from ledger.events.fields import EventData
 from ledger.events.reasoning import ReasoningExtended, ReasoningStarted

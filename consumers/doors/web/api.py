@@ -33,7 +33,7 @@ from consumers.sdk.receipts import take
 from consumers.sdk.text import document, error_document, json_text
 from ledger import limits
 from ledger.bundle.layout import tile_name
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.errors import BatonError, Refused
 from ledger.local import LocalClient, now_ms
 from ledger.log.tiles import TILE_WIDTH

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import uvicorn
 
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.errors import BatonError, Exit, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 

@@ -20,7 +20,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from consumers.doors.web.server import DROP
-from ledger.client import Client, poll_wait_s, read_event
+from ledger.client import Client, poll_wait_s
+from ledger.entries import read_event
 from ledger.errors import Refused, Unavailable
 from ledger.events.body import Event
 

@@ -22,7 +22,7 @@ from consumers.handoffs.files.plan import EditedHandoff, plan_edits
 from consumers.handoffs.files.syntax import active_table, comparison
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.sdk.files import read_file, remove_file, write_file
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.errors import Refused, Unavailable
 from projections.handoffs.queries import TABLE_FORMAT
 

@@ -21,8 +21,8 @@ from consumers.handoffs.files.syntax.document import HandoffFile
 from consumers.handoffs.files.syntax.parser import parse
 from consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from consumers.sdk.text import on_a_line, shorten
-from ledger.client import read_event
 from ledger.codec import converted, encode_canonical
+from ledger.entries import read_event
 from ledger.errors import Refused
 from ledger.events.handoff import HandoffClaims, HandoffContent
 from ledger.forms import NAME_PATTERN

@@ -20,7 +20,7 @@ from consumers.handoffs.files.syntax.writer import Progress, render, replace_at
 from ledger.events import KIND_OF
 from ledger.events import handoff as kinds
 from ledger.events.fields import EventData
-from ledger.lifecycle.handoff import Status
+from ledger.lifecycle.handoff_status import Status
 
 _BULLET: Final = re.compile(r"[-*+][ \t]+")
 _BRACKETS: Final = " ()（）[]—-:：,，"

@@ -22,7 +22,8 @@ from consumers.handoffs.notifier.episodes import Key, Open, Waiting, episode_id,
 from consumers.handoffs.notifier.settings import Channel
 from consumers.handoffs.notifier.store import NotifierStore
 from consumers.sdk.quotation import origin_of
-from ledger.client import Ask, Client, every_row, read_event, rows_per_page
+from ledger.client import Ask, Client, every_row, rows_per_page
+from ledger.entries import read_event
 from ledger.events import KINDS as ALL_KINDS
 from ledger.events.body import Event
 from ledger.home import Home

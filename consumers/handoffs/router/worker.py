@@ -30,7 +30,8 @@ from consumers.handoffs.router.plans import Facts, Lineage, Planned, mismatch, p
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import DeadLetter, Subscriptions
 from ledger.author import Author, Draft
-from ledger.client import Ask, Client, every_row, read_event
+from ledger.client import Ask, Client, every_row
+from ledger.entries import read_event
 from ledger.errors import Refused
 from ledger.events.body import Event
 from ledger.events.handoff import HandoffCompleted, HandoffContent, HandoffReady

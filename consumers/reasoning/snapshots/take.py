@@ -20,8 +20,9 @@ from consumers.reasoning.compressor.certificate import check_certificate, differ
 from consumers.reasoning.compressor.compress import compress
 from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
 from ledger.author import Author, Draft
-from ledger.client import Ask, read_event
+from ledger.client import Ask
 from ledger.codec import encode_canonical
+from ledger.entries import read_event
 from ledger.errors import AS_A_BLOB, Refused, or_none
 from ledger.events.brief import Fidelity, Sizes
 from ledger.events.session import Vectors

@@ -12,7 +12,8 @@ from consumers.handoffs.acts import ACTS, Verb, way
 from ledger.errors import Refused
 from ledger.events import KIND_OF, KINDS
 from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import HandoffState, Status, compute_version, transition
+from ledger.lifecycle.handoff import HandoffState, compute_version, transition
+from ledger.lifecycle.handoff_status import Status
 
 CREATED = kinds.HandoffCreated(title="verify", to="bob", reviewer="rita", tasks=["read"], criteria=["a"])
 PARTIES = {"sender": "alice", "receiver": "bob", "reviewer": "rita"}

@@ -15,7 +15,7 @@ from faults import FAULTS, is_long_run, settle, times
 
 from consumers.sdk.subscriptions import Subscriptions, open_subscriptions
 from ledger.author import Draft
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from consumers.thoughts.processes import author_of
 from consumers.thoughts.run import outcome, prepare, resume_task, run_task
 from consumers.thoughts.settings import TaskOptions
 from consumers.thoughts.task import AGENTS, Task
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.events import tot as kinds
 from projections.reader import Reader
 

@@ -76,7 +76,8 @@ def test_head_of_an_event_is_looked_at_too(ledger: Ledger, draft: Draft, path: s
 
 
 def test_code_is_final_and_gated() -> None:
-    assert CODES["SECRET_DETECTED"][:2] == (Exit.GATED, False)
+    code = CODES["SECRET_DETECTED"]
+    assert (code.exit, code.recoverable) == (Exit.GATED, False)
 
 
 def test_every_event_of_a_batch_that_holds_one_is_named(ledger: Ledger) -> None:

@@ -13,8 +13,8 @@ from served import Served, failure_of
 
 from ledger import limits
 from ledger.checkpoint import open_ends, sign_ends
-from ledger.client import read_event
 from ledger.config import VIEWS_FILE
+from ledger.entries import read_event
 from ledger.errors import Corrupted
 from ledger.events.handoff import HandoffAmended, HandoffLogged
 from ledger.history import StreamAsked

@@ -12,7 +12,8 @@ from given import GIVEN_MS, fact, fold, refusal
 from ledger.errors import Refused
 from ledger.events import EventData
 from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import FINAL, HandoffState, Status, compute_version, is_lapsed, is_unlocked, transition
+from ledger.lifecycle.handoff import HandoffState, compute_version, transition
+from ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed, is_unlocked
 
 CREATED = kinds.HandoffCreated(title="verify", to="bob", reviewer="rita", tasks=["read", "run"], criteria=["a", "b"])
 VERSION = compute_version("alice", CREATED)

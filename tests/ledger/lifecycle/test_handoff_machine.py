@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ledger.errors import Refused
 from ledger.events import EventData
 from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import FINAL, HandoffState, is_lapsed, transition
+from ledger.lifecycle.handoff import HandoffState, transition
+from ledger.lifecycle.handoff_status import FINAL, is_lapsed
 
 if TYPE_CHECKING:
     from ledger.events.body import Event

@@ -14,8 +14,8 @@ from blake3 import blake3
 from building import MAP_SIZE, Ledger, key_named, refs_of, usage_of
 from faults import times
 
-from ledger.client import read_event
 from ledger.config import Config
+from ledger.entries import read_event
 from ledger.errors import BatonError, Refused
 from ledger.events.authority import KeyRevoked
 from ledger.events.session import FindingLogged, ReportGenerated, SessionStarted

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from consumers.doors.cli import output
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
-from consumers.sdk.batch import check_kinds
-from consumers.sdk.events import Suspects, describe, whole_event
 from consumers.sdk.text import clean
-from ledger.client import Ask, follow, read_event
-from ledger.envelope import decode_entry
+from ledger.client import Ask, follow
 from ledger.errors import Refused
-from ledger.events.body import Event
+
+if TYPE_CHECKING:
+    from ledger.events.body import Event
 
 rows_max: Final = 500
 
@@ -33,7 +32,10 @@ rows_max: Final = 500
 @click.option("--follow", "is_following", is_flag=True, help="These in the order of the log, then what comes.")
 def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
     """List events: the last 50, newest first; with --after or --reverse in the order of the log."""
-    check_kinds((kind,) if kind else ())
+    if kind:
+        from consumers.sdk.batch import check_kinds  # noqa: PLC0415 - all kinds, and what is signed
+
+        check_kinds((kind,))
     before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
     if before is not None and not (is_newest and not is_following):
         raise click.UsageError("--before goes back from an entry: leave --after, --reverse and --follow out")
@@ -59,6 +61,9 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None
 
 def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
     """Return the event of a row as `show`, `watch` and `log --follow` give it, with the marks that views put on it."""
+    from consumers.sdk.events import describe  # noqa: PLC0415 - with the types of events, which rows do without
+    from ledger.entries import read_event  # noqa: PLC0415 - as above
+
     index = row["event_index"]
     marks = {name: row[name] for name in ("quarantined", "suspect") if name in row}
     return describe(read_event(index, app.client().entry(index))) | marks
@@ -78,12 +83,14 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
     index = app.ledger().index_of(ref)
     if dsse:
         from ledger.client import read_batch_path  # noqa: PLC0415 - only --dsse needs it
-        from ledger.envelope import to_dsse  # noqa: PLC0415 - only --dsse needs it
+        from ledger.envelope import decode_entry, to_dsse  # noqa: PLC0415 - only --dsse needs it
 
         entry = decode_entry(app.client().entry(index))
         envelope = to_dsse(entry, read_batch_path(app.client(), index, entry))
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
+    from consumers.sdk.events import whole_event  # noqa: PLC0415 - as above
+
     data = whole_event(app.client(), index, _plain(app))
     app.show("event", data, lambda: output.print_fields(data))
 
@@ -169,6 +176,8 @@ def _plain(app: App) -> Ask:
 
 
 def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
+    from consumers.sdk.events import Suspects, describe  # noqa: PLC0415 - as above
+
     suspects = Suspects(_plain(app), is_filtered=bool(kinds or stream or author))
     for item in follow(app.client(), start, kinds=kinds, stream=stream):
         if isinstance(item, int) or (author is not None and item.author != author):

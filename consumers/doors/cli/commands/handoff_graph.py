@@ -16,7 +16,7 @@ from consumers.doors.cli.output import next_page, print_lines, stems
 from consumers.doors.cli.program import Command
 from consumers.sdk.mermaid import Flowchart, Style, node_name
 from consumers.sdk.text import clean, one_line
-from ledger.lifecycle.handoff import FINAL
+from ledger.lifecycle.handoff_status import FINAL
 
 path_named_max: Final = 12
 _NAME_PREFIX: Final = "h"

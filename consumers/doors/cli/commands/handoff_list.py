@@ -6,7 +6,6 @@ On the board columns stand side by side where they fit, else one below the other
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
@@ -17,15 +16,10 @@ import click
 from consumers.doors.cli import output
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import Command
-from consumers.doors.cli.reasoning_text import print_grounds
-from consumers.handoffs.acts import NOTES, with_commands
-from consumers.handoffs.receiver import later
-from consumers.sdk.quotation import gate_seen
 from consumers.sdk.text import clean, one_line, told
 from ledger.forms import REF_PATTERN
 from ledger.history import root_digits_shown
-from ledger.lifecycle.handoff import Status
-from ledger.spool import spools
+from ledger.lifecycle.handoff_status import Status
 
 rows_max: Final = 500
 cards_default: Final = 20
@@ -65,12 +59,13 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         version = app.query("handoffs.facts", id=id_)["version"]
         app.show("version", {"version": version}, version)
         return
-    from consumers.doors.cli import signed_history  # noqa: PLC0415 - a list needs no keys
-    from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - as above
+    from consumers.sdk.quotation import gate_seen  # noqa: PLC0415 - a list needs no keys
 
-    found = Grounds(app.query_with, asker=app.settings().agent).shown(app.query("handoffs.show", id=id_))
+    found = with_grounds(app, app.query("handoffs.show", id=id_))
     found["gate"] = gate_seen(app.ledger_home(), app.client())
     if history:
+        from consumers.doors.cli import signed_history  # noqa: PLC0415 - decodes events
+
         found["history"] = signed_history.signed_history(app, found)
 
     def text() -> None:
@@ -81,6 +76,15 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         click.echo(f"gate: {found['gate'] or 'not to be seen from here (ask `baton doctor` beside the ledger)'}")
 
     app.show("handoffs.show", found, text)
+
+
+def with_grounds(app: App, found: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer of ``handoffs.show`` with the reasonings that stand behind it."""
+    if not (found["result_refs"] or found["reasoning_refs"]):  # as most have none, and briefs load much
+        return {**found, "result_reasoning": [], "reasoning": []}
+    from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - as above
+
+    return Grounds(app.query_with, asker=app.settings().agent).shown(found)
 
 
 def as_of_line(as_of: dict[str, Any]) -> str:
@@ -118,12 +122,17 @@ def _show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) 
             raise click.UsageError(f"--{option} goes with a list: the board shows every state at once")
     limit = given.pop("limit") or cards_default
     answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
+    import shutil  # noqa: PLC0415 - with all that compresses
+
     cells = shutil.get_terminal_size().columns
     app.show("handoffs.board", answer, lambda: output.print_lines(*board_text(answer["columns"], cells)))
 
 
 def print_handoff(found: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
+    from consumers.doors.cli.reasoning_text import print_grounds  # noqa: PLC0415 - a list has none
+    from consumers.handoffs.receiver import later  # noqa: PLC0415 - as above
+
     click.secho(told(found["title"]), bold=True)
     click.echo(f"{clean(found['id'])}  [{found['status']} → {found['to']}]")
     click.echo(told(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}"))
@@ -164,6 +173,8 @@ def _print_relations(found: dict[str, Any]) -> None:
 
 def _print_notes(notes: dict[str, list[str]]) -> None:
     """Print first what a receiver needs before he opens a file."""
+    from consumers.handoffs.acts import NOTES  # noqa: PLC0415 - a list needs no acts
+
     if any(notes.values()):
         click.secho("\nWhat its sender knows", bold=True)
     headings = {"tested_by": "tested by", "traps": "trap"}
@@ -265,6 +276,9 @@ def _cards(column: dict[str, Any]) -> Iterator[str]:
 @click.option("--cursor", help="Go on where an earlier page ended.")
 def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
+    from consumers.handoffs.acts import with_commands  # noqa: PLC0415 - as above
+    from ledger.spool import spools  # noqa: PLC0415 - a list tells nothing of them
+
     agent = None if is_all else app.settings().agent
     answer = app.query("handoffs.next", agent=agent, limit=limit, after=cursor)
     answer = with_commands(answer, is_asked=not app.as_json and sys.stdin.isatty() and sys.stdout.isatty())

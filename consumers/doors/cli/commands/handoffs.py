@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from consumers.doors.cli.app import App, read_text, with_contents
 from consumers.doors.cli.output import print_command, warn, web_option
-from consumers.doors.cli.program import Command, Group, Lazy, ListOption
+from consumers.doors.cli.program import Command, ListOption
 from consumers.doors.cli.reasoning_text import print_grounds
 from consumers.handoffs import acts, content
 from consumers.handoffs.receiver import missing, uncommitted
@@ -22,22 +22,6 @@ from ledger.errors import Refused, did_you_mean
 from ledger.events.fields import EventData
 from ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffContent
 from ledger.forms import REF_PATTERN
-
-LAZY: Final = {
-    "amend": Lazy("handoffs:amend", "Change a handoff before work on it begins."),
-    "supersede": Lazy("handoffs:supersede", "Put another handoff in the place of this one."),
-    "import": Lazy("handoff_files:import_", "Import handoff files, proposals and active.md tables."),
-    "render": Lazy("handoff_files:render", "Print the markdown file of a handoff."),
-    "watch": Lazy("handoff_files:watch", "Keep a folder of handoff files in step with the ledger."),
-    "graph": Lazy("handoff_graph:graph", "Draw who waits for whom: a tree, Mermaid or DOT."),
-    "list": Lazy("handoff_list:list_", "List handoffs, newest first, or show a board."),
-    "show": Lazy("handoff_list:show", "Show one handoff: its state and why, tasks, criteria, history."),
-}
-
-
-@click.group(cls=Group, lazy=LAZY, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"})
-def handoff() -> None:
-    """Hand work over: create, approve, claim, check, complete, verify."""
 
 
 def parameters(verb: acts.Verb) -> list[click.Parameter]:
@@ -58,7 +42,7 @@ def _parameter(argument: acts.Argument) -> click.Parameter:
     )  # fmt: skip
 
 
-@handoff.command(params=parameters("create"))
+@click.command(cls=Command, params=parameters("create"))
 @click.option("--id", "id_", help="Its id, and the name of its file (default: day and title).")
 def create(app: App, /, id_: str | None, **given: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
@@ -83,7 +67,7 @@ def _present(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@handoff.command(looks_back=True)
+@click.command(cls=Command, looks_back=True)
 @click.argument("id_", metavar="ID")
 @web_option("handoff", "id_")
 def why(app: App, id_: str) -> None:
@@ -155,10 +139,13 @@ def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, 
         raise Refused(
             "USAGE", f"{acts.spelled(verb)} signs what you have read: say its --version ({read})", field="version"
         )
-    from consumers.doors.cli.commands.handoff_list import as_of_line, print_handoff  # noqa: PLC0415 - only who reads
-    from consumers.reasoning.grounds import Grounds  # noqa: PLC0415 - as above
+    from consumers.doors.cli.commands.handoff_list import (  # noqa: PLC0415 - only who reads
+        as_of_line,
+        print_handoff,
+        with_grounds,
+    )
 
-    found = Grounds(app.query_with, asker=app.settings().agent).shown(app.query("handoffs.show", id=id_))
+    found = with_grounds(app, app.query("handoffs.show", id=id_))
     app.show("handoffs.show", found, lambda: print_handoff(found))
     click.echo(f"\n{as_of_line(found['as_of'])}")
     if asks and not click.confirm(f"\n{acts.spelled(verb)} this version as {app.acting()}?", default=False, err=True):
@@ -168,9 +155,11 @@ def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, 
 
 TELL_LEFT: Final = frozenset[acts.Verb]({"claim", "check", "ask_waiver", "waive"})
 
-for verb in acts.ACTS.keys() - {"create", "amend", "supersede"}:
-    handoff.add_command(act(verb))
-supersede = act("supersede")
+claim, release, complete, cancel = act("claim"), act("release"), act("complete"), act("cancel")
+check, ask_waiver, waive = act("check"), act("ask_waiver"), act("waive")
+log, block, unblock = act("log"), act("block"), act("unblock")
+approve, reject, verify = act("approve"), act("reject"), act("verify")
+request_changes, supersede = act("request_changes"), act("supersede")
 
 
 def emit(

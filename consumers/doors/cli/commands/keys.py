@@ -13,7 +13,8 @@ from consumers.doors.cli.commands.agents import new_passphrase, wait_until_let_i
 from consumers.doors.cli.output import print_table, short_key
 from consumers.doors.cli.program import Group, ListOption
 from ledger.author import Draft
-from ledger.client import open_client, read_event
+from ledger.client import open_client
+from ledger.entries import read_event
 from ledger.errors import Refused
 from ledger.events.authority import KeyCompromised, KeyDelegated, KeyRevoked
 from ledger.identity import Key, KeyFile, read_key_file, write_session_key

@@ -23,7 +23,7 @@ from consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from consumers.reasoning.validator.evidence import cite
 from consumers.sdk.text import clean, counted, default_id
 from ledger.author import Author, Draft
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.envelope import decode_entry
 from ledger.errors import Refused
 from ledger.events import EventData

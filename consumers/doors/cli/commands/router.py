@@ -25,8 +25,8 @@ from consumers.sdk.subscriptions import Subscriptions
 from consumers.sdk.text import clean, counted
 from ledger import trust
 from ledger.author import Author
-from ledger.client import read_event
 from ledger.config import CHAINS_FILE
+from ledger.entries import read_event
 from ledger.errors import BatonError, Refused, Unavailable
 from ledger.events.body import Event
 

@@ -10,7 +10,8 @@ import msgspec
 from consumers.doors.dashboard.page import Go, Page, Seen
 from consumers.doors.node.witnesses import witnessed_of
 from ledger.checkpoint import open_note, parse_checkpoint, verifiers_of
-from ledger.client import HeadView, read_event
+from ledger.client import HeadView
+from ledger.entries import read_event
 from ledger.errors import BatonError
 from ledger.lifecycle.authority import CHECKPOINT
 

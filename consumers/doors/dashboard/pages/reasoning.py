@@ -19,8 +19,9 @@ from consumers.reasoning.compressor.transfer import Received, describe, fetch, r
 from consumers.reasoning.explanation import explain_brief, look_again
 from consumers.reasoning.validator.trees import work_tree
 from consumers.sdk.text import one_line
-from ledger.client import Ask, read_event
+from ledger.client import Ask
 from ledger.config import Settings, beside, resolved
+from ledger.entries import read_event
 from ledger.errors import BatonError, Refused
 from ledger.trust import actions_of
 from projections.briefs.prompt import TransferLevel

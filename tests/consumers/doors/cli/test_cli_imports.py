@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 KEPT: Final = Path(__file__).with_name("imports")
 VERBS: Final = ("--help", "handoff list", "log")
 COSTLY: Final = (
-    "asyncio", "email", "http", "importlib.metadata", "logging", "multiprocessing", "socket", "ssl",
-    "subprocess", "xml",
+    "asyncio", "dataclasses", "email", "http", "importlib.metadata", "inspect", "logging", "multiprocessing",
+    "platform", "signal", "socket", "ssl", "subprocess", "xml",
 )  # fmt: skip
 PROGRAM: Final = f"""
 import sys

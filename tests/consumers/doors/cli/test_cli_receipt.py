@@ -13,7 +13,7 @@ from calling import Baton, Place, emit_finding, start_session
 
 from consumers.sdk.receipts import evidence_in
 from ledger.checkpoint import CheckpointVerifier
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.identity import write_private
 from ledger.merkle import leaf_hash
 from ledger.receipt import Receipt

@@ -16,7 +16,7 @@ from faults import times
 
 from ledger.admission.gate import Gate
 from ledger.author import Draft, draft_and_sign, now
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.events.authority import EpochStarted
 from ledger.events.session import FindingLogged
 from ledger.home import Home

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 from building import trusted
 
-from ledger.client import read_event
 from ledger.config import Settings
+from ledger.entries import read_event
 from ledger.local import LocalClient
 
 wait_max_s: Final = 100.0

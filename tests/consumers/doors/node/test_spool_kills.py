@@ -19,7 +19,7 @@ from serving import CAROL, SESSION, ServeProcess, as_carol, begin, make_home
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import run
 from ledger import limits
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.errors import Unavailable
 from ledger.events.session import FindingLogged
 from ledger.local import LocalClient

@@ -32,8 +32,8 @@ from ledger.bus.history import entry_at, read_messages
 from ledger.bus.nodes import stream_in_use
 from ledger.bus.remote import RemoteClient
 from ledger.bus.subjects import INBOX_OF_NODES
-from ledger.client import read_event
 from ledger.config import Settings
+from ledger.entries import read_event
 from ledger.errors import Unavailable
 from ledger.events.authority import TermStarted
 from ledger.events.session import FindingLogged, SessionStarted

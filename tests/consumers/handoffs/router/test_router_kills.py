@@ -24,7 +24,7 @@ from serving import ServeProcess, remote
 
 from consumers.doors.cli.commands.router import kept
 from ledger.author import Author, Draft
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.events.authority import AgentRegistered
 from ledger.events.handoff import (
     HandoffApproved,

@@ -17,7 +17,7 @@ from consumers.reasoning.compressor.certificate import check_certificate
 from consumers.reasoning.workers import LEVELS, CompressorWorker
 from consumers.sdk.subscriptions import Subscriptions
 from ledger.author import Author
-from ledger.client import read_event
+from ledger.entries import read_event
 from ledger.errors import Unavailable
 from ledger.events import reasoning
 from ledger.events.body import Event

@@ -1,0 +1,101 @@
+"""The ledger's clock along the log, as whoever replays it checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from ledger.events.authority import ClockSet, EpochStarted
+from ledger.events.fields import EventData
+from ledger.lifecycle.clock import forward_days_max, is_jump
+
+Say: TypeAlias = "Callable[[int, str, str], None]"  # Takes what is found of an entry: its index, a code, and words.
+
+
+class ClockMark(msgspec.Struct, frozen=True):
+    """Where a ``Clock`` stands that is not in doubt: ``jumps`` are the times (ms) of entries that jumped ahead."""
+
+    before_ms: int
+    now_ms: int
+    changed_at: int
+    jumps: dict[int, int]
+
+
+class Clock:
+    """The ledger's clock along the log: it goes back only where the root set it, and never jumps ahead otherwise.
+
+    Where it goes back, either the entry before is ahead or this one is behind. The next entry tells which of them fits;
+    at the end of the log nobody can tell, and both are named. A jump ahead of which the root said later, by setting the
+    clock back before it, that it was wrong, is a note: what was granted meanwhile holds no longer.
+    """
+
+    def __init__(self, problem: Say, note: Say) -> None:
+        self._problem, self._note = problem, note
+        self._before = 0
+        self._changed_at = 0
+        self._doubt: tuple[int, int] | None = None
+        self._jumps: dict[int, int] = {}
+        self._index = -1
+        self.now = 0
+
+    def mark(self) -> ClockMark | None:
+        """Return where it stands, for ``go_on``; None while the next entry has to tell."""
+        return None if self._doubt else ClockMark(self._before, self.now, self._changed_at, dict(self._jumps))
+
+    def go_on(self, mark: ClockMark, index: int) -> None:
+        """Go on after the entry at ``index``, from where another clock stood there."""
+        self._before, self.now, self._changed_at, self._index = mark.before_ms, mark.now_ms, mark.changed_at, index
+        self._jumps = dict(mark.jumps)
+
+    def check(self, index: int, accepted_ms: int, data: EventData | None = None) -> None:
+        """Compare the time of the next entry with those before it; ``data`` says whether it may set the clock."""
+        if isinstance(data, ClockSet):
+            self._index = index
+            self._set(index, accepted_ms)
+            return
+        is_next, self._index = index == self._index + 1, index  # in a bundle of one stream, most are not
+        if is_next and index > 0 and is_jump(self.now, accepted_ms) and not isinstance(data, EpochStarted):
+            self._jumps[index] = accepted_ms
+        if self._doubt is not None:
+            behind, behind_ms = self._doubt
+            self._doubt = None
+            if accepted_ms >= self.now:
+                self._blame(behind)
+            else:
+                self._blame(behind - 1)
+                self.now, self._changed_at = behind_ms, behind
+        if accepted_ms > self.now:
+            self._before, self.now, self._changed_at = self.now, accepted_ms, index
+        elif accepted_ms < self.now:
+            if self._changed_at == index - 1 and accepted_ms >= self._before:
+                self._doubt = (index, accepted_ms)
+            else:
+                self._blame(index)
+
+    def end(self) -> None:
+        """Settle what the next entry would have told."""
+        self._settle()
+        for index in self._jumps:
+            message = f"the time of entry {index} is more than {forward_days_max} days after the one before it"
+            self._problem(index, "CLOCK_JUMPED", f"{message}, and the root did not set the clock")
+
+    def _set(self, index: int, accepted_ms: int) -> None:
+        self._settle()
+        for jump in [jump for jump, jump_ms in self._jumps.items() if jump_ms > accepted_ms]:
+            del self._jumps[jump]
+            message = f"entry {jump} was accepted under a wrong clock, which the root set right at entry {index}"
+            self._note(jump, "CLOCK_JUMPED", message)
+        self._before = self.now = accepted_ms
+        self._changed_at = index
+
+    def _settle(self) -> None:
+        if self._doubt is not None:
+            self._blame(self._doubt[0] - 1)
+            self._blame(self._doubt[0])
+            self._doubt = None
+
+    def _blame(self, index: int) -> None:
+        self._jumps.pop(index, None)
+        self._problem(index, "VERIFICATION_FAILED", f"the time of entry {index} does not fit those beside it")

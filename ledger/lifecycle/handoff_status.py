@@ -1,0 +1,24 @@
+"""Where a handoff may stand, and what of it depends on others or on time: asked by its machine, and by views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from ledger.events.handoff import UnlockAt
+    from ledger.lifecycle.clock import Span
+
+Status: TypeAlias = Literal[
+    "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"
+]
+FINAL: Final[frozenset[Status]] = frozenset({"rejected", "verified", "cancelled", "superseded"})
+
+
+def is_unlocked(dependency: Status | None, unlock_at: UnlockAt) -> bool:
+    """Return whether a dependency with this status (None: there is none) lets start what waits ``unlock_at`` it."""
+    return dependency in ("verified", unlock_at)
+
+
+def is_lapsed(status: Status, lease: Span | None, now_ms: int) -> bool:
+    """Return whether the receiver's lease does not hold (any more), which makes the work claimable again."""
+    return status == "in_progress" and lease is not None and not lease.holds(now_ms)
