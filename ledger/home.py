@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from nacl import utils
+from nacl import bindings
 
 from ledger import trust
 from ledger.author import Draft, draft_and_sign, now
@@ -159,7 +159,7 @@ def pending(path: Path) -> Path:
 
 def new_bus_key(path: Path) -> str:
     """Write a new nkey seed to ``path`` and return its public half."""
-    seed = bus_seed(utils.random(32))
+    seed = bus_seed(bindings.randombytes(32))
     write_private(path, f"{seed}\n".encode())
     return public_bus_key(seed)
 

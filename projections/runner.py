@@ -204,7 +204,7 @@ class Runner:
                 return Batch(events, before, min(position, max(last, start)), page.size)
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True):
     """A stretch of the log, decoded: its events, the one before them, the index after it, the log's size then."""
 
     events: list[Logged]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec.structs import replace
 
 from ledger.client import Ask
 from ledger.errors import Refused
@@ -28,7 +31,7 @@ Wait: TypeAlias = Literal["approve", "claim", "continue", "amend", "unblock", "v
 Form: TypeAlias = Literal["text", "texts", "names", "number", "numbers", "flag"]
 
 
-class Argument(NamedTuple):
+class Argument(msgspec.Struct, frozen=True):
     """What an act takes. An ``option`` without hyphens stands by its place; ``is_of_terminal``: only there."""
 
     name: str
@@ -42,7 +45,7 @@ class Argument(NamedTuple):
     is_of_terminal: bool = False
 
 
-class Act(NamedTuple):
+class Act(msgspec.Struct, frozen=True):
     """One act: the data it signs, who may, its arguments and help.
 
     ``ends`` are the waits of the handoff that are over once it happened. ``leads`` is the status that it sets, and
@@ -107,7 +110,7 @@ ACTS: Final[dict[Verb, Act]] = {
         (kinds.HandoffAmended,), ("sender",),
         "Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back. "
         "Its reviewer stays, unless he hands it over himself: --reviewer OTHER alone.",
-        (*(one._replace(is_needed=False) for one in _CONTENT), _REASON), ends=_EVERY_WAIT - {"approve"}, readies=True,
+        (*(replace(one, is_needed=False) for one in _CONTENT), _REASON), ends=_EVERY_WAIT - {"approve"}, readies=True,
     ),
     "claim": Act(
         (kinds.HandoffClaimed,), ("receiver",),

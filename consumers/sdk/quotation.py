@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from consumers.sdk.text import clean
 from ledger.codec import encode_sorted
 from ledger.errors import BatonError
-from ledger.lifecycle.authority import ROOT
+from ledger.forms import ROOT
 
 if TYPE_CHECKING:
     from ledger.client import Client
@@ -31,7 +33,7 @@ _root_digits: Final = 12
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
-class Origin(NamedTuple):
+class Origin(msgspec.Struct, frozen=True):
     """Where words come from: the beginning of the root key's fingerprint, and the state of the gate."""
 
     root: str

@@ -5,7 +5,10 @@ Secrets are looked for here, where threads work side by side, and refused in the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
 from ledger.errors import AS_A_BLOB, Refused
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.secrets import Secret
 
 
-class Candidate(NamedTuple):
+class Candidate(msgspec.Struct, frozen=True):
     """An event whose bytes are in order: its body decoded, its id computed, its signature verified.
 
     ``secret`` is what only a gate looks for: whoever replays a log makes candidates without it.
@@ -31,7 +34,7 @@ class Candidate(NamedTuple):
     secret: Secret | None = None
 
 
-class Checked(NamedTuple):
+class Checked(msgspec.Struct, frozen=True):
     """A submission whose bytes are in order."""
 
     submission: Submission
@@ -60,7 +63,7 @@ def check(submission: Submission) -> Checked:
     from ledger.secrets import scan_bodies  # noqa: PLC0415 - patterns, which whoever replays a log does not ask
 
     for position, secret in scan_bodies(submission.bodies).items():
-        candidates[position] = candidates[position]._replace(secret=secret)
+        candidates[position] = replace(candidates[position], secret=secret)
     return Checked(submission, candidates)
 
 

@@ -6,7 +6,7 @@ Pure: everything a decision depends on is the layer it is given and the ledger's
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from blake3 import blake3
@@ -24,7 +24,9 @@ from ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
 from ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from ledger.log.records import IdempotencyRecord, StreamRecord
 from ledger.log.tables import idempotency_key, key_key, stream_key
-from ledger.secrets import refusal as secret_refusal
+
+if TYPE_CHECKING:
+    from ledger.secrets import Secret
 
 Asked: TypeAlias = "Callable[[Checked, Layer, int], None]"
 
@@ -38,7 +40,7 @@ class Accepted(msgspec.Struct, frozen=True, array_like=True):
     is_repeat: bool = False
 
 
-class Decided(NamedTuple):
+class Decided(msgspec.Struct, frozen=True):
     """What a submission adds: its entries (none when it was a repeat) and the answer for each event."""
 
     entries: list[bytes]
@@ -69,7 +71,7 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
             refusals[position] = (
                 Refused("DEPENDS_ON_REFUSED", "it follows an event that was refused")
                 if candidate.secret is None
-                else secret_refusal(candidate.secret)  # true of its bytes, whatever it follows
+                else _secret_refusal(candidate.secret)  # true of its bytes, whatever it follows
             )
             tainted |= {body.stream, candidate.id}
             continue
@@ -147,7 +149,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
         message = f"{body.stream} is at version {version}, not {body.expect}: read it again"
         raise Refused("STREAM_CONFLICT", message, expected=body.expect, version=version)
     if candidate.secret is not None:  # gate-only: not replayed, not part of the entry's version
-        raise secret_refusal(candidate.secret)
+        raise _secret_refusal(candidate.secret)
     rule = RULES.get(body.kind)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
@@ -156,6 +158,12 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     layer.signers[event.index] = key
     layer.size += 1
     return event
+
+
+def _secret_refusal(secret: Secret) -> Refused:
+    from ledger.secrets import refusal  # noqa: PLC0415 - patterns, which whoever replays a log does not ask
+
+    return refusal(secret)
 
 
 def count_refused(body: Body, layer: Layer, index: int) -> None:

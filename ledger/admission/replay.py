@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -32,7 +32,7 @@ from ledger.log.records import StreamRecord
 from ledger.log.tables import stream_key
 
 
-class Judged(NamedTuple):
+class Judged(msgspec.Struct, frozen=True):
     """An entry that was decided anew: its event if it counts; what its rule refuses; what is wrong of its versions."""
 
     event: Event | None
