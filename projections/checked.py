@@ -201,10 +201,7 @@ class _Question:
         return names
 
     def _gather(self, name: str, links: int = chain_links_max + 1, *, is_root: bool = True) -> None:
-        """Read what a handoff waits for: all of it, and of each only up to the first that holds it up.
-
-        Of the last one that a chain names is read what holds it up, too: ``links`` further.
-        """
+        """Read what a handoff waits for: all, and of each only up to the first that holds it up (of the last, too)."""
         life = self._read(f"handoff/{name}").state
         if not isinstance(life, HandoffState) or links == 0 or not (is_root or stage_of(life.status) == "waiting"):
             return

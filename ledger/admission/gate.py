@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -332,11 +332,6 @@ class Transaction(Base):
         if record is None:
             record = self._glanced[key] = self._snapshot.record(key)
         return record
-
-    def confirm(self, keys: Iterable[layout.Key[Any]]) -> None:
-        """Hold records that were glanced at against their entries. Raises Corrupted: they give others."""
-        for key in keys:
-            self.record(key)
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""

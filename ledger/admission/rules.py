@@ -22,9 +22,10 @@ from ledger.lifecycle import reasoning, review, session, snapshot, tot
 from ledger.lifecycle.authority import AgentRecord, suspect_at
 from ledger.lifecycle.handoff import HandoffState
 from ledger.lifecycle.handoff_status import is_unlocked
-from ledger.log import records, tables
+from ledger.log.records import StreamState
+from ledger.log.tables import stream_key
 
-S = TypeVar("S", bound=records.StreamState)
+S = TypeVar("S", bound=StreamState)
 
 _REVIEWING: Final = frozenset({"reviewer", "human"})
 _WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
@@ -161,7 +162,7 @@ def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> Non
     walked = [event.name]
     for name in walked:  # which grows meanwhile
         if came_from:
-            record = state.glance(_handoff_key(name))
+            record = state.glance(stream_key(f"handoff/{name}"))
             life = None if record is None else _life(record.state, HandoffState)
             depends_on = () if life is None else life.depends_on
         for wanted in depends_on:
@@ -170,23 +171,21 @@ def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> Non
                 walked.append(wanted)
         if event.name in came_from:
             cycle = _path_back(came_from, event.name)
-            state.confirm(map(_handoff_key, cycle[1:-1]))
-            raise Refused(
-                "DEPENDENCY_CYCLE", "the handoffs would wait for each other: " + " → ".join(cycle), cycle=cycle
-            )
+            for each in cycle[1:-1]:
+                _handoff_state(state, each)
+            message = f"the handoffs would wait for each other: {' → '.join(cycle)}"
+            raise Refused("DEPENDENCY_CYCLE", message, cycle=cycle)
         if len(came_from) > dependencies_walked_max:
-            state.confirm(map(_handoff_key, came_from))
-            raise Refused("TOO_LARGE", f"{event.name} depends on more than {dependencies_walked_max} handoffs")
-    state.confirm(map(_handoff_key, came_from))
-
-
-def _handoff_key(name: str) -> tables.Key[records.StreamRecord]:
-    return tables.stream_key(f"handoff/{name}")
+            break
+    for each in came_from:
+        _handoff_state(state, each)
+    if len(came_from) > dependencies_walked_max:
+        raise Refused("TOO_LARGE", f"{event.name} depends on more than {dependencies_walked_max} handoffs")
 
 
 def _handoff_state(state: Layer, name: str) -> HandoffState | None:
     """Return where a handoff stands; None also when no entry of its stream counts."""
-    record = state.record(_handoff_key(name))
+    record = state.stream(f"handoff/{name}")
     return None if record is None else _life(record.state, HandoffState)
 
 

@@ -7,7 +7,6 @@ forgotten by dropping its layer, and nothing is ever undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
@@ -34,11 +33,8 @@ class Base:
         return None
 
     def glance(self, key: tables.Key[Any]) -> Any:
-        """Return the record under a state key, perhaps one that ``confirm`` has yet to hold against its entries."""
+        """Return what ``record`` does, perhaps before it was held against its entries: what counts asks for both."""
         return self.record(key)
-
-    def confirm(self, keys: Iterable[tables.Key[Any]]) -> None:
-        """Hold records that were glanced at against their entries, where ``glance`` did not."""
 
     def index_of(self, _stream: str, _event_id: str) -> int | None:
         """Return the index of an event of a stream, or None: what was decided anew, the layer above knows."""
@@ -74,13 +70,8 @@ class Layer:
         return record
 
     def glance(self, key: tables.Key[R]) -> R | None:
-        """Return the record under a state key, or None; what rests on it waits for ``confirm``."""
-        record: R | None = self.records.get(key)
-        return self.below.glance(key) if record is None else record
-
-    def confirm(self, keys: Iterable[tables.Key[Any]]) -> None:
-        """Hold records that were glanced at against their entries. Raises Corrupted: as a gate that reads them."""
-        self.below.confirm([key for key in keys if key not in self.records])
+        """Return the record under a state key, or None; what rests on it asks for ``record``, too."""
+        return self.records.get(key) or self._below_records.get(key) or self.below.glance(key)
 
     def put(self, key: tables.Key[R], record: R) -> None:
         """Decide the record under a state key."""

@@ -129,8 +129,7 @@ def facts_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
 
 def links_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
     """Return of handoffs what ``facts_of`` does, but only the fields by which one is told as what others wait for."""
-    asked = list(ids)
-    return facts_in(moment, moment.rows(_LINK + _OF_ASKED, (json_list(asked),))) if asked else {}
+    return facts_in(moment, moment.rows(_LINK + _OF_ASKED, (json_list(ids),)))
 
 
 def asked_facts(ids: Iterable[str]) -> tuple[str, tuple[str]]:

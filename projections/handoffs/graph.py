@@ -299,12 +299,7 @@ def _drawn(moment: Moment, asked: HandoffGraph, root: str | None) -> tuple[Links
     sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
     status: dict[str, Status] = {row["id"]: row["status"] for row in moment.rows(sql, (json_list(elsewhere),))}
     done = {at: {on for on, now in status.items() if is_unlocked(now, at)} for at in _HOLDING}
-    return links, {
-        name: link.depends_on
-        if (gone := done[link.unlock_at]).isdisjoint(link.depends_on)
-        else [on for on in link.depends_on if on not in gone]
-        for name, link in links.items()
-    }
+    return links, {name: [on for on in one.depends_on if on not in done[one.unlock_at]] for name, one in links.items()}
 
 
 def _linked(moment: Moment, reached: str, root: str) -> Links:

@@ -191,16 +191,15 @@ def _known(moment: query.Moment, known: dict[str, HandoffFacts]) -> dict[str, Ha
     """Return the facts of handoffs and of all that ``explain`` asks for them, read a level at a time."""
     from projections.handoffs.why import chain_links_max  # noqa: PLC0415 - as above
 
-    frontier, is_root = list(known.values()), True
-    for _ in range(chain_links_max + 1):
+    frontier = list(known.values())
+    for depth in range(chain_links_max + 1):
         # What is asked about may also be work whose lease ran out: it waits anew.
-        held = [here for here in frontier if is_root or stage_of(here.status) == "waiting"]
-        known |= links_of(moment, {on for here in held for on in here.depends_on} - known.keys())
-        following: dict[str, HandoffFacts] = {}
-        for here in held:
-            unmet = [on for on in here.depends_on if not here.is_unlocked_by(known.get(on))]
-            following |= {on: known[on] for on in (unmet if is_root else unmet[:1]) if on in known}
-        frontier, is_root = list(following.values()), False
+        held = [here for here in frontier if not depth or stage_of(here.status) == "waiting"]
+        if new := {on for here in held for on in here.depends_on} - known.keys():
+            known |= links_of(moment, new)
+        unmet = ([on for on in here.depends_on if not here.is_unlocked_by(known.get(on))] for here in held)
+        following = {on for names in unmet for on in (names[:1] if depth else names)}
+        frontier = [known[on] for on in following & known.keys()]
     return known
 
 

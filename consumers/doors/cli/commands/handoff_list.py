@@ -213,12 +213,8 @@ def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
     fits = room >= column_cells_min
     wide = min(room, column_cells_max) if fits else cells
     for group in filter(None, [shown] if fits else [[column] for column in shown]):
-        for texts in (
-            [[f"{_heading(column)} ({column['total']})"] for column in group],
-            [["─" * wide] for _ in group],
-            [_cards(column) for column in group],
-        ):
-            yield from _side_by_side(texts, wide)
+        texts = ([f"{_heading(column)} ({column['total']})", "─" * wide, *_cards(column)] for column in group)
+        yield from _side_by_side(texts, wide)
     if counted := [f"{_heading(one)} {one['total']}" for one in columns if one["total"] and not one["handoffs"]]:
         yield "not shown: " + ", ".join(counted)
     elif not shown:
