@@ -119,10 +119,10 @@ KINDS: Final = {kind: Kind(module, name, stream) for module, stream, names in _F
 class _KindOf(Mapping["type[EventData]", str]):
     """The kind of each data type."""
 
-    _kinds: Final = {(kind.module, kind.name): name for name, kind in KINDS.items()}
+    _kinds: Final = {(f"{__name__}.{kind.module}", kind.name): name for name, kind in KINDS.items()}
 
     def __getitem__(self, data: type[EventData]) -> str:
-        return self._kinds[data.__module__.rpartition(".")[2], data.__name__]
+        return self._kinds[data.__module__, data.__name__]
 
     def __iter__(self) -> Iterator[type[EventData]]:
         return (kind.data for kind in KINDS.values())

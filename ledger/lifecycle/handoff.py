@@ -321,14 +321,25 @@ def _ended(state: HandoffState, event: Event, status: Status, reason: str) -> Ha
 
 # Each function takes the data type it stands beside; the table erases that to Any.
 _STEPS: Final[dict[type[Any], Callable[[HandoffState, Event, Any], HandoffState]]] = {
-    kinds.HandoffAmended: _amend, kinds.HandoffApproved: _approve, kinds.HandoffRejected: _reject,
-    kinds.HandoffClaimed: _claim, kinds.HandoffTaskChecked: _check_task,
-    kinds.HandoffCriterionChecked: _check_criterion, kinds.HandoffWaiverAsked: _ask_waiver,
-    kinds.HandoffCriterionWaived: _waive_criterion, kinds.HandoffReleased: _stop, kinds.HandoffLogged: _log,
-    kinds.HandoffBlocked: _stop, kinds.HandoffUnblocked: _unblock, kinds.HandoffCompleted: _complete,
-    kinds.HandoffChangesRequested: _request_changes, kinds.HandoffVerified: _verify,
-    kinds.HandoffCancelled: _cancel, kinds.HandoffSuperseded: _supersede, kinds.HandoffReady: _ready,
-}  # fmt: skip
+    kinds.HandoffAmended: _amend,
+    kinds.HandoffApproved: _approve,
+    kinds.HandoffRejected: _reject,
+    kinds.HandoffClaimed: _claim,
+    kinds.HandoffTaskChecked: _check_task,
+    kinds.HandoffCriterionChecked: _check_criterion,
+    kinds.HandoffWaiverAsked: _ask_waiver,
+    kinds.HandoffCriterionWaived: _waive_criterion,
+    kinds.HandoffReleased: _stop,
+    kinds.HandoffLogged: _log,
+    kinds.HandoffBlocked: _stop,
+    kinds.HandoffUnblocked: _unblock,
+    kinds.HandoffCompleted: _complete,
+    kinds.HandoffChangesRequested: _request_changes,
+    kinds.HandoffVerified: _verify,
+    kinds.HandoffCancelled: _cancel,
+    kinds.HandoffSuperseded: _supersede,
+    kinds.HandoffReady: _ready,
+}
 
 
 def _require(state: HandoffState, event: Event, *allowed: Status) -> None:
