@@ -343,7 +343,7 @@ class LocalClient(Resource):
         deadline = time.monotonic() + min(wait_s, limits.poll_wait_max_s)
         seen, has_waited, size_max_bytes = -1, False, limits.range_size_max_bytes
         while time.monotonic() < deadline:
-            last = self.log.tables.last_transaction()
+            announced, last = self.log.announced, self.log.tables.last_transaction()
             if last != seen:
                 with self.log.snapshot() as snapshot:
                     raw = snapshot.entries(start, limit=limits.range_events_max, size_max_bytes=size_max_bytes)
@@ -353,7 +353,9 @@ class LocalClient(Resource):
                 seen = -1 if raw else last
             else:
                 has_waited = True
-                time.sleep(poll_interval_s)
+                if announced is not None:  # somebody watches the log for all of this process
+                    self.log.wait(announced, deadline - time.monotonic())
+                time.sleep(poll_interval_s)  # and what comes together is read together
         return start
 
     def _checkpoint_key(self, snapshot: Snapshot) -> CheckpointKey:

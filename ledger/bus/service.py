@@ -92,6 +92,7 @@ class News:
             # Who waits holds the old event; who comes later waits on the new one.
             self._grown.set()
             self._grown = asyncio.Event()
+            self._log.announce()
 
     async def run(self) -> None:
         """Look for other processes' commits until cancelled."""

@@ -7,8 +7,8 @@ The partial tile in memory belongs to one committed size and is thrown away when
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,12 @@ class Log(Resource):
         """
         self.tables = Tables(folder, map_size=map_size, create=create)
         self.appender = Appender(self.tables)
+        # How often somebody who watches the log has announced that it grew; None where nobody does.
+        self.announced: int | None = None
+        self._announcing = threading.Condition()
         self._folder, self._blobs_map_size = folder, blobs_map_size
+        self._blobs: Blobs | None = None
+        self._opening = threading.Lock()  # LMDB opens a file once in a process
         try:
             with self.snapshot() as snapshot:
                 _check_head(snapshot)
@@ -57,17 +62,20 @@ class Log(Resource):
             self.tables.close()
             raise
 
-    @cached_property
+    @property
     def blobs(self) -> Blobs:
         """What is too large for entries."""
-        from ledger.log.blobs import Blobs  # noqa: PLC0415 - few verbs ask of them
+        with self._opening:
+            if self._blobs is None:
+                from ledger.log.blobs import Blobs  # noqa: PLC0415 - few verbs ask of them
 
-        return Blobs(self._folder, map_size=self._blobs_map_size)
+                self._blobs = Blobs(self._folder, map_size=self._blobs_map_size)
+            return self._blobs
 
     def close(self) -> None:
         """Close the log; it cannot be used afterwards."""
-        if "blobs" in vars(self):
-            self.blobs.close()
+        if self._blobs is not None:
+            self._blobs.close()
         self.tables.close()
 
     @contextlib.contextmanager
@@ -85,6 +93,17 @@ class Log(Resource):
         except BaseException:
             self.appender.forget()
             raise
+
+    def announce(self) -> None:
+        """Wake who waits in this process. Whoever calls this watches the log from now on, whichever process writes."""
+        with self._announcing:
+            self.announced = (self.announced or 0) + 1
+            self._announcing.notify_all()
+
+    def wait(self, announced: int, wait_s: float) -> None:
+        """Wait for an announcement after the one of this number, at most so long."""
+        with self._announcing:
+            self._announcing.wait_for(lambda: self.announced != announced, wait_s)
 
     def set_shared(self, shared: Shared | None) -> None:
         """Let this log be one of several nodes' from the next write on, or (None) its own again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,3 +96,20 @@ def test_waiting_read_sleeps_through_what_nobody_wants(ledger: Ledger, monkeypat
         # What is there already is not waited beyond, wanted or not: it may be the last before an end.
         there = client.entries(start, limit=2, kinds=["session.started"], wait_s=20)
     assert (there.entries, there.next_index, naps) == ([], start + 2, [start, start + 1, start + 2])
+
+
+def test_a_read_of_a_log_that_is_watched_looks_again_when_growth_is_announced(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ledger.client() as client, ThreadPoolExecutor(1) as threads:
+        tables, looks = client.log.tables, []
+        look = tables.last_transaction
+        monkeypatch.setattr(tables, "last_transaction", lambda: looks.append(1) or look())
+        client.log.announce()
+        start = client.head().size
+        page = threads.submit(client.entries, start, wait_s=20)
+        time.sleep(0.3)  # the time of 15 looks at a log that nobody watches
+        assert len(looks) <= 2
+        ledger.emit("alice", "session/s2", SessionStarted())
+        client.log.announce()
+        assert [index for index, _ in page.result(10).entries] == [start]
