@@ -49,6 +49,9 @@ class MemoryLog:
         self._seen: MemorySnapshot | None = None
         self._is_writing = False
 
+    def announce(self) -> None:
+        """Nobody waits for a log in memory."""
+
     def copy(self) -> Self:
         other = type(self)()
         other.head, other.data, other.leaves = self.head, self.data[:], self.leaves[:]
