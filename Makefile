@@ -1,10 +1,10 @@
-# Baton: `make demo` and `make test` are all that a fresh machine with Python 3.11, make and git needs. Where the system's
+# Deedbook: `make demo` and `make test` are all that a fresh machine with Python 3.11, make and git needs. Where the system's
 # own Python has no venv (Debian, Ubuntu): `apt install python3-venv`, or `make PYTHON=` another.
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
-PACKAGES := ledger projections consumers consumers/doors/python/baton
+PACKAGES := ledger projections consumers consumers/doors/python/deedbook
 
 # Tests start thousands of processes: what Python compiled is kept, whatever the shell says of that.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 install: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Baton needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Deedbook needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "this Python cannot make environments: apt install python3-venv, or make PYTHON=python3.12 …"; exit 1; }
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
@@ -23,7 +23,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: install
-	$(BIN)/baton demo $(ARGS)
+	$(BIN)/deed demo $(ARGS)
 
 # Three at a time on two cores: on a quiet machine two leave four tenths of them idle, waiting for processes and timers. Each
 # begins with a third of its own and takes from the others at its end: what a module or folder shares is made once, not in all
@@ -102,7 +102,7 @@ mutants: install
 # The long run: every test that counts its kills, flips or rounds, with as many as were promised (200 kills, 1,000 flips), and
 # every property with more examples.
 faults: install tools
-	BATON_FAULTS=25 $(BIN)/python -m pytest -n 2 --dist worksteal -q --timeout 7200 --durations 25 \
+	DEEDBOOK_FAULTS=25 $(BIN)/python -m pytest -n 2 --dist worksteal -q --timeout 7200 --durations 25 \
 	  $$(grep -rlE '^from (faults|tampering) import|hypothesis' tests --include='test_*.py')
 
 contract: install

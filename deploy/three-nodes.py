@@ -2,7 +2,7 @@
 
     python deploy/three-nodes.py [--events 1000] [--agents 5] [--folder DIR] [--keep]
 
-It makes a ledger and two more nodes in a temporary folder, starts `baton serve` three times on free ports of loopback,
+It makes a ledger and two more nodes in a temporary folder, starts `deed serve` three times on free ports of loopback,
 lets agents submit, kills the leader and its nats-server with SIGKILL when half is acknowledged, lets them go on, and
 compares the logs of the other two: every acknowledged event, and the roots at equal sizes. It prints one JSON document
 and ends with 1 if an event is missing or twice, or the roots differ. The gap is the longest time without an
@@ -85,7 +85,7 @@ class Scene:
     def make(self) -> None:
         """Make the ledger, its agents and the other nodes' keys, and write every node's settings."""
         first = self.home["node"]
-        self.baton("init", home=first)
+        self.deed("init", home=first)
         with LocalClient(read_settings(home=first)) as client:
             root = Author(client, ROOT, lambda _: open_key(Home(first).key_file(ROOT)))
             clients = Home(self.folder / "clients")
@@ -117,12 +117,12 @@ class Scene:
             data |= checkpoint_of(home, ledger, name)
         root.emit(Draft(stream=f"agent/{name}", data=AgentRegistered(**data)))
 
-    def baton(self, *arguments: str, home: Path) -> None:
+    def deed(self, *arguments: str, home: Path) -> None:
         """Run a verb of the command line."""
         subprocess.run([*program(), "--home", str(home), *arguments], check=True, stdout=subprocess.DEVNULL)
 
     def start(self, name: str) -> None:
-        """Start `baton serve` of a node."""
+        """Start `deed serve` of a node."""
         with (self.folder / f"{name}.log").open("ab") as log:
             # Not 4222: once its node is killed, whoever else serves here takes that, and writers would ask there.
             port = str(free_ports(1)[0])

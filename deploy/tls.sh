@@ -1,11 +1,11 @@
 #!/bin/sh
 # Makes certificates for the servers of a cluster, signed by an authority of your own.
 #
-#   deploy/tls.sh DIR NAME=HOST[,HOST…] …      tls.sh /etc/baton/tls r3-a=a.example.org,10.0.0.1 r3-b=b.example.org
+#   deploy/tls.sh DIR NAME=HOST[,HOST…] …      tls.sh /etc/deedbook/tls r3-a=a.example.org,10.0.0.1 r3-b=b.example.org
 #
 # Writes DIR/NAME.pem and DIR/NAME.key, and at the first call DIR/ca.pem and DIR/ca.key. Called again it makes new
 # certificates under the same authority: to renew them, or for one more server. Copy to each machine its own two files
-# and ca.pem: `tls` of the table [cluster] and `baton deploy nats-config --tls` name the folder that they are in there.
+# and ca.pem: `tls` of the table [cluster] and `deed deploy nats-config --tls` name the folder that they are in there.
 # NAME is the node's. DIR/ca.key signs whoever may join the cluster, so keep it offline.
 set -eu
 umask 077
@@ -28,7 +28,7 @@ key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -o
 [ ! -e "$dir/ca.pem" ] || [ -e "$dir/ca.key" ] || fail "$dir has ca.pem without ca.key: bring the key from where it is kept"
 if [ ! -e "$dir/ca.pem" ]; then
   key "$dir/ca.key.new"
-  openssl req -x509 -new -key "$dir/ca.key.new" -sha256 -days $((years_ca * 365)) -subj "/CN=Baton routes" \
+  openssl req -x509 -new -key "$dir/ca.key.new" -sha256 -days $((years_ca * 365)) -subj "/CN=Deedbook routes" \
     -addext "basicConstraints=critical,CA:TRUE,pathlen:0" -addext "keyUsage=critical,keyCertSign,cRLSign" -out "$dir/ca.pem.new"
   # The certificate last: without it the next call begins anew, and nothing was signed yet.
   mv "$dir/ca.key.new" "$dir/ca.key" && mv "$dir/ca.pem.new" "$dir/ca.pem"

@@ -2,7 +2,7 @@
 
     >>> import tempfile, pathlib
     >>> from ledger import Author, Draft, Home, LocalClient, Settings, create_ledger, open_key
-    >>> home = Home(pathlib.Path(tempfile.mkdtemp()) / ".baton")
+    >>> home = Home(pathlib.Path(tempfile.mkdtemp()) / ".deedbook")
     >>> ledger = create_ledger(home, origin="example.org/docs", map_size=2**30)
     >>> with LocalClient(Settings(home=home.path)) as client:
     ...     root = Author(client, "root", lambda kinds: open_key(home.key_file("root")))
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ledger.config import Settings as Settings
     from ledger.config import read_settings as read_settings
     from ledger.entries import read_event as read_event
-    from ledger.errors import BatonError as BatonError
+    from ledger.errors import DeedbookError as DeedbookError
     from ledger.errors import Corrupted as Corrupted
     from ledger.errors import Refused as Refused
     from ledger.errors import Unavailable as Unavailable

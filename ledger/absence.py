@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger.config import FOLDER, GIT_FOLDER, main_tree, path_in
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import DeedbookError, Unavailable
 from ledger.files import read_regular
 from ledger.trust import shown
 
@@ -20,10 +20,10 @@ def no_ledger(start: Path, server: str | None = None, agent: str | None = None) 
     """Return the refusal where no ledger was found: it names the likely folder before it speaks of a new ledger."""
     name = agent or "NAME"
     how = (
-        f"`baton join CODE` makes one by an invitation (`baton agent invite {name}` prints it), or name it with --home"
+        f"`deed join CODE` makes one by an invitation (`deed agent invite {name}` prints it), or name it with --home"
     )
     if server is None:
-        how = _likely(start) or "run `baton init`, or name one with --home"
+        how = _likely(start) or "run `deed init`, or name one with --home"
     return Unavailable("NO_LEDGER", f"there is no {FOLDER} in {start} or any folder above it: {how}", folder=str(start))
 
 
@@ -39,14 +39,14 @@ def _likely(start: Path) -> str:
             return f"did you mean {shown(homes[0])}? Go to its project, or name it with --home"
     for folder in (start, *start.parents):
         if (tree := main_tree(folder)) is not None:
-            return f"`baton init` in {shown(tree)}, whose work tree this is, makes one for both"
-        with suppress(BatonError, OSError, ValueError):
+            return f"`deed init` in {shown(tree)}, whose work tree this is, makes one for both"
+        with suppress(DeedbookError, OSError, ValueError):
             if (
                 path_in(folder / GIT_FOLDER, b"gitdir: ").parent.name == "worktrees"
             ):  # the path may be a stranger's text
                 what = "the main tree of this work tree is gone, or does not know of it"
                 return f"{what}: `git worktree repair` there, or name the ledger's folder with --home"
-        with suppress(BatonError, OSError):
+        with suppress(DeedbookError, OSError):
             if (folder / GIT_FOLDER / "HEAD").is_file():
                 return _notes_in(folder / GIT_FOLDER)
     return ""
@@ -54,11 +54,11 @@ def _likely(start: Path) -> str:
 
 def _notes_in(git: Path) -> str:
     """Return what to do in a clone, which has no ledger, and before they are fetched no notes either."""
-    other = "; for a ledger of its own `baton init`, for one elsewhere --home"
+    other = "; for a ledger of its own `deed init`, for one elsewhere --home"
     refs, settings = (
         read_regular(git / name, size_max_bytes=_refs_size_max_bytes) or b"" for name in ("packed-refs", "config")
     )
     if (git / _NOTES).is_dir() or _NOTES.encode() in refs:
-        return f"this clone has notes of sessions: `baton notes list` and `baton notes show` need no ledger{other}"
+        return f"this clone has notes of sessions: `deed notes list` and `deed notes show` need no ledger{other}"
     is_clone = b'[remote "' in settings
-    return is_clone * f"`baton notes fetch` brings what sessions reported where this was cloned from, if any did{other}"
+    return is_clone * f"`deed notes fetch` brings what sessions reported where this was cloned from, if any did{other}"

@@ -32,7 +32,7 @@ from ledger.client import Client
 from ledger.codec import UNREADABLE, encode_packed
 from ledger.config import resolved
 from ledger.envelope import Entry, decode_entry, is_signed
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import DeedbookError, Corrupted, Refused
 from ledger.files import read_regular, replacing
 from ledger.history import Growth, Proven, StreamAsked, Trusted, is_continued, root_digits_shown
 from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
@@ -173,7 +173,7 @@ class StreamReader:
             before = len(self.authority.kept.indexes)
             try:
                 checked = self._read(stream, size)
-            except BatonError:
+            except DeedbookError:
                 self.authority, self._runs = self._loaded(), {}  # they may hold what was not proven to the end
                 raise
             self.authority.kept.head = checked.head
@@ -238,7 +238,7 @@ class StreamReader:
             if digest != sha256(packed).digest():  # else the ledger would be blamed for one damaged bit in it
                 return self._nobody()
             kept = msgspec.msgpack.decode(packed, type=_Kept)
-        except (BatonError, *UNREADABLE):
+        except (DeedbookError, *UNREADABLE):
             return self._nobody()
         return Authority(kept) if (kept.format, kept.ledger) == (_FORMAT, self._client.ledger) else self._nobody()
 
@@ -326,7 +326,7 @@ class _Run:
         """Compare how much of the stream was read with how much a key of the ledger has signed for."""
         try:
             ends = open_ends(note, *verifiers)
-        except BatonError as error:
+        except DeedbookError as error:
             raise unproven(f"its key has not signed where {self._stream} ends ({error.message})") from error
         signed = ends.streams.get(self._stream)
         if (ends.size, ends.root, signed) != (self.head.size, self.head.root, self._version):
@@ -350,7 +350,7 @@ def pinned_root(home: Path, ledger: str) -> str | None:
     """
     try:
         record = trust.find_record(resolved(home))
-    except BatonError:
+    except DeedbookError:
         return None
     if record is None:
         return None
@@ -358,13 +358,13 @@ def pinned_root(home: Path, ledger: str) -> str | None:
         given = trust.shown(home)
         pinned = record.root[:root_digits_shown]
         message = f"the ledger {ledger} is not the one whose root is pinned for {given}, {pinned}…: \
-ask whoever runs it for its root fingerprint, and say `baton trust --root FINGERPRINT --home {given}` if it is right"
+ask whoever runs it for its root fingerprint, and say `deed trust --root FINGERPRINT --home {given}` if it is right"
         raise Corrupted("VERIFICATION_FAILED", message, ledger=ledger, root=record.root)
     return record.root if len(record.root) > len(ledger) else None  # a shorter one: what the folder said at first
 
 
 def unproven(what: str, **details: Any) -> Corrupted:
     """Return the error for what a node handed over and does not prove itself: nothing is shown, nothing signed."""
-    message = f"what the ledger hands over does not prove itself: {what}. Nothing of it is believed: `baton verify` \
+    message = f"what the ledger hands over does not prove itself: {what}. Nothing of it is believed: `deed verify` \
 beside the ledger says what is wrong there"
     return Corrupted("VERIFICATION_FAILED", message, **details)

@@ -275,7 +275,7 @@ def _check_line(line: str, what: str) -> None:
         raise Refused("INVALID_FORMAT", f"The {what} is empty or contains a control character.")
 
 
-ENDS_TYPE: Final = "application/vnd.baton.ends.v1"
+ENDS_TYPE: Final = "application/vnd.deedbook.ends.v1"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 

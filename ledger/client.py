@@ -300,7 +300,7 @@ def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
 
         return LocalClient(settings, views=views)
     if settings.agent is None:
-        raise Refused("USAGE", "a server is asked as somebody: add --as NAME or set BATON_AGENT")
+        raise Refused("USAGE", "a server is asked as somebody: add --as NAME or set DEEDBOOK_AGENT")
     from ledger.bus.remote import RemoteClient  # noqa: PLC0415 - loads nats, which local work does not need
 
     return RemoteClient(settings)

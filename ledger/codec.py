@@ -1,4 +1,4 @@
-"""The only encoders and decoders of Baton: strict JSON for what agents sign, minimal msgpack for what is stored.
+"""The only encoders and decoders of Deedbook: strict JSON for what agents sign, minimal msgpack for what is stored.
 
 ``msgspec`` accepts duplicate keys and large integers in float fields. So a decoded value is encoded again in sorted
 form: only when that differs from the bytes does the slower standard parser, with hooks, look at every key and number.
@@ -35,7 +35,7 @@ _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
 
 
 def encode_canonical(value: Any) -> bytes:
-    """Return ``value`` as RFC 8785 (JCS) bytes: what Baton's own authors sign.
+    """Return ``value`` as RFC 8785 (JCS) bytes: what Deedbook's own authors sign.
 
     Raises Refused: ``INVALID_FORMAT`` when the value has no canonical form (NaN, an integer beyond ±(2^53−1)).
     """

@@ -21,18 +21,18 @@ import msgspec
 
 from ledger import limits
 from ledger.codec import schema_error
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.files import read_regular, replaceable_by
 from ledger.forms import NAME_PATTERN, WORDS, Name
 from ledger.quota import Quota
 
-FOLDER: Final = ".baton"
+FOLDER: Final = ".deedbook"
 GIT_FOLDER: Final = ".git"
 VIEWS_FILE: Final = "views.db"
 CONFIG_FILE: Final = "config.toml"
 CHAINS_FILE: Final = "chains.toml"
 WITNESSED_FILE: Final = "witnessed"
-usual_port: Final = 4222  # Where clients of NATS look, and `baton serve` listens when nobody else does.
+usual_port: Final = 4222  # Where clients of NATS look, and `deed serve` listens when nobody else does.
 _SERVER: Final = r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
 
 
@@ -107,13 +107,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder in which a new ledger is made: ``BATON_HOME`` itself, else ``.baton`` of ``start``."""
+    """Return the folder in which a new ledger is made: ``DEEDBOOK_HOME`` itself, else ``.deedbook`` of ``start``."""
     return named_home(environment) or start / FOLDER
 
 
 def named_home(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the ledger's folder that the environment names (``BATON_HOME``)."""
-    given = environment.get("BATON_HOME")
+    """Return the ledger's folder that the environment names (``DEEDBOOK_HOME``)."""
+    given = environment.get("DEEDBOOK_HOME")
     return Path(given) if given else None
 
 
@@ -130,14 +130,14 @@ def present_folder() -> Path:
 
 
 def find_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the ledger's folder: ``BATON_HOME`` itself, else that of ``start`` or its nearest parent (``home_in``)."""
+    """Return the ledger's folder: ``DEEDBOOK_HOME`` itself, else that of ``start`` or its nearest parent (``home_in``)."""
     if (named := named_home(environment)) is not None:
         return named
     return next((home for folder in (start, *start.parents) if (home := home_in(folder)) is not None), None)
 
 
 def home_in(folder: Path) -> Path | None:
-    """Return the ledger's folder that a folder has: its ``.baton``, or for a work tree of git that of the main one."""
+    """Return the ledger's folder that a folder has: its ``.deedbook``, or for a work tree of git that of the main one."""
     if (folder / FOLDER).is_dir():
         return folder / FOLDER
     main = main_tree(folder)
@@ -151,7 +151,7 @@ def main_tree(folder: Path) -> Path | None:
     user's, and that repository says in turn that this is its work tree, which only who may write in it can make it say.
     """
     link = folder / GIT_FOLDER
-    with suppress(BatonError, OSError, ValueError):  # ValueError: a path with a zero byte
+    with suppress(DeedbookError, OSError, ValueError):  # ValueError: a path with a zero byte
         if link.is_file() and link.lstat().st_uid == os.geteuid():
             administered = path_in(link, b"gitdir: ")
             common = path_in(administered / "commondir")
@@ -187,8 +187,8 @@ def read_settings(
     is_named = home is not None or named_home(environment) is not None
     start = start or (Path() if is_named else present_folder())
     folder = home or find_home(start, environment)
-    server = server or environment.get("BATON_SERVER") or None
-    agent = agent or environment.get("BATON_AGENT") or None
+    server = server or environment.get("DEEDBOOK_SERVER") or None
+    agent = agent or environment.get("DEEDBOOK_AGENT") or None
     if folder is None:
         from ledger.absence import no_ledger  # noqa: PLC0415 - where there is one, nobody needs the words
 
@@ -213,7 +213,7 @@ def read_settings(
             agent = agent or check_name(member.agent)
     text = read_file(folder, CONFIG_FILE)
     config, _ = declared(text, folder / CONFIG_FILE)
-    spool = spool or bool(environment.get("BATON_SPOOL"))
+    spool = spool or bool(environment.get("DEEDBOOK_SPOOL"))
     return Settings(home=folder, config=config, server=server, agent=agent, spool=spool, text=text)
 
 
@@ -301,7 +301,7 @@ def check_server(url: str) -> str:
     matches = [re.fullmatch(_SERVER, one) for one in url.split(",")]
     if not all(match and 0 < int(match["port"] or usual_port) < 2**16 for match in matches):
         shown = repr(url[:80]) if "@" not in url else "what was given"
-        message = f"{shown} is no server: it must look like nats://HOST:PORT, as `baton serve` prints it"
+        message = f"{shown} is no server: it must look like nats://HOST:PORT, as `deed serve` prints it"
         raise Refused("INVALID_FIELD", message, path="server")
     return url
 
@@ -312,13 +312,13 @@ def environment_variable(name: str) -> str | None:
 
 
 def present_session() -> str | None:
-    """Return the session that the verbs of sessions mean when they name none (``BATON_SESSION``)."""
-    return os.environ.get("BATON_SESSION") or None
+    """Return the session that the verbs of sessions mean when they name none (``DEEDBOOK_SESSION``)."""
+    return os.environ.get("DEEDBOOK_SESSION") or None
 
 
 def wants_traceback() -> bool:
-    """Return whether an unforeseen error is shown with its traceback (``BATON_TRACEBACK``)."""
-    return bool(os.environ.get("BATON_TRACEBACK"))
+    """Return whether an unforeseen error is shown with its traceback (``DEEDBOOK_TRACEBACK``)."""
+    return bool(os.environ.get("DEEDBOOK_TRACEBACK"))
 
 
 def wants_colour() -> bool:
@@ -346,11 +346,11 @@ def _folder_of_user(variable: str, below: str, environment: Mapping[str, str]) -
     # A relative path counts for nothing, as the specification has it: it would lead into whatever folder one is in.
     for given, rest in ((environment.get(variable), ""), (environment.get("HOME"), below)):
         if given and Path(given).is_absolute():
-            return Path(given, rest, "baton")
+            return Path(given, rest, "deedbook")
     try:
         home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:
         home = Path()
     if not home.is_absolute():
         raise Unavailable("STORE_UNAVAILABLE", f"this user has no home folder: set {variable} or HOME")
-    return home / below / "baton"
+    return home / below / "deedbook"

@@ -63,7 +63,7 @@ def _token(kind: str, prefix: str, rest: str, trace: str = "") -> Pattern:
 PRIVATE_KEY: Final = "private key"
 JWT: Final = "JSON Web Token"
 IN_URL: Final = "password in a URL"
-KEY_FILE: Final = "Baton key file"
+KEY_FILE: Final = "Deedbook key file"
 BEARER: Final = "bearer token"
 BASIC: Final = "user and password in base64"
 ENCODED_KEY: Final = "private key in base64"
@@ -150,7 +150,7 @@ PATTERNS: Final = (
     _token("webhook secret", "whs(?:ec|k)_", f"{_BASE64}{{32}}"),
     _token("age key", "AGE-SECRET-KEY-", "(?:PQ-)?1[02-9AC-HJ-NP-Z]{50}"),
     # ``ledger.invitation``: good once, and until then whoever reads it may be who is meant.
-    _token("invitation", "baton-invite:", f"{_URLSAFE}{{60}}"),
+    _token("invitation", "deedbook-invite:", f"{_URLSAFE}{{60}}"),
     # ``ledger.identity.KeyFile``: a public key beside its seed, or beside the seed sealed with a passphrase.
     Pattern(
         KEY_FILE, r'(?:seed|sealed)\\*"\s*:', rf'"public{_IS}[0-9a-f]{{64}}[^{{}}]*"(?:seed|sealed){_IS}[0-9a-f]{{64}}'

@@ -1,6 +1,6 @@
 """What is signed, how it is named, and what is stored: PAE, event ids, entries, submissions.
 
-The signed bytes are DSSE's pre-authentication encoding (PAE) of the body under Baton's event type, or, for a batch, the
+The signed bytes are DSSE's pre-authentication encoding (PAE) of the body under Deedbook's event type, or, for a batch, the
 PAE of (size, RFC 6962 root over the events' PAEs) under the batch type: one signature, many events. An *entry* is what
 the log stores, hashes into the tree, serves and replicates; one that does not encode to the same bytes is refused.
 
@@ -27,8 +27,8 @@ from ledger.limits import (
 )
 from ledger.merkle import hash_size_bytes, leaf_hash, root_of, root_of_path, tree_size_max
 
-EVENT_TYPE: Final = "application/vnd.baton.event.v1+json"
-BATCH_TYPE: Final = "application/vnd.baton.batch.v1"
+EVENT_TYPE: Final = "application/vnd.deedbook.event.v1+json"
+BATCH_TYPE: Final = "application/vnd.deedbook.batch.v1"
 ENTRY_VERSION: Final = 1
 ED25519: Final = 1
 
@@ -173,7 +173,7 @@ def _submission_decoder() -> msgspec.msgpack.Decoder[Submission]:
 
 
 def decode_submission(data: bytes) -> Submission:
-    """Return the submission in ``data``: Baton's msgpack form, a DSSE JSON envelope, or a JSON array of those.
+    """Return the submission in ``data``: Deedbook's msgpack form, a DSSE JSON envelope, or a JSON array of those.
 
     Raises Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` and the strict JSON codes.
     """
@@ -224,13 +224,13 @@ class DsseBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DsseEnvelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
     """A DSSE JSON envelope (DSSE envelope.md) of one event.
 
-    ``baton_batch`` is Baton's extension for an event signed within a batch.
+    ``deedbook_batch`` is Deedbook's extension for an event signed within a batch.
     """
 
     payload_type: str
     payload: str
     signatures: list[DsseSignature]
-    baton_batch: DsseBatch | None = None
+    deedbook_batch: DsseBatch | None = None
 
 
 @cache
@@ -248,7 +248,7 @@ def to_dsse(entry: Entry, path: list[bytes] | None = None) -> dict[str, Any]:
         payload_type=EVENT_TYPE,
         payload=encode_base64(entry.body),
         signatures=[DsseSignature("ed25519:" + entry.key.hex(), encode_base64(entry.sig))],
-        baton_batch=batch,
+        deedbook_batch=batch,
     )
     plain: dict[str, Any] = msgspec.to_builtins(envelope)
     return plain
@@ -261,7 +261,7 @@ def _from_dsse(data: bytes) -> Submission:
     for envelope in envelopes:
         if envelope.payload_type != EVENT_TYPE:
             raise Refused("INVALID_FORMAT", f"the payload type is not {EVENT_TYPE}", found=envelope.payload_type)
-        if envelope.baton_batch is not None:
+        if envelope.deedbook_batch is not None:
             raise Refused("INVALID_FORMAT", "an event of a signed batch is submitted with its whole batch")
         if len(envelope.signatures) != 1:
             raise Refused("INVALID_FORMAT", "an envelope of one event has one signature")

@@ -1,8 +1,8 @@
-"""Every error Baton raises, and every code it answers with.
+"""Every error Deedbook raises, and every code it answers with.
 
 The tree is grouped by who must act:
 
-    BatonError
+    DeedbookError
     ├── Refused        the caller: the request cannot be accepted as it is
     ├── Unavailable    the operator: the store, the bus or a key cannot be used now
     └── Corrupted      nobody can repair it by retrying: stop, keep the evidence, audit
@@ -123,7 +123,7 @@ CODES: dict[str, Code] = {
     "BUS_DENIED": Code(Exit.GATED, False, "The bus does not allow this agent to do that."),
     "BUS_DEGRADED": Code(Exit.UNAVAILABLE, True, "The stream on the bus is not what the ledger published."),
     "SERVER_MISSING": Code(Exit.UNAVAILABLE, True, "No suitable nats-server program was found."),
-    "EXTRA_MISSING": Code(Exit.UNAVAILABLE, True, "An optional part of Baton that this needs is not installed."),
+    "EXTRA_MISSING": Code(Exit.UNAVAILABLE, True, "An optional part of Deedbook that this needs is not installed."),
     "BUSY": Code(Exit.UNAVAILABLE, True, "Too many requests wait already."),
     "QUOTA_EXCEEDED": Code(Exit.UNAVAILABLE, True, "The agent has appended or stored as much as one agent may now."),
     "LLM_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The language model cannot be asked now."),
@@ -143,10 +143,10 @@ CODES: dict[str, Code] = {
 
 
 # What to do with content that is too large for an event.
-AS_A_BLOB: Final = "store it by `baton blob put FILE` (Python: ledger.put_blob(content)) and refer to it by its ref"
+AS_A_BLOB: Final = "store it by `deed blob put FILE` (Python: ledger.put_blob(content)) and refer to it by its ref"
 
 
-class BatonError(Exception):
+class DeedbookError(Exception):
     """The base of every error; carries a stable code and what a program needs to act on it."""
 
     def __init__(self, code: str, message: str, **details: Any) -> None:
@@ -173,7 +173,7 @@ class BatonError(Exception):
         return {"code": self.code, "message": self.message, "recoverable": self.recoverable, "details": self.details}
 
     @classmethod
-    def from_dict(cls, answer: dict[str, Any]) -> BatonError:
+    def from_dict(cls, answer: dict[str, Any]) -> DeedbookError:
         """Rebuild the error that ``to_dict`` published, as the class that fits its code."""
         code = str(answer.get("code", "UNEXPECTED"))
         if code not in CODES:
@@ -187,15 +187,15 @@ class BatonError(Exception):
         return self
 
 
-class Refused(BatonError):
+class Refused(DeedbookError):
     """The caller must act: what was asked for cannot be accepted as it is."""
 
 
-class Unavailable(BatonError):
+class Unavailable(DeedbookError):
     """The operator must act: the store, the bus or a key cannot be used now."""
 
 
-class Corrupted(BatonError):
+class Corrupted(DeedbookError):
     """Stored or exported data is not what was written: stop, and audit."""
 
 
@@ -223,10 +223,10 @@ def or_none(ask: Callable[..., T], *given: Any) -> T | None:
 
 def message_of(error: BaseException) -> str:
     """Return what an exception says, without the code of ours."""
-    return error.message if isinstance(error, BatonError) else str(error)
+    return error.message if isinstance(error, DeedbookError) else str(error)
 
 
-def _class_of(code: str) -> type[BatonError]:
+def _class_of(code: str) -> type[DeedbookError]:
     exit_code = CODES[code].exit
     match exit_code:
         case Exit.OK | Exit.USAGE | Exit.NOT_FOUND | Exit.CONFLICT | Exit.GATED:
@@ -236,6 +236,6 @@ def _class_of(code: str) -> type[BatonError]:
         case Exit.UNVERIFIED:
             return Corrupted
         case Exit.UNEXPECTED:
-            return BatonError
+            return DeedbookError
         case _:
             assert_never(exit_code)

@@ -19,7 +19,7 @@ from typing import IO, Final
 
 from ledger.errors import Refused, Unavailable
 
-TEMPORARY: Final = ".baton-"
+TEMPORARY: Final = ".deedbook-"
 _lock_poll_s: Final = 0.02
 _random_chars: Final = 8  # Of a temporary file's name (``tempfile``).
 # What opening says of a name that is a socket (ENXIO), a device without a driver (ENODEV) or a link where none may be.

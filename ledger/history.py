@@ -149,7 +149,7 @@ def changed(trusted: Trusted, growth: Growth, where: str) -> Corrupted:
     else:
         what = f"this log has another past: {shown(growth.size, growth.root)}"
     message = f"""{what}, and {where} {shown(trusted.size, trusted.root)}. Nothing was read on. If entries were lost \
-or a copy was put back, run `baton recover --from-stream`, or `baton recover --accept-loss` to go on without them"""
+or a copy was put back, run `deed recover --from-stream`, or `deed recover --accept-loss` to go on without them"""
     was = {"trusted_size": trusted.size, "trusted_tree_head": trusted.root}
     return Corrupted("HISTORY_CHANGED", message, **was, size=growth.size, tree_head=growth.root)
 
@@ -231,4 +231,4 @@ def tell(notice: str) -> None:
     """Say, once, what a reader has to know: on standard error, unless the program logs elsewhere."""
     import logging  # noqa: PLC0415 - hardly ever needed, and every command starts here
 
-    logging.getLogger("baton.memory").warning("%s", notice)
+    logging.getLogger("deedbook.memory").warning("%s", notice)

@@ -1,6 +1,6 @@
 """A ledger's folder: which file lies where, how a new ledger is made, which key an agent signs with.
 
-.baton/
+.deedbook/
   config.toml        settings (optional)
   chains.toml        chains of handoffs that the router runs (optional)
                      (what acts of these two, and every private key here, is used when the folder is trusted: ``trust``)
@@ -9,7 +9,7 @@
   keys/NAME.key      identity keys (0600); root, checkpoint and node among them
   keys/NAME.nkey     the key of an agent's bus connection: never the event key
   keys/NAME.session  a delegated session key
-  keys/*.new         keys that replace those beside them, when the ledger has accepted it (`baton key rotate`)
+  keys/*.new         keys that replace those beside them, when the ledger has accepted it (`deed key rotate`)
   views.db           views; can always be rebuilt
   logs/              the log folders of Tree-of-Thoughts tasks; can always be written again
   bus/               the embedded nats-server's store, configuration and log
@@ -195,7 +195,7 @@ def check_is_new(home: Home) -> None:
             raise _exists(home)
         message = (
             f"{path} is the root of a ledger that exists already, elsewhere: a second one made of it would have the "
-            "same id and another history. To have that ledger here: `baton backup` there, `baton restore` here; "
+            "same id and another history. To have that ledger here: `deed backup` there, `deed restore` here; "
             f"to make a new one: move {home.keys} away"
         )
         raise Refused("LEDGER_EXISTS", message, folder=str(home.path), key=str(path))

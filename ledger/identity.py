@@ -25,8 +25,8 @@ from ledger.limits import config_size_max_bytes
 if TYPE_CHECKING:
     from nacl.secret import SecretBox
 
-POSSESSION_TYPE = "application/vnd.baton.possession.v1"
-JOINING_TYPE = "application/vnd.baton.joining.v1"
+POSSESSION_TYPE = "application/vnd.deedbook.possession.v1"
+JOINING_TYPE = "application/vnd.deedbook.joining.v1"
 
 
 class Key:
@@ -92,7 +92,7 @@ class KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ``expires_at``, ``kinds`` and ``streams`` repeat what a session key was delegated for: it is chosen by them.
     """
 
-    baton_key: Literal[1] = 1
+    deedbook_key: Literal[1] = 1
     ledger: str
     name: str
     public: str
@@ -176,7 +176,7 @@ def open_key(path: Path, passphrase: str | None = None) -> Key:
 class SealedFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Files under one passphrase: ``sealed`` (base64) holds a JSON object of their names and contents, in base64."""
 
-    baton_sealed: Literal[1] = 1
+    deedbook_sealed: Literal[1] = 1
     salt: str
     sealed: bytes
 

@@ -28,12 +28,12 @@ from ledger.identity import Key, joining
 from ledger.lifecycle.authority import CHECKPOINT
 from ledger.lifecycle.clock import clock_text
 
-PREFIX: Final = "baton-invite:"
+PREFIX: Final = "deedbook-invite:"
 code_size_max: Final = 4096
 _TOKEN_SIZE_BYTES: Final = 32
 _CHECK_SIZE_BYTES: Final = 4
-_SIGNING: Final = "baton 2026-11 invitation: signs for the key that joins"
-_BUS: Final = "baton 2026-11 invitation: opens the connection to join"
+_SIGNING: Final = "deedbook 2026-11 invitation: signs for the key that joins"
+_BUS: Final = "deedbook 2026-11 invitation: opens the connection to join"
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Server = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]

@@ -16,7 +16,7 @@ from ledger import limits
 from ledger.client import HeadView, Page, Progress, When, read_epoch
 from ledger.config import WITNESSED_FILE, Settings
 from ledger.envelope import Submission, decode_entry, head_of
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.files import read_regular
 from ledger.forms import NODE
 from ledger.history import Growth, StreamAsked, StreamPage, Trusted, tell, trust
@@ -83,7 +83,7 @@ class LocalClient(Resource):
             head = snapshot.head
         if head is None:
             self._close()
-            raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `baton init` again")
+            raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `deed init` again")
         self.ledger: str = head.ledger
         self.memory = Memory.of_folder(self.ledger, settings.home)
         self._trusted: Trusted | None = None
@@ -104,7 +104,7 @@ class LocalClient(Resource):
     def close(self) -> None:
         """Remember where the log ends, and close the views, and the log if this client opened it."""
         if not self._is_closed and self._trusted is not None and not self.settings.only_looks:
-            with suppress(BatonError):  # who opens it next is told
+            with suppress(DeedbookError):  # who opens it next is told
                 if self.head().size != self._trusted.size:
                     self.remember()
         self._close()
@@ -258,7 +258,7 @@ class LocalClient(Resource):
         """Return the last checkpoint that was witnessed, and its size; 0 when there is none of this log."""
         from ledger.checkpoint import note_size_max_bytes, verify_checkpoint  # noqa: PLC0415 - loads keys
 
-        with suppress(BatonError, UnicodeDecodeError):
+        with suppress(DeedbookError, UnicodeDecodeError):
             content = read_regular(self.settings.home / WITNESSED_FILE, size_max_bytes=note_size_max_bytes)
             if content is None:
                 return "", 0

@@ -1,4 +1,4 @@
-"""A client home: the folder of an agent whose ledger is elsewhere, as ``baton join`` makes it.
+"""A client home: the folder of an agent whose ledger is elsewhere, as ``deed join`` makes it.
 
 client.toml    which ledger, its root's fingerprint, where its servers are, and whose home this is
 keys/          the agent's keys, made there
@@ -22,7 +22,7 @@ from ledger.limits import config_size_max_bytes
 
 CLIENT_FILE: Final = "client.toml"
 BEGUN_FILE: Final = "join.begun"
-_NOTE: Final = "# Written by `baton join`: what every command in this folder means unless it is told otherwise."
+_NOTE: Final = "# Written by `deed join`: what every command in this folder means unless it is told otherwise."
 
 
 class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +42,7 @@ class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_membership(home: Path) -> Membership | None:
     """Return what a client home says; None where ``home`` is none.
 
-    Raises Refused: ``INVALID_FORMAT`` for what ``baton join`` did not write. Unavailable: ``STORE_UNAVAILABLE``.
+    Raises Refused: ``INVALID_FORMAT`` for what ``deed join`` did not write. Unavailable: ``STORE_UNAVAILABLE``.
     """
     content = read_regular(home / CLIENT_FILE, size_max_bytes=config_size_max_bytes)
     if content is None:
@@ -52,7 +52,7 @@ def read_membership(home: Path) -> Membership | None:
         fields = {name: msgspec.json.decode(value) for name, _, value in (line.partition(" = ") for line in lines)}
         return msgspec.convert(fields, Membership)
     except UNREADABLE as error:
-        message = f"{home / CLIENT_FILE} is not what `baton join` wrote ({error}): put it right, one value a line"
+        message = f"{home / CLIENT_FILE} is not what `deed join` wrote ({error}): put it right, one value a line"
         raise Refused("INVALID_FORMAT", message, path=str(home / CLIENT_FILE)) from error
 
 

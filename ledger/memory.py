@@ -23,7 +23,7 @@ import msgspec
 
 from ledger.codec import UNREADABLE
 from ledger.config import state_folder
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.files import read_regular, replacing
 from ledger.history import GrowthSince, ReadEpoch, Trusted, is_continued, shown, tell, trust
 
@@ -39,7 +39,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     and whether it still does: a key that ended once may not come back.
     """
 
-    baton_memory: Literal[1] = 1
+    deedbook_memory: Literal[1] = 1
     ledger: str
     place: str
     trusted: Trusted
@@ -273,11 +273,11 @@ class Memory:
             self._cannot_be_kept(error)
 
     def _cannot_be_kept(self, error: OSError) -> None:
-        # An event is never lost over this, and nobody is kept from working: `baton doctor` says it.
+        # An event is never lost over this, and nobody is kept from working: `deed doctor` says it.
         problem = f"{self.path.parent} cannot be written: {error.strerror or error}"
         self.problem = self._nowhere or f"{problem} (XDG_STATE_HOME or HOME leads there)"
 
 
-def _garbage(path: Path, reason: str) -> BatonError:
+def _garbage(path: Path, reason: str) -> DeedbookError:
     message = f"{path} is not what a reader remembers ({reason}): if you know why, delete it, and reading begins afresh"
     return Corrupted("CORRUPTED", message, path=str(path))

@@ -91,7 +91,7 @@ class Spool:
         except Unavailable as away:
             if not may_keep or away.code in _NO_OUTAGE:
                 if self.waiting():
-                    away.message += "; what waits in the spool goes before it (`baton spool list`)"
+                    away.message += "; what waits in the spool goes before it (`deed spool list`)"
                 raise
             with self._locked():
                 raise self._keep(submission, away) from away
@@ -135,7 +135,7 @@ class Spool:
                         path.unlink()
                         _reason(path).unlink(missing_ok=True)
                     return
-        raise Refused("NOT_FOUND", f"nothing is kept under {number}: `baton spool list` shows what is", number=number)
+        raise Refused("NOT_FOUND", f"nothing is kept under {number}: `deed spool list` shows what is", number=number)
 
     def _send_waiting(self, send: Send) -> Outcome:
         recorded = rejected = 0
@@ -155,7 +155,7 @@ class Spool:
                     recorded += 1
         finally:
             if recorded + rejected:
-                why = "; `baton spool list` says why" if rejected else ""
+                why = "; `deed spool list` says why" if rejected else ""
                 tell(f"from the spool: {recorded} recorded, {rejected} refused{why}")
         return Outcome(recorded, rejected)
 
@@ -174,7 +174,7 @@ class Spool:
         if events > limits.spool_events_max or size > limits.spool_size_max_bytes:
             message = (
                 f"the ledger is away, and the spool in {self.folder} is full: this is neither recorded nor kept. "
-                "`baton spool send` when the ledger answers, or give up what was refused: `baton spool drop --rejected`"
+                "`deed spool send` when the ledger answers, or give up what was refused: `deed spool drop --rejected`"
             )
             return Unavailable("SPOOL_FULL", message, folder=str(self.folder), events=events, size=size)
         number = 1 + max(map(_number, present), default=0)
@@ -185,7 +185,7 @@ class Spool:
             file.write(content)
         message = (
             f"NOT recorded yet: the ledger is away ({away.code}). It is signed and kept as number {number}, after "
-            f"{len(self.waiting()) - 1} others, and goes with your next act, or `baton spool send`: do not do it again"
+            f"{len(self.waiting()) - 1} others, and goes with your next act, or `deed spool send`: do not do it again"
         )
         return Unavailable("SPOOLED", message, recorded=False, number=number, ids=ids, folder=str(self.folder))
 

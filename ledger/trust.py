@@ -39,19 +39,19 @@ from ledger.config import (
     resolved,
 )
 from ledger.envelope import decode_entry
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.files import as_unavailable, held, read_regular, write_whole
 from ledger.membership import CLIENT_FILE, Membership, read_membership
 
 TRUST_FILE: Final = "trust.toml"
 # What an agent is told of such a folder: no path and no text of it, for both may be a stranger's.
 UNTRUSTED: Final = (
-    "The folder of this project's Baton ledger is not trusted by this user, so nothing of it is read, run or signed. "
-    "Only a person should decide that: in a terminal, `baton trust` shows what the folder would do, and asks."
+    "The folder of this project's Deedbook ledger is not trusted by this user, so nothing of it is read, run or signed. "
+    "Only a person should decide that: in a terminal, `deed trust` shows what the folder would do, and asks."
 )
 _HEADING: Final = "[[home]]"
 _LINE: Final = r'([a-z]+) = ("[^\n]*")'
-_NOTE: Final = "# Ledgers' folders that this user trusts: `baton trust` adds one, `baton trust --remove` takes one out."
+_NOTE: Final = "# Ledgers' folders that this user trusts: `deed trust` adds one, `deed trust --remove` takes one out."
 _digest_digits: Final = 16
 
 
@@ -158,7 +158,7 @@ def demand(
         raise refusal(path, "holds another ledger than the one that was trusted there")
     if len(root) > len(record.root):
         record = msgspec.structs.replace(record, root=root)
-        with suppress(BatonError):  # who cannot keep it is asked about the folder alone, as before
+        with suppress(DeedbookError):  # who cannot keep it is asked about the folder alone, as before
             remember(record, environment)
     return record
 
@@ -197,7 +197,7 @@ def read_records(environment: Mapping[str, str] = os.environ) -> list[Record]:
     try:
         file = config_folder(environment) / TRUST_FILE
         return _decoded(read_regular(file, size_max_bytes=limits.trust_size_max_bytes, is_own=True) or b"", file)
-    except BatonError as error:
+    except DeedbookError as error:
         message = f"nobody is trusted, because the file of trust cannot be believed: {error.message}"
         raise Refused("NOT_TRUSTED", message, **error.details) from error
 
@@ -218,7 +218,7 @@ def adopt(home: Path, root: str, at: str, client: Membership | None = None) -> N
 
     Where that cannot be kept the folder is none the less, and whoever signs in it is told that it is not trusted.
     """
-    with suppress(BatonError):
+    with suppress(DeedbookError):
         remember(Record(str(resolved(home)), root, client=_digest_of(client), at=at))
 
 
@@ -261,7 +261,7 @@ def is_trusted(home: Path) -> bool:
     """Whether a folder is trusted, whatever of its settings is."""
     try:
         demand(home)
-    except BatonError:
+    except DeedbookError:
         return False
     return True
 
@@ -292,7 +292,7 @@ def _digest_of(client: Membership | None) -> str:
 def refusal(home: Path, reason: str) -> Refused:
     """Return the refusal of a folder, with what to type."""
     given = shown(home)
-    message = f"{given} {reason}. `baton trust --home {given}` shows what it would do, and asks"
+    message = f"{given} {reason}. `deed trust --home {given}` shows what it would do, and asks"
     return Refused("NOT_TRUSTED", message, home=str(home).encode("utf-8", "backslashreplace").decode())
 
 
@@ -331,7 +331,7 @@ def _decoded(content: bytes, file: Path) -> list[Record]:
     except UNREADABLE as error:
         wrong, records = str(error), []
     if wrong:
-        message = f"{shown(file)} is not as Baton writes it ({wrong[:80]!r}): look at it, delete it, and trust anew"
+        message = f"{shown(file)} is not as Deedbook writes it ({wrong[:80]!r}): look at it, delete it, and trust anew"
         raise Refused("INVALID_FORMAT", message, path=str(file))
     return records
 
@@ -344,7 +344,7 @@ def _write(file: Path, records: list[Record]) -> None:
         lines += ["", _HEADING, *(f"{name} = {_quoted(value)}" for name, value in fields)]
     content = "\n".join(lines).encode() + b"\n"
     if len(content) > limits.trust_size_max_bytes:
-        raise Refused("TOO_LARGE", f"{shown(file)} is full: `baton trust --remove --home PATH` makes room")
+        raise Refused("TOO_LARGE", f"{shown(file)} is full: `deed trust --remove --home PATH` makes room")
     write_whole(file, content)
 
 

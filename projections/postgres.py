@@ -3,7 +3,7 @@
 - A write transaction takes the schema's advisory lock before it reads the positions, so of any number of workers, on
   any machine, one folds at a time. The lock goes with the connection: where a worker dies, or stands still in the
   middle for ``idle_max_s``, another goes on from the last commit.
-- A question is one read-only transaction at REPEATABLE READ, which ``question_max_s`` ends. It holds ``baton_views`` in
+- A question is one read-only transaction at REPEATABLE READ, which ``question_max_s`` ends. It holds ``deedbook_views`` in
   share mode before its snapshot is taken (LOCK takes none), and who exchanges tables holds it alone: a name never
   leads to tables that are newer than the snapshot.
 - Connections are pooled: one that was given back is taken again, last first. It is a list and a semaphore: the driver's
@@ -31,7 +31,7 @@ from psycopg import conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.forms import STORE_PATTERN, WORDS
 from projections.postgres_connection import Connection, Statement
 from projections.postgres_schema import BOOKS, FORMAT
@@ -45,7 +45,7 @@ idle_max_s: Final = 60
 connect_max_s: Final = 10
 
 _CONNECTION: Final[dict[str, Any]] = {
-    "application_name": "baton", "connect_timeout": connect_max_s, "keepalives_idle": 10, "keepalives_interval": 5,
+    "application_name": "deedbook", "connect_timeout": connect_max_s, "keepalives_idle": 10, "keepalives_interval": 5,
     "keepalives_count": 3, "tcp_user_timeout": 30_000, "client_encoding": "utf8",
 }  # fmt: skip
 # A machine that went away keeps no lock: the server looks after its connections as well.
@@ -60,18 +60,18 @@ _SESSION: Final = (
 _LIMIT: Final = f"SET LOCAL statement_timeout = '{question_max_s}s'"
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
 _PAST: Final = [
-    *map(Statement, ("BEGIN ISOLATION LEVEL REPEATABLE READ", "LOCK TABLE baton_views IN ACCESS SHARE MODE", SLOTS))
+    *map(Statement, ("BEGIN ISOLATION LEVEL REPEATABLE READ", "LOCK TABLE deedbook_views IN ACCESS SHARE MODE", SLOTS))
 ]
 _READING: Final = [Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), Statement(_LIMIT), *_PAST[1:]]
 _WRITING: Final = [*map(Statement, ("BEGIN", _LOCK, SLOTS))]
 # Conditions of PostgreSQL's by their SQLSTATE: what is not there, or not what was written, is made again.
 _MISSING: Final = ("3F000", "42P01", "42703", "XX001", "XX002")
-_ADVICE: Final = "drop the schema, and `baton project` rebuilds it from the log"
+_ADVICE: Final = "drop the schema, and `deed project` rebuilds it from the log"
 
 
 def schema_of(ledger: str) -> str:
     """Return the name of the schema in which a ledger's views are."""
-    return "baton_" + blake3(ledger.encode()).hexdigest()[:16]
+    return "deedbook_" + blake3(ledger.encode()).hexdigest()[:16]
 
 
 class PostgresStore:
@@ -195,16 +195,16 @@ class PostgresStore:
         return connection
 
     def _check(self, connection: Connection) -> None:
-        books = f'"{self.schema}".baton_ledger'
+        books = f'"{self.schema}".deedbook'
         self._is_there(connection)
         if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
             self._make(connection, books)
-        held = connection.execute("SELECT ledger, format FROM baton_ledger").fetchall()
+        held = connection.execute("SELECT ledger, format FROM deedbook").fetchall()
         if [ledger for ledger, _ in held] != [self._ledger]:
             message = f"the schema {self.schema} holds the views of another ledger: {_ADVICE}"
             raise Corrupted("CORRUPTED", message, ledger=self._ledger, schema=self.schema)
         if (version := held[0][1]) != FORMAT:
-            message = f"the schema {self.schema} is of another version of Baton: {_ADVICE}"
+            message = f"the schema {self.schema} is of another version of Deedbook: {_ADVICE}"
             raise Corrupted("CORRUPTED", message, version=version, schema=self.schema)
 
     def _is_there(self, connection: Connection) -> bool:
@@ -218,14 +218,14 @@ class PostgresStore:
         """Make the schema and its books, unless another worker has: one at a time makes them."""
         # Taken outside the transaction: what waits for a lock within one still sees the names of before its wait.
         # Whoever fails closes the connection, and the lock goes with it.
-        connection.execute("SELECT pg_advisory_lock(hashtextextended('baton', 0))")
+        connection.execute("SELECT pg_advisory_lock(hashtextextended('deedbook', 0))")
         with connection.transaction():
             if not self._is_there(connection):
                 connection.execute(f'CREATE SCHEMA "{self.schema}"')
             if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
                 connection.execute(BOOKS)
-                connection.execute("INSERT INTO baton_ledger VALUES ($1, $2)", (self._ledger, FORMAT))
-        connection.execute("SELECT pg_advisory_unlock(hashtextextended('baton', 0))")
+                connection.execute("INSERT INTO deedbook VALUES ($1, $2)", (self._ledger, FORMAT))
+        connection.execute("SELECT pg_advisory_unlock(hashtextextended('deedbook', 0))")
 
 
 def parameters_of(url: str) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def _translated(name: str) -> Iterator[None]:
         raise _translate(error, name) from error
 
 
-def _translate(error: psycopg.Error, name: str) -> BatonError:
+def _translate(error: psycopg.Error, name: str) -> DeedbookError:
     """Return what an error of the driver's means; its text names host, user and database, and never a password."""
     state, cause = error.sqlstate or "", " ".join(str(error).split())
     details = {"store": name, "cause": cause}

@@ -78,7 +78,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             if name := self._names.pop(key, None):
                 self._names[key] = name  # the last to be forgotten
             elif not (name := self._new.get(key)):
-                name = b"baton_%d" % next(self._numbers) if is_kept else b""
+                name = b"deedbook_%d" % next(self._numbers) if is_kept else b""
                 self.pgconn.send_prepare(name, sql.encode(), types)
                 self._are_answers.append(False)
                 if is_kept:

@@ -28,12 +28,12 @@ _PHRASE: Final = re.compile(r'"([^"]*)"( \*)?|\b(AND)\b')
 ESCAPED: Final = {ESCAPE: ESCAPE + "e", "\0": ESCAPE + "0"}
 
 BOOKS: Final = f"""
-CREATE TABLE baton_ledger (ledger text PRIMARY KEY, format bigint NOT NULL);
-CREATE TABLE baton_views (
+CREATE TABLE deedbook (ledger text PRIMARY KEY, format bigint NOT NULL);
+CREATE TABLE deedbook_views (
     view text COLLATE "C" NOT NULL, version bigint NOT NULL, is_live bigint NOT NULL, position bigint NOT NULL,
     last_id text NOT NULL, PRIMARY KEY (view, is_live)
 );
-CREATE TABLE baton_tables (
+CREATE TABLE deedbook_tables (
     view text NOT NULL, is_live bigint NOT NULL, name text NOT NULL, rows bigint NOT NULL DEFAULT 0,
     words bigint NOT NULL DEFAULT 0, PRIMARY KEY (view, is_live, name)
 );
@@ -90,7 +90,7 @@ class _Phrase(NamedTuple):
         if self.is_exact:
             return counted
         last = self.words[0] + (_LAST if self.is_beginning else "")
-        kept = f"baton_counts_search_words c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
+        kept = f"deedbook_counts_search_words c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
         known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {kept}"  # noqa: S608 - fixed texts
         return f"coalesce(({known}), {counted})"
 
@@ -119,7 +119,7 @@ def stored_words(text: str) -> tuple[str, int, str]:
 
 def counts_of(name: str) -> str:
     """Return the name of the table that says how many rows of a full-text table hold each lexeme."""
-    return f"baton_counts_{name}"
+    return f"deedbook_counts_{name}"
 
 
 def word_counts(texts: Iterable[str]) -> Counter[str]:
@@ -146,7 +146,7 @@ def hits_of(expression: str, *, is_ranked: bool) -> str:
     return f"""(
     WITH n AS MATERIALIZED (SELECT {counts}), p AS MATERIALIZED (
         SELECT t.words::float8 / greatest(t.rows, 1) AS average, {weights}
-        FROM n, baton_tables t WHERE t.name = 'search_words' AND t.is_live = 1
+        FROM n, deedbook_tables t WHERE t.name = 'search_words' AND t.is_live = 1
     ) SELECT h.rowid, -({rank}) AS rank FROM p, LATERAL (
         SELECT w.event_index AS rowid, {_NORM} AS norm, {times} FROM search_words w WHERE {_held(clauses)} OFFSET 0
     ) h)"""  # noqa: S608

@@ -38,9 +38,9 @@ Beginning: TypeAlias = Callable[[Sequence[Statement], Connection | None], tuple[
 END: Final = Statement("COMMIT")
 # How many rows a whole table has, SQLite reads from its pages; PostgreSQL would look at each row.
 _COUNT: Final = re.compile(r"^SELECT count\(\*\) FROM (\w+)(?: \w+)?$")
-_COUNTED: Final = r"SELECT rows FROM baton_tables WHERE name = '\1' AND is_live = 1"
+_COUNTED: Final = r"SELECT rows FROM deedbook_tables WHERE name = '\1' AND is_live = 1"
 _COUNTING: Final = (
-    "UPDATE baton_tables t SET rows = t.rows + c.rows, words = t.words + c.words "
+    "UPDATE deedbook_tables t SET rows = t.rows + c.rows, words = t.words + c.words "
     "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS c (name, rows, words) "
     "WHERE t.name = c.name AND t.is_live = $4"
 )
@@ -146,7 +146,7 @@ class Transaction:
     def move(self, slot: Slot) -> None:
         """Set the position and last event of a slot."""
         self._slots = None
-        sql = "UPDATE baton_views SET position = $1, last_id = $2 WHERE view = $3 AND is_live = $4"
+        sql = "UPDATE deedbook_views SET position = $1, last_id = $2 WHERE view = $3 AND is_live = $4"
         self._db.run(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
@@ -154,7 +154,7 @@ class Transaction:
         self.drop(view.name, is_live=False)
         is_live = in_place and not any(slot.is_live for slot in self.slots() if slot.view == view.name)
         for name in _names_of(view):
-            sql = "INSERT INTO baton_tables (view, is_live, name) VALUES ($1, $2, $3)"
+            sql = "INSERT INTO deedbook_tables (view, is_live, name) VALUES ($1, $2, $3)"
             self._db.execute(sql, (view.name, is_live, name))
         for table in tables_of(view):
             self._create(table, self._physical(table.name, is_live=is_live))
@@ -163,7 +163,7 @@ class Transaction:
             if table.is_full_text:
                 name = self._physical(counts_of(table.name), is_live=is_live)
                 self._db.execute(f'CREATE TABLE {name} (word text COLLATE "C" PRIMARY KEY, rows bigint NOT NULL)')
-        sql = "INSERT INTO baton_views VALUES ($1, $2, $3, 0, '')"
+        sql = "INSERT INTO deedbook_views VALUES ($1, $2, $3, 0, '')"
         self._db.execute(sql, (view.name, view.version, is_live))
         self._slots = None
 
@@ -174,21 +174,21 @@ class Transaction:
         self.drop(view.name, is_live=True)
         for name in _names_of(view):
             self._db.execute(f'ALTER TABLE {self._physical(name, is_live=False)} RENAME TO "{name}"')
-        for book in ("baton_views", "baton_tables"):
+        for book in ("deedbook_views", "deedbook_tables"):
             self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = $1", (view.name,))  # noqa: S608
         self._slots = None
 
     def drop(self, view: str, *, is_live: bool) -> None:
         """Drop a slot of a view, if there is one."""
         # The names come from the books: an older version of the view may have had other tables.
-        held = self._db.execute("SELECT name FROM baton_tables WHERE view = $1 AND is_live = $2", (view, is_live))
+        held = self._db.execute("SELECT name FROM deedbook_tables WHERE view = $1 AND is_live = $2", (view, is_live))
         names = [name for (name,) in held.fetchall()]
         if is_live:
-            self._db.execute("LOCK TABLE baton_views IN ACCESS EXCLUSIVE MODE")  # questions are answered first
+            self._db.execute("LOCK TABLE deedbook_views IN ACCESS EXCLUSIVE MODE")  # questions are answered first
         for name in names:
             # Cascade: a past on another connection looks at it through a view of its own, and makes that again.
             self._db.execute(f"DROP TABLE {self._physical(name, is_live=is_live)} CASCADE")
-        for book in ("baton_views", "baton_tables"):
+        for book in ("deedbook_views", "deedbook_tables"):
             self._db.execute(f"DELETE FROM {book} WHERE view = $1 AND is_live = $2", (view, is_live))  # noqa: S608
         self._slots = None
 
@@ -266,7 +266,7 @@ class Transaction:
     def _read(self, sql: str, use: Callable[[list[tuple[Any, ...]]], object]) -> None:
         """Read many rows, a stretch at a time."""
         self._db.execute("SET LOCAL statement_timeout = 0")
-        with psycopg.RawServerCursor(self._db, "baton_stretch") as cursor:
+        with psycopg.RawServerCursor(self._db, "deedbook_stretch") as cursor:
             cursor.execute(sql)
             while read := cursor.fetchmany(rows_hashed):
                 use(unescaped(read))
@@ -285,7 +285,7 @@ def _names_of(view: Projection[Any]) -> list[str]:
 
 def _with_words(sql: str, asked: Expression) -> str:
     """Return a query whose text says what it asks the full-text index."""
-    return sql.replace("baton_matches(?)", hits_of(asked, is_ranked="search_words.rank" in sql))
+    return sql.replace("deedbook_matches(?)", hits_of(asked, is_ranked="search_words.rank" in sql))
 
 
 def _as_stored(row: tuple[Any, ...]) -> list[Any]:

@@ -290,7 +290,7 @@ def only_match(
     """
     if not matches:
         alike = near(asked, names())
-        advice = f": `baton {_LISTS[what]}` lists what there is" if what in _LISTS and not alike else ""
+        advice = f": `deed {_LISTS[what]}` lists what there is" if what in _LISTS and not alike else ""
         raise Refused("NOT_FOUND", f"there is no {what} {asked}{did_you_mean(alike)}{advice}", asked=asked, near=alike)
     if len(matches) > 1:
         candidates = list(matches[:candidates_max])

@@ -92,7 +92,7 @@ class Reader(Resource):
         try:
             from projections.postgres import PostgresStore  # noqa: PLC0415 - few use it
         except ModuleNotFoundError as error:
-            message = "views in PostgreSQL need its driver: pip install 'baton-ledger[postgres]'"
+            message = "views in PostgreSQL need its driver: pip install 'deedbook[postgres]'"
             raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="postgres") from error
         return PostgresStore(url, ledger=self.client.ledger)
 
@@ -100,7 +100,7 @@ class Reader(Resource):
         if not (can_write(path) and can_write(path.with_name(path.name + "-new"))):
             import tempfile  # noqa: PLC0415 - only a folder that cannot be written needs another
 
-            self._outside = tempfile.TemporaryDirectory(prefix="baton-views-")
+            self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
             path = Path(self._outside.name) / VIEWS_FILE
         try:
             return SqliteStore(path, ledger=self.client.ledger)
@@ -110,7 +110,7 @@ class Reader(Resource):
 
     @cached_property
     def runner(self) -> Runner:
-        """The runner of all views. Raises Unavailable: ``STORE_UNAVAILABLE``, also for views of a newer Baton."""
+        """The runner of all views. Raises Unavailable: ``STORE_UNAVAILABLE``, also for views of a newer Deedbook."""
         return self._runner_of(VIEWS)
 
     @cached_property
@@ -212,7 +212,7 @@ class Reader(Resource):
         # Whoever only looks is answered from this log nevertheless, and leaves the views of the other past as they are.
         import tempfile  # noqa: PLC0415 - hardly ever needed
 
-        self._outside = tempfile.TemporaryDirectory(prefix="baton-views-")
+        self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
         self.store.close()
         self.store = self._open_file(Path(self._outside.name) / VIEWS_FILE)
         for made in ("runner", "_keeper"):

@@ -47,7 +47,7 @@ class Runner:
     def __init__(self, client: Client, store: Store, views: Sequence[Projection[Any]]) -> None:
         """Fold what ``client`` reads into ``store``.
 
-        Raises Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Baton made the views. Corrupted: the
+        Raises Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Deedbook made the views. Corrupted: the
         store is damaged.
         """
         self._client = client
@@ -102,7 +102,7 @@ class Runner:
             if view is not None and slot.version > view.version:
                 raise Unavailable(
                     "STORE_UNAVAILABLE",
-                    f"the view {view.name} was made by a newer version of Baton: use that, or delete the views file",
+                    f"the view {view.name} was made by a newer version of Deedbook: use that, or delete the views file",
                     view=view.name,
                 )
         held = {(slot.view, slot.version) for slot in slots}

@@ -60,15 +60,15 @@ wal_pages_max: Final = 8_192  # 32 MiB: a rebuild copies its pages into the file
 wal_size_kept_max_bytes: Final = 32 * 1024**2
 FULL_TEXT: Final = "fts5"
 
-_VOCABULARY: Final = "temp.baton_vocabulary"
+_VOCABULARY: Final = "temp.deedbook_vocabulary"
 _pack = msgspec.msgpack.Encoder().encode
 _BOOKKEEPING: Final = """
-CREATE TABLE baton_ledger (ledger TEXT PRIMARY KEY);
-CREATE TABLE baton_views (
+CREATE TABLE deedbook (ledger TEXT PRIMARY KEY);
+CREATE TABLE deedbook_views (
     view TEXT NOT NULL, version INTEGER NOT NULL, is_live INTEGER NOT NULL, position INTEGER NOT NULL,
     last_id TEXT NOT NULL, PRIMARY KEY (view, is_live)
 );
-CREATE TABLE baton_tables (
+CREATE TABLE deedbook_tables (
     view TEXT NOT NULL, is_live INTEGER NOT NULL, name TEXT NOT NULL, physical TEXT NOT NULL,
     PRIMARY KEY (view, is_live, name)
 )"""
@@ -207,7 +207,7 @@ def _make(path: Path, ledger: str) -> None:
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.executescript(_BOOKKEEPING)
-            db.execute("INSERT INTO baton_ledger VALUES (?)", (ledger,))
+            db.execute("INSERT INTO deedbook VALUES (?)", (ledger,))
             db.execute(f"PRAGMA application_id = {views_file.APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
         finally:
@@ -226,10 +226,10 @@ def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
     if application != views_file.APPLICATION_ID:
         raise views_file.foreign(path)
     if version < FORMAT:
-        raise Damaged("CORRUPTED", f"an older Baton made {path}: {ADVICE}", cause="an older Baton made them")
+        raise Damaged("CORRUPTED", f"an older Deedbook made {path}: {ADVICE}", cause="an older Deedbook made them")
     if version > FORMAT:
-        raise Corrupted("CORRUPTED", f"a newer Baton made {path}: use that", version=version)
-    if db.execute("SELECT ledger FROM baton_ledger").fetchall() != [(ledger,)]:
+        raise Corrupted("CORRUPTED", f"a newer Deedbook made {path}: use that", version=version)
+    if db.execute("SELECT ledger FROM deedbook").fetchall() != [(ledger,)]:
         raise Corrupted("CORRUPTED", f"{path} holds the views of another ledger: {ADVICE}", ledger=ledger)
 
 
@@ -274,7 +274,7 @@ class Transaction:
                 self._insert(self._physical(slot, table), table, rows)
 
     def move(self, slot: Slot) -> None:
-        sql = "UPDATE baton_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
+        sql = "UPDATE deedbook_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
         self._db.execute(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
@@ -283,20 +283,20 @@ class Transaction:
         is_live = in_place and not is_beside
         for table in tables_of(view):
             physical = f"{table.name}__next" if is_beside else table.name
-            self._db.execute("INSERT INTO baton_tables VALUES (?, ?, ?, ?)", (view.name, is_live, table.name, physical))
+            self._db.execute("INSERT INTO deedbook_tables VALUES (?, ?, ?, ?)", (view.name, is_live, table.name, physical))
             create_table(self._db, table, physical)
             if is_live:
                 self.index(table)
-        self._db.execute("INSERT INTO baton_views VALUES (?, ?, ?, 0, '')", (view.name, view.version, is_live))
+        self._db.execute("INSERT INTO deedbook_views VALUES (?, ?, ?, 0, '')", (view.name, view.version, is_live))
 
     def make_live(self, view: Projection[Any]) -> None:
         self.drop(view.name, is_live=True)
-        beside = "SELECT physical, name FROM baton_tables WHERE view = ? AND physical <> name"
+        beside = "SELECT physical, name FROM deedbook_tables WHERE view = ? AND physical <> name"
         for names in self._db.execute(beside, (view.name,)).fetchall():
             self._db.execute('ALTER TABLE "{}" RENAME TO "{}"'.format(*names))
         for table in tables_of(view):
             self.index(table)
-        for book in ("baton_views SET is_live = 1", "baton_tables SET is_live = 1, physical = name"):
+        for book in ("deedbook_views SET is_live = 1", "deedbook_tables SET is_live = 1, physical = name"):
             self._db.execute(f"UPDATE {book} WHERE view = ?", (view.name,))
 
     def shown(self) -> set[str]:
@@ -328,15 +328,15 @@ class Transaction:
 
     def drop(self, view: str, *, is_live: bool) -> None:
         # The names come from the books: an older version of the view may have had other tables.
-        held = self._db.execute("SELECT physical FROM baton_tables WHERE view = ? AND is_live = ?", (view, is_live))
+        held = self._db.execute("SELECT physical FROM deedbook_tables WHERE view = ? AND is_live = ?", (view, is_live))
         for (physical,) in held.fetchall():
             self._db.execute(f'DROP TABLE "{physical}"')
-        for book in ("baton_views", "baton_tables"):
+        for book in ("deedbook_views", "deedbook_tables"):
             self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))  # noqa: S608
 
     def _physical(self, slot: Slot, table: Table) -> str:
         """Return the name that a table of a slot has here."""
-        sql = "SELECT physical FROM baton_tables WHERE view = ? AND is_live = 0 AND name = ?"
+        sql = "SELECT physical FROM deedbook_tables WHERE view = ? AND is_live = 0 AND name = ?"
         return table.name if slot.is_live else str(self._db.execute(sql, (slot.view, table.name)).fetchone()[0])
 
     def _insert(self, name: str, table: Table, rows: Iterable[Row]) -> None:

@@ -27,7 +27,7 @@ cost no time of a fold (measured), and a past folds a quarter.
 word_places_max: Final = 2**20  # of a row: an entry has fewer bytes
 rows_hashed: Final = 4_096
 _SQL_TYPES: Final = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", bytes: "BLOB"}
-ADVICE: Final = "delete the file, and `baton project` rebuilds it from the log"
+ADVICE: Final = "delete the file, and `deed project` rebuilds it from the log"
 
 
 class Damaged(Corrupted):
@@ -48,7 +48,7 @@ class StateRow(Row, frozen=True):
 
 def states_table(view: str) -> Table:
     """Return the table that keeps the packed states of a view."""
-    return Table(f"baton_states_{view}", StateRow, primary_key=("key",), owner="key")
+    return Table(f"deedbook_states_{view}", StateRow, primary_key=("key",), owner="key")
 
 
 class KeptRow(Row, frozen=True):
@@ -62,7 +62,7 @@ class KeptRow(Row, frozen=True):
 
 def kept_table(view: str) -> Table:
     """Return the table of the states that a view had at the boundaries of the log, of what was under way there."""
-    return Table(f"baton_kept_{view}", KeptRow, primary_key=("until", "key"), indexes=(("until", "changed"),))
+    return Table(f"deedbook_kept_{view}", KeptRow, primary_key=("until", "key"), indexes=(("until", "changed"),))
 
 
 def boundary_before(position: int) -> int:
@@ -85,7 +85,7 @@ class QuarantineRow(Row, frozen=True):
 
 def quarantine_table(view: str) -> Table:
     """Return the table that lists which entries a view left out."""
-    return Table(f"baton_quarantine_{view}", QuarantineRow, primary_key=("event_index",))
+    return Table(f"deedbook_quarantine_{view}", QuarantineRow, primary_key=("event_index",))
 
 
 def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
@@ -108,7 +108,7 @@ def _sql_type(annotation: Any) -> tuple[str, str]:
     return _SQL_TYPES[held], "" if NoneType in options else " NOT NULL"
 
 
-SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM baton_views ORDER BY view, is_live DESC"
+SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM deedbook_views ORDER BY view, is_live DESC"
 """What reads ``slots_of`` in either store."""
 
 

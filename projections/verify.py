@@ -11,7 +11,7 @@ from blake3 import blake3
 from msgspec.structs import replace
 
 from ledger.client import Client
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import DeedbookError, Unavailable
 from ledger.limits import range_events_max
 from ledger.local import LocalClient
 from projections.projection import Projection, Row
@@ -30,7 +30,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A table whose rows are not what the log gives; ``baton_states_VIEW`` is where a view keeps its states."""
+    """A table whose rows are not what the log gives; ``deedbook_states_VIEW`` is where a view keeps its states."""
 
     view: str
     table: str
@@ -71,7 +71,7 @@ def verify_views(
 
 def compare_beside(settings: Settings, answering: Connection) -> None:
     """Send the differences of the views in the ledger's folder, or the error, from a process of its own."""
-    answer: list[Difference] | BatonError
+    answer: list[Difference] | DeedbookError
     try:
         with LocalClient(settings) as client, Reader(client, settings) as reader:
             told = -1
@@ -83,7 +83,7 @@ def compare_beside(settings: Settings, answering: Connection) -> None:
                     answering.send((done, total))
 
             answer = verify_views(client, reader.store, VIEWS, progress=tell)
-    except BatonError as error:
+    except DeedbookError as error:
         answer = error
     answering.send(answer)
 

@@ -32,7 +32,7 @@ VIEW_VERSIONS: Final = {
     "search": 4,
 }
 
-# Brought up to date by the questions that are put to them, and by `baton project`, not by every question: full-text
+# Brought up to date by the questions that are put to them, and by `deed project`, not by every question: full-text
 # search costs a quarter of all folding (measured), and few runs search.
 ON_DEMAND: Final = frozenset({"search"})
 

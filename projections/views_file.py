@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ledger.errors import BatonError, Corrupted, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Unavailable
 from ledger.files import as_unavailable, check_regular, locked, open_regular
 from projections.store import ADVICE, Damaged
 
@@ -125,7 +125,7 @@ def translated(path: Path) -> Iterator[None]:
         raise _translate(error, path) from error
 
 
-def _translate(error: sqlite3.Error, path: Path) -> BatonError:
+def _translate(error: sqlite3.Error, path: Path) -> DeedbookError:
     name = getattr(error, "sqlite_errorname", "") or ""
     details = {"path": str(path), "cause": str(error)}
     if name.startswith("SQLITE_FULL"):

@@ -48,7 +48,7 @@ def document() -> dict[str, Any]:
     return {
         "asyncapi": "3.0.0",
         "info": {
-            "title": "Baton ledger",
+            "title": "Deedbook ledger",
             "version": "1",
             "description": "The bus of one ledger over NATS, as an agent sees it; README.md specifies it.",
         },

@@ -220,11 +220,11 @@ _WIDER: Final = """
 
 
 class Shown:
-    """`baton dashboard` as a process of its own over a ledger's folder; ends with its block."""
+    """`deed dashboard` as a process of its own over a ledger's folder; ends with its block."""
 
     def __init__(self, home: Path, *, agent: str | None = None, project: Path | None = None) -> None:
         """Start it in ``project``, whose files are the evidence of reasonings (default: in this folder)."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         self._command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(home), "--json"]
         self._command += [*(["--as", agent] if agent else []), "dashboard", "--port", "0"]
         self._environment = environment

@@ -57,7 +57,7 @@ ORIGIN: Final = "test.example/ledger"
 # too, before and after what has the test's, and a day back is what the gate allows; processes that one test starts
 # agree on when that was.
 GIVEN_MS: Final = 1_770_890_400_000  # 2026-02-12T10:00:00Z
-START_MS: Final = int(os.environ.setdefault("BATON_TEST_START_MS", str((time.time_ns() // 10**9 - 20 * 3600) * 1000)))
+START_MS: Final = int(os.environ.setdefault("DEEDBOOK_TEST_START_MS", str((time.time_ns() // 10**9 - 20 * 3600) * 1000)))
 MAP_SIZE: Final = 256 * 1024**2
 AGENTS: Final[dict[str, list[Role]]] = {"alice": ["agent"], "bob": ["agent"], "rita": ["human", "reviewer"]}
 
@@ -81,7 +81,7 @@ def ids_of(submission: Submission) -> list[str]:
 
 
 def trusted(home: Path) -> Path:
-    """Trust a ledger's folder as it is now, as `baton trust` does; return it."""
+    """Trust a ledger's folder as it is now, as `deed trust` does; return it."""
     root = ""
     if Home(home).is_local():
         with Log(home) as log, log.snapshot() as snapshot:

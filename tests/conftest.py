@@ -180,7 +180,7 @@ def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A folder for a ledger, not made yet."""
-    return tmp_path / ".baton"
+    return tmp_path / ".deedbook"
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
     "Azure key": (f"AccountName=x;AccountKey={drawn('azure', BASE64, 86)}==;EndpointSuffix=core.windows.net",),
     "NATS seed": tuple(f"S{sort}" + drawn(f"nats{sort}", BASE32, 56) for sort in "UACONX"),
     "webhook secret": ("whsec_" + drawn("whsec", BASE64, 32),),
-    "invitation": ("baton-invite:" + drawn("invitation", URLSAFE, 200),),
+    "invitation": ("deedbook-invite:" + drawn("invitation", URLSAFE, 200),),
     "age key": ("AGE-SECRET-KEY-1" + drawn("age", BECH32, 58),),
     "Vault token": (
         *(f"hv{sort}." + drawn(f"vault{sort}", URLSAFE, 95) for sort in "sbr"),
@@ -147,5 +147,5 @@ CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
         f"password='{PASSWORD}' host=db.example",
         f"https://api.example/login?user=app&pwd={PASSWORD}",
     ),
-    "Baton key file": (json.dumps({"name": "bob", "public": drawn("pub", HEX, 64), "seed": drawn("seed", HEX, 64)}),),
+    "Deedbook key file": (json.dumps({"name": "bob", "public": drawn("pub", HEX, 64), "seed": drawn("seed", HEX, 64)}),),
 }

@@ -1,7 +1,7 @@
 """How often tests kill, flip and race: a few times in ``make test``, as often as promised in ``make faults``.
 
 ``make test`` proves that each program survives a real kill at all, and crashes at each step in process; ``make faults``
-sets ``BATON_FAULTS`` and looks for the moment that nobody thought of. What became of the events under real faults is a
+sets ``DEEDBOOK_FAULTS`` and looks for the moment that nobody thought of. What became of the events under real faults is a
 table of its own (``settle``).
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
 T = TypeVar("T", bound="Hashable")
-FAULTS: Final = int(os.environ.get("BATON_FAULTS", "1"))
+FAULTS: Final = int(os.environ.get("DEEDBOOK_FAULTS", "1"))
 is_long_run: Final = FAULTS > 1
 
 # How often tests asked for, by their names without parameters; and what else they counted.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("ledger", "projections", "consumers")
-TYPED = (*PACKAGES, "consumers/doors/python/baton")
+TYPED = (*PACKAGES, "consumers/doors/python/deedbook")
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 TOP_LEVEL = {

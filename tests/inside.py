@@ -34,7 +34,7 @@ class Said(NamedTuple):
 def surroundings(cwd: Path | None, changed: dict[str, str]) -> Iterator[None]:
     """Be in a folder with the environment of a fresh shell, and then back; signals as well are as they were."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     with mock.patch.dict(os.environ, kept | changed, clear=True), contextlib.chdir(cwd or Path.cwd()):
         try:
             yield
@@ -43,7 +43,7 @@ def surroundings(cwd: Path | None, changed: dict[str, str]) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def baton(*words: object, cwd: Path | None = None, stdin: bytes = b"", **changed: str) -> Said:
+def deed(*words: object, cwd: Path | None = None, stdin: bytes = b"", **changed: str) -> Said:
     """Call a verb and return what came of it; ``changed`` is added to the environment."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     app = App()

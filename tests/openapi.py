@@ -82,7 +82,7 @@ def description() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Baton: reading a ledger", "version": "1",
+            "title": "Deedbook: reading a ledger", "version": "1",
             "description": "Every query of the views, with the JSON documents of the command line. Only reading.",
         },
         "servers": [{"url": "http://127.0.0.1:8080"}],
@@ -93,7 +93,7 @@ def description() -> dict[str, Any]:
             "responses": {
                 status: {"description": meaning, "content": content} for status, meaning in _ERRORS.items()
             },
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "`baton token create`"}},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "`deed token create`"}},
         },
     }  # fmt: skip
 

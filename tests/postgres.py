@@ -42,7 +42,7 @@ class Postgres:
     def __init__(self, **settings: str) -> None:
         self._settings = _SETTINGS | settings
         parent = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
-        self.folder = Path(tempfile.mkdtemp(prefix="baton-pg-", dir=parent))
+        self.folder = Path(tempfile.mkdtemp(prefix="deedbook-pg-", dir=parent))
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")

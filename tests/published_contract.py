@@ -185,7 +185,7 @@ def _encode(value: Any) -> bytes:
 
 
 def _named(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"$schema": DIALECT, "$id": f"urn:baton:schema:{name}"} | schema | {"title": name}
+    return {"$schema": DIALECT, "$id": f"urn:deedbook:schema:{name}"} | schema | {"title": name}
 
 
 def _stream_pattern(kind: str) -> str:

@@ -33,9 +33,9 @@ def main(folder: Path = FOLDER, part: str = "") -> None:
     is_readme = str(folder) == "--readme"
     folder = ROOT / "docs" if is_readme else folder
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="baton-screenshots-") as made:
+    with tempfile.TemporaryDirectory(prefix="deedbook-screenshots-") as made:
         os.environ |= {"XDG_CONFIG_HOME": f"{made}/config", "XDG_STATE_HOME": f"{made}/state"}
-        story = live(Path(made) / ".baton")
+        story = live(Path(made) / ".deedbook")
         project = project_of(story.home)
         with Browser(Path(made) / "profile") as browser, Shown(story.home, project=project) as dashboard:
             browser.open(dashboard.link)

@@ -26,7 +26,7 @@ from ledger.bus.server_config import BusUsers
 from ledger.bus.service import News, Service
 from ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
 from ledger.config import Settings
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.events.authority import AgentRegistered
 from ledger.home import Home, public_bus_key
 from ledger.identity import write_private
@@ -76,9 +76,9 @@ async def connect(url: str, name: str, **options: Any) -> NatsClient:
     return client
 
 
-def failure_of(action: Callable[[], object]) -> BatonError:
+def failure_of(action: Callable[[], object]) -> DeedbookError:
     """Return the error of an action."""
-    with pytest.raises(BatonError) as failed:
+    with pytest.raises(DeedbookError) as failed:
         action()
     return failed.value
 

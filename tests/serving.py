@@ -1,4 +1,4 @@
-"""Whole nodes: a ledger in a folder, `baton serve` in this process or another, and carol, who acts over the bus."""
+"""Whole nodes: a ledger in a folder, `deed serve` in this process or another, and carol, who acts over the bus."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def remote(settings: Settings, url: str, name: str = CAROL) -> RemoteClient:
 
 
 class ServeProcess:
-    """`baton serve` in a process of its own, to be killed."""
+    """`deed serve` in a process of its own, to be killed."""
 
     def __init__(self, settings: Settings, port: int | None = None) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(settings.home), "serve", "--json"]
         self.child = subprocess.Popen(
             command + (["--port", str(port)] if port else []), stdout=subprocess.PIPE, env=environment

@@ -12,15 +12,15 @@ from projections.views import VIEWS
 _HEAD: Final = """# The views as SQL tables
 
 Generated: `make contract`. For Grafana, psql, DuckDB, a notebook. Everything here follows from the log and can be made
-again from it (`baton project --rebuild`), so read, and change nothing.
+again from it (`deed project --rebuild`), so read, and change nothing.
 
-- **SQLite**: `.baton/views.db`. A reader that only looks: `sqlite3 "file:.baton/views.db?mode=ro"`.
-- **PostgreSQL** (16 or newer): with `[views] store = "postgresql://views@db.example/baton"` in `config.toml` (`baton
-  trust`), or `baton project --follow --store URL`, in a schema of the ledger's own. `SELECT * FROM baton_ledger` names
-  its ledger; `\\\\dn baton_*` lists the schemas.
+- **SQLite**: `.deedbook/views.db`. A reader that only looks: `sqlite3 "file:.deedbook/views.db?mode=ro"`.
+- **PostgreSQL** (16 or newer): with `[views] store = "postgresql://views@db.example/deedbook"` in `config.toml` (`deed
+  trust`), or `deed project --follow --store URL`, in a schema of the ledger's own. `SELECT * FROM deedbook` names
+  its ledger; `\\\\dn deedbook_*` lists the schemas.
 
-Tables and columns listed here are stable within a view's version (`baton_views`): a column may be added, and a change
-of meaning raises the version. Names that begin with `baton_` are books: of them `baton_views` (how far each view is;
+Tables and columns listed here are stable within a view's version (`deedbook_views`): a column may be added, and a change
+of meaning raises the version. Names that begin with `deedbook_` are books: of them `deedbook_views` (how far each view is;
 `is_live` is 0 while it is built) is for reading. In PostgreSQL `INTEGER` is `bigint`, `REAL` is `double precision`,
 `TEXT` is `text COLLATE "C"`.
 

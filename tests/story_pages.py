@@ -45,10 +45,10 @@ def live_copy(folders: pytest.TempPathFactory, name: str) -> Settings:
         fcntl.flock(held, fcntl.LOCK_EX)
         if not (shared / "story").exists():
             played = folders.mktemp("played")
-            live(played / ".baton")
+            live(played / ".deedbook")
             played.rename(shared / "story")  # whole, or not there
     copy = shutil.copytree(shared / "story", folders.mktemp(name) / "story")
-    return Settings(home=trusted(copy / ".baton"), agent=HUMAN)
+    return Settings(home=trusted(copy / ".deedbook"), agent=HUMAN)
 
 
 def project_of(home: Path) -> Path:

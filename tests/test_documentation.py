@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from baton import Ledger
+from deedbook import Ledger
 
 import consumers
 import ledger
@@ -56,7 +56,7 @@ def blocks(language: str, *pages: str) -> list[str]:
     return [block for text in texts for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)]
 
 
-SUBSTITUTED = re.compile(r"\$\(baton ([^)]*)\)")
+SUBSTITUTED = re.compile(r"\$\(deedbook ([^)]*)\)")
 
 
 def test_commands_on_the_pages_run_one_after_the_other(
@@ -70,10 +70,10 @@ def test_commands_on_the_pages_run_one_after_the_other(
         return capsys.readouterr().out.strip()
 
     monkeypatch.chdir(tmp_path)
-    for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT"):
+    for name in ("DEEDBOOK_HOME", "DEEDBOOK_SERVER", "DEEDBOOK_AGENT"):
         monkeypatch.delenv(name, raising=False)
     pages = ("README.md", *(f"consumers/{subject}/README.md" for subject in ("reasoning", "sessions", "thoughts")))
-    commands = [line.removeprefix("$ baton ") for block in blocks("console", *pages) for line in block.splitlines()]
+    commands = [line.removeprefix("$ deedbook ") for block in blocks("console", *pages) for line in block.splitlines()]
     assert len(commands) > 30
     for written in commands:
         command = SUBSTITUTED.sub(lambda match: answer(match[1]), written)
@@ -84,7 +84,7 @@ def test_commands_on_the_pages_run_one_after_the_other(
     said = capsys.readouterr().out
     assert "Use node:events" in said
     assert "raise the timeout" in said  # the dead end, in what the next agent reads
-    monkeypatch.setenv("BATON_AGENT", "claude-code")
+    monkeypatch.setenv("DEEDBOOK_AGENT", "claude-code")
     (example,) = blocks("python", "consumers/sessions/README.md")
     exec(compile(example, "README.md", "exec"), {})
     first, second, third = capsys.readouterr().out.splitlines()
@@ -124,11 +124,11 @@ def test_programs_on_the_pages_pass_a_strict_type_checker(programs: Path, tmp_pa
 def test_programs_on_the_pages_publish_react_and_audit(
     programs: Path, tmp_path: Path, suffix: str, request: pytest.FixtureRequest
 ) -> None:
-    home = tmp_path / ".baton"
+    home = tmp_path / ".deedbook"
     is_postgres = suffix == "_postgres"
     database = request.getfixturevalue("database") if is_postgres else ""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
-    environment = kept | {"BATON_HOME": str(home), "DATABASE_URL": database}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
+    environment = kept | {"DEEDBOOK_HOME": str(home), "DATABASE_URL": database}
 
     def call(*words: str) -> None:
         app = App()
@@ -192,7 +192,7 @@ def test_the_page_of_commands_names_every_verb_and_no_page_names_another() -> No
     for verb in VERBS:
         assert re.search(rf"\b{verb}\b", table), f"the page of commands leaves out {verb}"
     for page in PAGES:
-        named = set(re.findall(r"[`$] ?baton ([a-z]+)", page.read_text("utf-8")))
+        named = set(re.findall(r"[`$] ?deedbook ([a-z]+)", page.read_text("utf-8")))
         assert named <= set(VERBS), page
 
 

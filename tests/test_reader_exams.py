@@ -17,7 +17,7 @@ from tests.bench.brief_quality.incidents import incidents
 def exams(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("exams")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BATON_CASES", str(folder))  # none there: graphs are generated
+        patch.setenv("DEEDBOOK_CASES", str(folder))  # none there: graphs are generated
         reader.write(folder / "exams", folder / "key", 2, 1)
         reader.write(folder / "again", folder / "key", 2, 1)
     return folder / "exams", folder / "key"
@@ -58,7 +58,7 @@ def test_a_question_has_four_answers_and_none_says_the_right_one_of_another() ->
 
 
 def test_no_two_graphs_of_an_exam_share_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("BATON_CASES", str(tmp_path))
+    monkeypatch.setenv("DEEDBOOK_CASES", str(tmp_path))
     rows = [row for memory in reader.graphs(16, 1) for row in memory.reasoning_id.split("+")]
     assert len(rows) == len(set(rows)) > 16
 

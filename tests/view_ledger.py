@@ -101,7 +101,7 @@ class ViewLedger(Ledger):
             "inferences": [],
             "tree": reasoning.CheckedTree(sort="folder", digest="sha256:" + "4" * 64),
             "counts": reasoning.Counts(**dict.fromkeys(reasoning.Counts.__struct_fields__, 0)),
-            "validator_name": "baton-validator",
+            "validator_name": "deedbook-validator",
             "validator_version": "1",
         }
         return self.emit(by, f"reasoning/{name}", reasoning.ReasoningValidated(**(made | fields)))

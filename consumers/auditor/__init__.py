@@ -6,7 +6,7 @@ checkpoint kept from earlier), else all that was checked is that the ledger agre
 verdict is one of four words: VALID; SUSPECT_KEY, right, but a key was called compromised since it signed; PARTIAL, of a
 bundle of one stream that lacks what is named; INVALID.
 
-``baton fsck`` is ``consumers.auditor.fsck.fsck``: not re-exported, because the module's name would hide it.
+``deed fsck`` is ``consumers.auditor.fsck.fsck``: not re-exported, because the module's name would hide it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""``baton verify --bundle``: what a stranger can check of an exported bundle, without writing anything.
+"""``deed verify --bundle``: what a stranger can check of an exported bundle, without writing anything.
 
 A bundle of one stream is a part of a log (``ledger.admission.replay``): it holds authority, the streams that the rules
 look at, and the ledger's word on where they end.
@@ -24,7 +24,7 @@ from ledger.bundle import Bundle, layout
 from ledger.bundle.program import verify_program
 from ledger.checkpoint import Checkpoint, Ends, open_ends, verifiers_of, verify_checkpoint
 from ledger.envelope import split_hashes
-from ledger.errors import BatonError, Corrupted, Refused, message_of
+from ledger.errors import DeedbookError, Corrupted, Refused, message_of
 from ledger.log.blobs import check_blob
 from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from ledger.merkle import leaf_hash, root_of, verify_inclusion
@@ -139,7 +139,7 @@ def _read_ends(bundle: Bundle, part: Part, findings: Findings) -> Ends | None:
         ends = open_ends(note, *verifiers_of(created.origin, part.state.checkpoint_keys().at(manifest.size)))
         if (ends.size, ends.root) != (manifest.size, manifest.root) or manifest.stream not in ends.streams:
             raise Refused("VERIFICATION_FAILED", "it is of another tree or stream")
-    except (BatonError, UnicodeDecodeError) as error:
+    except (DeedbookError, UnicodeDecodeError) as error:
         findings.problem(None, "VERIFICATION_FAILED", f"where the streams end cannot be told: {message_of(error)}")
         part.finish()
         return None
@@ -183,7 +183,7 @@ def _check_members(bundle: Bundle, replay: Replay | Replayed, findings: Findings
     if sha256(program).hexdigest() != manifest.verify_py:
         findings.problem(None, "CORRUPTED", "verify.py is not the program that the manifest names")
     elif program != verify_program():
-        findings.note(None, "UNSUPPORTED_VERSION", "verify.py is of another version of Baton: do not run it unread")
+        findings.note(None, "UNSUPPORTED_VERSION", "verify.py is of another version of Deedbook: do not run it unread")
     if sha256(bundle.read("schemas.json")).hexdigest().encode() not in program:
         findings.problem(None, "CORRUPTED", "schemas.json is not the table of kinds that verify.py knows")
     if created is None:
@@ -194,7 +194,7 @@ def _check_members(bundle: Bundle, replay: Replay | Replayed, findings: Findings
         _check_keys(bundle, replay, findings)
         note = bundle.read("checkpoint").decode("utf-8")
         checkpoint = verify_checkpoint(note, *verifiers_of(created.origin, replay.checkpoint_keys.at(manifest.size)))
-    except (BatonError, UnicodeDecodeError) as error:
+    except (DeedbookError, UnicodeDecodeError) as error:
         findings.problem(None, "VERIFICATION_FAILED", f"the checkpoint: {message_of(error)}")
         return None
     named = (manifest.ledger, manifest.origin, manifest.size, manifest.root)

@@ -1,4 +1,4 @@
-"""``baton fsck``: everything that an auditor checks, and that what the log derived from its entries still fits them.
+"""``deed fsck``: everything that an auditor checks, and that what the log derived from its entries still fits them.
 
 The ledger may be in use meanwhile: entries never change, and derived tables are compared when the head before and after
 is the same.
@@ -62,7 +62,7 @@ def fsck(
             check.replay.stop()
         if read_head(reader) == head:
             return check.anchor.report("fsck", check.replay)
-    raise Unavailable("STORE_IN_USE", "the ledger is being written: stop `baton serve` and its agents, and try again")
+    raise Unavailable("STORE_IN_USE", "the ledger is being written: stop `deed serve` and its agents, and try again")
 
 
 class _Check:

@@ -22,7 +22,7 @@ import ledger
 from consumers.auditor.report import Findings, Problem
 from ledger.admission.clock import ClockMark
 from ledger.codec import UNREADABLE
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.files import read_regular, replacing
 from ledger.limits import batch_events_max
 
@@ -94,7 +94,7 @@ def read_kept(path: Path, ledger: str) -> Kept | None:
         if blake3(content[_HASH_BYTES:]).digest() != content[:_HASH_BYTES]:
             return None
         file = _decoder.decode(content[_HASH_BYTES:])
-    except (BatonError, OSError, *UNREADABLE):
+    except (DeedbookError, OSError, *UNREADABLE):
         return None
     return file.kept if (file.program, file.kept.ledger) == (_program(), ledger) else None
 
@@ -134,4 +134,4 @@ def _program() -> str:
     for package in (ledger, consumers.auditor):
         for path in sorted(Path(package.__path__[0]).rglob("*.py")):
             source.update(path.read_bytes())
-    return f"{version('baton-ledger')} {source.hexdigest()}"
+    return f"{version('deedbook')} {source.hexdigest()}"

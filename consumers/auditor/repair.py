@@ -1,4 +1,4 @@
-"""``baton fsck --repair``: the tables that the log derived from its entries, put right from the entries.
+"""``deed fsck --repair``: the tables that the log derived from its entries, put right from the entries.
 
 All of it is one write transaction: nobody appends meanwhile, and a repair that is stopped has changed nothing; call it
 again. Entries and tree are never touched. What a rule refuses stays in the log and is *quarantined*: it counts for
@@ -89,10 +89,10 @@ def _require_whole(replay: Replay, head: Head, findings: Findings) -> None:
     damage = [problem for problem in findings.sorted_problems() if problem.code in _OF_THE_LOG]
     if damage or replay.lost_from is not None:
         index = damage[0].index if damage else replay.lost_from
-        message = f"entry {index} itself is damaged: `baton fsck` says how; restore a backup, nothing was changed"
+        message = f"entry {index} itself is damaged: `deed fsck` says how; restore a backup, nothing was changed"
         raise Corrupted("CORRUPTED", message, index=index)
     if frontier is None or frontier.to_bytes() != head.frontier:
-        message = "the entries are not those of the tree: `baton fsck` says which; restore a backup"
+        message = "the entries are not those of the tree: `deed fsck` says which; restore a backup"
         raise Corrupted("CORRUPTED", message)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ledger.admission.replay import Missing
 from ledger.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.trust import fingerprint
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def fingerprint_in(given: str) -> str:
     wanted = given.strip().lower().removeprefix("blake3:")
     if not _FINGERPRINT.fullmatch(wanted):
         message = (
-            "--root takes the fingerprint of the root key, as `baton init` printed it: 64 hex "
+            "--root takes the fingerprint of the root key, as `deed init` printed it: 64 hex "
             f"digits, or at least the first {fingerprint_digits_min}"
         )
         raise Refused("USAGE", message)
@@ -250,7 +250,7 @@ class Anchor:
         try:
             keys = replay.checkpoint_keys.at(trusted.size)
             verify_checkpoint(self._note, *verifiers_of(created.origin, keys))
-        except BatonError as error:
+        except DeedbookError as error:
             self._findings.problem(0, error.code, f"the trusted checkpoint is not of this ledger: {error.message}")
             return False
         if replay.size < trusted.size:

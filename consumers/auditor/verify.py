@@ -1,4 +1,4 @@
-"""``baton verify``: every signature, rule and tree hash of a ledger, over a client, without writing to it.
+"""``deed verify``: every signature, rule and tree hash of a ledger, over a client, without writing to it.
 
 With a file of what the last audit found right (``consumers.auditor.kept``) only what is new is verified.
 """
@@ -15,7 +15,7 @@ from consumers.auditor.kept import Keeper, Kept, read_kept
 from consumers.auditor.replay import Replay
 from consumers.auditor.report import Anchor, AuditReport, Findings
 from consumers.auditor.signatures import PROCESSES, apart, cores, pooled_events_min
-from ledger.errors import BatonError, Corrupted
+from ledger.errors import DeedbookError, Corrupted
 from ledger.events.authority import EpochStarted
 from ledger.history import Epoch, Trusted
 from ledger.limits import range_events_max
@@ -84,7 +84,7 @@ def verify_log(
         findings.problem(0, "WRONG_LEDGER", f"entry 0 is not of the ledger {head.ledger} that was asked for")
     frontier = replay.frontier
     if replay.size == head.size and frontier is not None and frontier.root().hex() != head.root:
-        message = "the entries do not give the root of the log's head: `baton fsck` says which"
+        message = "the entries do not give the root of the log's head: `deed fsck` says which"
         findings.problem(None, "VERIFICATION_FAILED", message)
     return anchor.report("log", replay, resumed_at=resumed_at)
 
@@ -112,20 +112,20 @@ def _check_views(
 ) -> None:
     from projections import VIEWS, Reader, verify_views  # noqa: PLC0415 - as above
 
-    answer: list[Difference] | BatonError | None = None
+    answer: list[Difference] | DeedbookError | None = None
     with suppress(EOFError):  # it was killed, as by a lack of memory: they are compared here
         while beside is not None and isinstance(answer := beside.recv(), tuple):
             progress(*answer)
             answer = None
     try:
-        if isinstance(answer, BatonError):
+        if isinstance(answer, DeedbookError):
             raise answer
         if answer is None:
             with Reader(client, settings) as reader:
                 answer = verify_views(client, reader.store, VIEWS, progress=progress)
         for table in answer:
             message = f"table {table.table} of view {table.view} is not what the log gives"
-            findings.problem(None, "VERIFICATION_FAILED", f"{message}: `baton project` rebuilds it")
+            findings.problem(None, "VERIFICATION_FAILED", f"{message}: `deed project` rebuilds it")
     except Corrupted as error:
         findings.problem(None, error.code, f"the views: {error.message}")
 

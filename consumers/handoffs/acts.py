@@ -235,7 +235,7 @@ def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
         words += ["--reason", "WHY"]
     if item["act"] in OF_WHAT_WAS_READ and not is_asked:
         words += ["--version", "VERSION"]
-    return join(["baton", *words, "--as", item["agent"], id_])
+    return join(["deed", *words, "--as", item["agent"], id_])
 
 
 def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
             raise
         versions = ask(client, "handoffs.versions", {"id": id_})["versions"]
         read = [one["number"] for one in versions if one["version"] == version]
-        again = f"read it again (`baton handoff show {quote(id_)}`)"
+        again = f"read it again (`deed handoff show {quote(id_)}`)"
         if not read:
             message = f"{version} was never a version of {id_}: {again}"
             raise Refused("VERSION_MISMATCH", message, changed=[]) from refusal

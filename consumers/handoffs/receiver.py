@@ -2,7 +2,7 @@
 
 What the sender's session holds already is taken along: dead ends as tried, the files that findings cite as touched,
 tools with "test" or "check" in them and kept artifacts as tests, open unknowns as traps; what was taken back is not.
-``session`` is the one named, that of ``BATON_SESSION``, or the sender's only open one; ``none`` takes nothing along.
+``session`` is the one named, that of ``DEEDBOOK_SESSION``, or the sender's only open one; ``none`` takes nothing along.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 from consumers.sdk.text import dead_end_text, on_a_line, shorten
 from ledger.client import Ask
 from ledger.config import present_session
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.events.handoff import ReceiverNotes
 
 derived_max: Final = 12
@@ -55,10 +55,10 @@ def missing(notes: ReceiverNotes, name: str) -> list[str]:
     """Return a warning that names what a handoff leaves its receiver to find out; nothing where it says it all.
 
     >>> missing(ReceiverNotes(tested_by=["make test"], touches=["a.py"], traps=["two configs"]), "h")
-    ['its receiver is not told what was tried (--tried TEXT): you alone know; `baton handoff amend h …` adds it']
+    ['its receiver is not told what was tried (--tried TEXT): you alone know; `deed handoff amend h …` adds it']
     """
     unsaid = ", ".join(words for kind, words in _ASKED.items() if not getattr(notes, kind))
-    warning = f"its receiver is not told {unsaid}: you alone know; `baton handoff amend {quote(name)} …` adds it"
+    warning = f"its receiver is not told {unsaid}: you alone know; `deed handoff amend {quote(name)} …` adds it"
     return [warning] if unsaid else []
 
 
@@ -75,7 +75,7 @@ def uncommitted(shown: Mapping[str, Any]) -> list[str]:
         git = Git(Path.cwd(), is_own=False)
         hashed = git.ask("hash-object", "--no-filters", "--", *files).split() if files else []
         listed = git.ask("ls-tree", "-z", "HEAD", "--", *files).split("\0") if files else []
-    except BatonError:  # no git, no repository, no commit: nobody is told what nobody can know
+    except DeedbookError:  # no git, no repository, no commit: nobody is told what nobody can know
         return []
     committed = {path: head.split(" ")[-1] for head, _, path in (row.partition("\t") for row in listed)}
     left = [path for blob, path in zip(hashed, files, strict=True) if blob != committed.get(path)]

@@ -16,7 +16,7 @@ from consumers.reasoning.compressor.transfer import fetch, published
 from consumers.reasoning.snapshots.act import Action, act_on, describe
 from consumers.sdk.text import cut
 from ledger.client import Ask
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from projections.briefs.prompt import TransferLevel, short_ref
 from projections.briefs.text import one_line
 
@@ -83,7 +83,7 @@ def _ground(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
         memory = decision.graph or fetch(view, ref).memory
         # The brief is the decision's own, made here; a published one is looked at for who signed what does not hold.
         _, rejected = published(view, TransferLevel(decision.level), memory, reasoning["domain"])
-    except BatonError as error:
+    except DeedbookError as error:
         why = _ELSEWHERE if error.code == "NOT_FOUND" else f"it cannot be read here ({error.code})"
         return {"reasoning_ref": ref, "said": f"{short_ref(ref)}: {why}", **_NOTHING, **_NO_BRIEF}
     told, review, author = describe(decision), decision.review, reasoning["author"]

@@ -38,7 +38,7 @@ from consumers.sdk.text import shorten
 from ledger.author import Author, Draft
 from ledger.bus.subjects import stream_token
 from ledger.codec import encode_canonical
-from ledger.errors import BatonError, Refused, Unavailable, message_of
+from ledger.errors import DeedbookError, Refused, Unavailable, message_of
 from ledger.events.body import Event
 from ledger.events.brief import Prose
 from ledger.events.reasoning import ReasoningBriefed
@@ -46,7 +46,7 @@ from ledger.limits import data_size_max_bytes
 from projections.briefs.prompt import TransferLevel, to_context_prompt
 from projections.reader import Reader
 
-log = structlog.get_logger("baton.compressor")
+log = structlog.get_logger("deedbook.compressor")
 
 KINDS: Final = ("reasoning.concluded",)
 LEVELS: Final = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
@@ -165,7 +165,7 @@ class ProseWorker(_Worker):
         super().__init__(author, reader, store)
         self._llm = llm
         self._now = now
-        self._written: SimpleQueue[tuple[Wanted, Prose | BatonError]] = SimpleQueue()
+        self._written: SimpleQueue[tuple[Wanted, Prose | DeedbookError]] = SimpleQueue()
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
         """Work until ``stop`` is set, or, with ``until``, until nothing is due. Raises Unavailable."""
@@ -186,19 +186,19 @@ class ProseWorker(_Worker):
 
     def _ask(self, wanted: Wanted) -> None:
         try:
-            prose: Prose | BatonError = write_prose(self._reader.full_reasoning(wanted.id).memory, self._llm)
-        except BatonError as error:
+            prose: Prose | DeedbookError = write_prose(self._reader.full_reasoning(wanted.id).memory, self._llm)
+        except DeedbookError as error:
             prose = error
         except Exception as error:  # without an answer it would count as asked for ever
             log.exception("asking failed", reasoning=wanted.id)
             prose = Unavailable("LLM_INVALID", f"asking failed: {message_of(error)}")
         self._written.put((wanted, prose))
 
-    def _publish(self, wanted: Wanted, said: Prose | BatonError) -> Wanted | None:
+    def _publish(self, wanted: Wanted, said: Prose | DeedbookError) -> Wanted | None:
         """Publish the brief with its prose, or why it has none; return when it is asked for again."""
         number = f":prose:{wanted.cause[:16]}:{wanted.attempts}"
         publish = partial(self._brief, wanted.id, wanted.cause, TransferLevel.STANDARD, again=number)
-        if not isinstance(said, BatonError):
+        if not isinstance(said, DeedbookError):
             try:
                 return publish(said)
             except Refused as refusal:
@@ -211,7 +211,7 @@ class ProseWorker(_Worker):
         return again
 
 
-def _again(wanted: Wanted, error: BatonError, now_s: float) -> Wanted | None:
+def _again(wanted: Wanted, error: DeedbookError, now_s: float) -> Wanted | None:
     attempts = wanted.attempts + 1
     if attempts >= _fewer_attempts.get(error.code, prose_attempts_max):
         return None

@@ -17,7 +17,7 @@ from consumers.sdk.clients import clients
 from consumers.sdk.ledger import LedgerBase, asking, given, index_in
 from ledger.client import Client, When, poll_wait_s
 from ledger.entries import read_event
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from projections.views import CHECKED, ask
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ class AsyncLedger(LedgerBase):
             raise Refused("USAGE", "this ledger is open already")
         settings = asking(self.settings)
         if settings.server is not None and settings.agent is None:
-            raise Refused("USAGE", "a server is asked as somebody: give agent=NAME, or set BATON_AGENT")
+            raise Refused("USAGE", "a server is asked as somebody: give agent=NAME, or set DEEDBOOK_AGENT")
         self._process = os.getpid()
         self._stop = threading.Event()  # a new one: the ledger may have been closed before
-        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="baton-ledger")
+        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="deedbook")
         try:
             if settings.server is None:
                 self._client = _Threaded(await self._in_thread(self._client_beside), self._in_thread)
@@ -185,7 +185,7 @@ class AsyncLedger(LedgerBase):
                 clients.close(client)
 
         # A thread of its own: those that calls are made in must be free for what the functions call.
-        thread = ThreadPoolExecutor(1, thread_name_prefix="baton-reactor")
+        thread = ThreadPoolExecutor(1, thread_name_prefix="deedbook-reactor")
         reacting = asyncio.get_running_loop().run_in_executor(thread, react)
         thread.shutdown(wait=False)
         self._running.add(stop)
@@ -196,7 +196,7 @@ class AsyncLedger(LedgerBase):
         except asyncio.CancelledError:
             stop.set()
             handlers.cancel()
-            with contextlib.suppress(BatonError):
+            with contextlib.suppress(DeedbookError):
                 await reacting  # whoever is told that it ended finds nothing half done
             raise
         finally:

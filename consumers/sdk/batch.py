@@ -45,7 +45,7 @@ class Batch:
         return self if self._ledger is ledger else self._outer and self._outer.of(ledger)
 
 
-_batch: ContextVar[Batch | None] = ContextVar("baton_batch", default=None)
+_batch: ContextVar[Batch | None] = ContextVar("deedbook_batch", default=None)
 
 
 @contextlib.contextmanager

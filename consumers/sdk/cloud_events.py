@@ -5,8 +5,8 @@ Nothing of it is signed and nothing is kept of it: whoever must believe an event
 | attribute | of the event |
 |---|---|
 | `id` | its id, the same however often it is delivered |
-| `source` | `urn:baton:ledger:` and the ledger's id |
-| `type` | `baton.` and the kind |
+| `source` | `urn:deedbook:ledger:` and the ledger's id |
+| `type` | `deedbook.` and the kind |
 | `subject` | the stream |
 | `time`, `recordedtime` | the author's claim; when the ledger accepted it (an extension of theirs) |
 | `sequence` | the index in the log, of 19 digits, so that texts sort as numbers (an extension of theirs) |
@@ -36,10 +36,10 @@ def cloud_event(event: Event) -> dict[str, Any]:
         if name not in _OUTSIDE_BODY and value is not None
     }
     return {
-        "specversion": "1.0", "id": event.id, "source": f"urn:baton:ledger:{event.ledger}",
-        "type": f"baton.{event.kind}", "subject": event.stream, "time": event.at,
+        "specversion": "1.0", "id": event.id, "source": f"urn:deedbook:ledger:{event.ledger}",
+        "type": f"deedbook.{event.kind}", "subject": event.stream, "time": event.at,
         "recordedtime": clock_text(event.accepted_ms), "sequence": f"{event.index:019}",
-        "datacontenttype": "application/json", "dataschema": f"urn:baton:schema:{event.kind}", "data": body,
+        "datacontenttype": "application/json", "dataschema": f"urn:deedbook:schema:{event.kind}", "data": body,
     }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 In the operator's own repository their configuration counts (a ``safe.directory``, a credential helper, a proxy). Taken
 away are variables that name another repository (a git hook that calls us sets ``GIT_DIR`` and ``GIT_INDEX_FILE``),
-prompts, hooks, signing, garbage collection. The author is Baton, so a machine without a git identity can write notes.
+prompts, hooks, signing, garbage collection. The author is Deedbook, so a machine without a git identity can write notes.
 
 A repository that is only read may be a stranger's, and its configuration may name programs. So ``is_own=False`` hands
 on no variable and no configuration but the repository's, and gives git no transport. Its user calls only commands that
@@ -26,7 +26,7 @@ from typing import IO, Final, NamedTuple
 from blake3 import blake3
 
 from consumers.sdk.command import kill_group
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.resource import Resource
 
 git_time_max_s: Final = 10.0
@@ -50,8 +50,8 @@ _KEPT: Final = frozenset({
 })  # fmt: skip
 _SET: Final = {
     "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_AUTHOR_NAME": "Baton", "GIT_AUTHOR_EMAIL": "baton@localhost", "GIT_COMMITTER_NAME": "Baton",
-    "GIT_COMMITTER_EMAIL": "baton@localhost",
+    "GIT_AUTHOR_NAME": "Deedbook", "GIT_AUTHOR_EMAIL": "deedbook@localhost", "GIT_COMMITTER_NAME": "Deedbook",
+    "GIT_COMMITTER_EMAIL": "deedbook@localhost",
 }  # fmt: skip
 _STRANGERS: Final = _SET | {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -249,7 +249,7 @@ class Objects(Resource):
                 pass
 
 
-def failure(answer: Answer, what: str, folder: Path) -> BatonError:
+def failure(answer: Answer, what: str, folder: Path) -> DeedbookError:
     """Return the error for what git complained about."""
     complaint = answer.error
     text = f"{what}: {complaint or f'exit code {answer.code}'}"

@@ -84,7 +84,7 @@ def join(
 
 def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
     """Take the folder for this invitation, unless it is somebody's."""
-    mark = blake3(invitation.token, derive_key_context="baton 2026-11 invitation: marks a folder").hexdigest()
+    mark = blake3(invitation.token, derive_key_context="deedbook 2026-11 invitation: marks a folder").hexdigest()
     begun = read_regular(home.path / BEGUN_FILE, size_max_bytes=config_size_max_bytes)
     if begun == mark.encode():
         return
@@ -164,7 +164,7 @@ def _not_let_in(invitation: Invitation, refusal: Refused) -> Refused:
         why, how = f"has expired ({until})", "expired"
     else:
         why, how = f"is not open there: it was used, taken back or replaced (it would have held until {until})", "ended"
-    message = f"the invitation of {name} {why}. Ask an admin for another one: `baton agent invite {name}`"
+    message = f"the invitation of {name} {why}. Ask an admin for another one: `deed agent invite {name}`"
     return Refused("NOT_INVITED", message, name=name, how=how, reason=refusal.message)
 
 

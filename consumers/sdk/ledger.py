@@ -1,8 +1,8 @@
 """The ledger as a program meets it: one object that opens, publishes, asks and reacts.
 
-A ledger is opened as the command line opens it: ``home`` (or ``BATON_HOME``, or ``.baton`` of the nearest parent
-folder), ``server`` (or ``BATON_SERVER``) and ``agent`` (or ``BATON_AGENT``), whose key signs. ``AsyncLedger`` has the
-same names for programs with an event loop. ``baton.Ledger`` adds the nouns: ``ledger.handoff("id").claim()``.
+A ledger is opened as the command line opens it: ``home`` (or ``DEEDBOOK_HOME``, or ``.deedbook`` of the nearest parent
+folder), ``server`` (or ``DEEDBOOK_SERVER``) and ``agent`` (or ``DEEDBOOK_AGENT``), whose key signs. ``AsyncLedger`` has the
+same names for programs with an event loop. ``deedbook.Ledger`` adds the nouns: ``ledger.handoff("id").claim()``.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class LedgerBase:
 
     def _acting(self) -> str:
         if self.agent is None:
-            raise Refused("USAGE", "somebody must sign this: give agent=NAME, or set BATON_AGENT")
+            raise Refused("USAGE", "somebody must sign this: give agent=NAME, or set DEEDBOOK_AGENT")
         return self.agent
 
     def _author(self, client: Client, name: str | None) -> Author:

@@ -15,17 +15,17 @@ from typing import Any, Final, cast
 
 from consumers.sdk.subscriptions import SCHEMA, SubscriptionStore
 from ledger import limits
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 except ImportError as error:
-    missing = f"a store in PostgreSQL needs psycopg ({error}): pip install 'baton-ledger[postgres]'"
+    missing = f"a store in PostgreSQL needs psycopg ({error}): pip install 'deedbook[postgres]'"
     raise Unavailable("EXTRA_MISSING", missing, package="psycopg", extra="postgres") from error
 
-_KEY: Final = "SELECT pg_{}(hashtextextended('baton subscription ' || ?, 0))"
-_CONNECTION: Final[dict[str, Any]] = {"connect_timeout": 10, "keepalives_idle": 30, "application_name": "baton"}
+_KEY: Final = "SELECT pg_{}(hashtextextended('deedbook subscription ' || ?, 0))"
+_CONNECTION: Final[dict[str, Any]] = {"connect_timeout": 10, "keepalives_idle": 30, "application_name": "deedbook"}
 """What the URI may say otherwise; a peer that is gone is noticed in minutes, not in hours."""
 
 retry_wait_s: Final = 0.2
@@ -49,7 +49,7 @@ class PostgresSubscriptions(SubscriptionStore):
         self._held = set[str]()
         self.db = self._connect()
         try:
-            if self.run("SELECT to_regclass('baton_dead_letters')") == [(None,)]:
+            if self.run("SELECT to_regclass('deedbook_dead_letters')") == [(None,)]:
                 with self.transaction():  # two that make them at once would refuse each other
                     self.run(_KEY.format("advisory_xact_lock"), "")
                     self.run(SCHEMA)
@@ -129,7 +129,7 @@ class PostgresSubscriptions(SubscriptionStore):
         try:
             yield
         except Exception as error:
-            if isinstance(error, BatonError) or not (isinstance(error, psycopg.Error) if is_ours else self.db.closed):
+            if isinstance(error, DeedbookError) or not (isinstance(error, psycopg.Error) if is_ours else self.db.closed):
                 raise
             code = "STORE_FULL" if isinstance(error, psycopg.errors.DiskFull) else "STORE_UNAVAILABLE"
             message = f"{self.place} cannot be used: {str(error).strip()}; run it again when it can"

@@ -19,7 +19,7 @@ import msgspec
 
 from consumers.sdk.text import clean
 from ledger.codec import encode_sorted
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.forms import ROOT
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def gate(home: Home, client: Client) -> tuple[str, list[str]]:
 
 
 def gate_seen(home: Home, client: Client) -> str | None:
-    """Return ``open`` or ``bound`` as `baton doctor` says it, or None where the ledger's own folder cannot be seen."""
+    """Return ``open`` or ``bound`` as `deed doctor` says it, or None where the ledger's own folder cannot be seen."""
     try:
         return gate(home, client)[0] if home.is_local() else None
-    except (BatonError, OSError):  # the keys are another account's, which is for `baton doctor` to say
+    except (DeedbookError, OSError):  # the keys are another account's, which is for `deed doctor` to say
         return None
 
 

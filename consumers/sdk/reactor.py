@@ -30,7 +30,7 @@ Effect = Callable[[Event, Any], Any]
 EffectT = TypeVar("EffectT", bound=Effect)
 Where = Callable[[Event], bool]
 
-log = structlog.get_logger("baton.reactor")
+log = structlog.get_logger("deedbook.reactor")
 
 attempts_max: Final = 5
 retry_wait_first_s: Final = 0.2

@@ -27,7 +27,7 @@ from ledger.client import Client, Page, read_batch_path
 from ledger.codec import check_strict, decode_base64, decode_strict
 from ledger.entries import read_event
 from ledger.envelope import decode_entry, is_signed, split_hashes
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import DeedbookError, Corrupted, Refused
 from ledger.events.authority import LedgerCreated
 from ledger.events.body import Event
 from ledger.history import Growth, Trusted, changed, is_continued
@@ -46,7 +46,7 @@ _OF_NODES: Final = ("agent.invited", "agent.registered", "agent.removed")
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The extra data of our receipts: the entry, its path in its batch (hashes joined), and (index, entry) of root."""
 
-    baton_receipt: Literal[1] = 1
+    deedbook_receipt: Literal[1] = 1
     entry: bytes
     batch: bytes
     chain: list[tuple[int, bytes]]
@@ -153,7 +153,7 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
 
 def evidence_in(receipt: Receipt) -> Evidence | None:
     """Return what our receipts carry; None for one of another maker, whose extra data are not for us."""
-    with suppress(BatonError):
+    with suppress(DeedbookError):
         return decode_strict(receipt.extra or b"", _decoder)
     return None
 

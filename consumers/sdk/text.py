@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.forms import BREAKS
 
 SCHEMA_VERSION: Final = 1
@@ -69,7 +69,7 @@ def document(kind: str, data: Any, following: str | None = None) -> dict[str, An
     return made if following is None else made | {"next": following}
 
 
-def error_document(error: BatonError) -> dict[str, Any]:
+def error_document(error: DeedbookError) -> dict[str, Any]:
     """Return what every door answers with when it cannot."""
     return {"schema_version": SCHEMA_VERSION, "kind": "error", "error": error.to_dict()}
 

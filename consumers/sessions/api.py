@@ -35,7 +35,7 @@ from projections.reports.report import Report, plain, read_report, report_of
 class Where(TypedDict, total=False):
     """Which ledger is opened, and who acts in it.
 
-    Without ``home`` it is that of ``BATON_HOME`` or the nearest ``.baton``, without ``agent`` ``BATON_AGENT`` signs;
+    Without ``home`` it is that of ``DEEDBOOK_HOME`` or the nearest ``.deedbook``, without ``agent`` ``DEEDBOOK_AGENT`` signs;
     ``server`` asks a ledger on the bus.
     """
 

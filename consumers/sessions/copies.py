@@ -9,7 +9,7 @@ git's own transactions do, and the operator's git is the one whose configuration
 
 Files are for people: ``{ai_id}/{session_id}.md`` and ``.json``, by the names of ``places.name_of``, so that no id leads
 out of the folder and no two share a file. Links are never written through. A file is never replaced where a person
-wrote: the markdown's last line, a comment that no reader of markdown shows, holds the digests of both files as Baton
+wrote: the markdown's last line, a comment that no reader of markdown shows, holds the digests of both files as Deedbook
 wrote them. One that no longer fits its digest, or never had one, is left as it is and reported. An older report does
 not take the place of a later one, which two writers at once could do otherwise.
 """
@@ -31,7 +31,7 @@ from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, Report, 
 from consumers.sessions.places import Project, Status, Store, Stored, name_of, project_of
 from ledger.client import Ask
 from ledger.config import Settings
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.files import as_unavailable
 
 Step = Callable[[int, int], None]
@@ -57,16 +57,16 @@ class Repaired(NamedTuple):
 
 def with_copies(ask: Ask, settings: Settings, report: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of ``publish_report`` with ``stored``, the first ``storage_location`` and further warnings."""
-    # If we crash before the copies are written, the report stands, and `baton notes sync` writes them.
+    # If we crash before the copies are written, the report stands, and `deed notes sync` writes them.
     try:
         whole, known = _with_versions(ask, report["session_id"])
         copies = store_report(whole, project_of(settings), known)
-    except BatonError as error:
+    except DeedbookError as error:
         warning = f"the report is in the ledger, but in no other store: {error.message}"
         return report | {"stored": [], "warnings": [*report["warnings"], warning]}
     there = [copy.location for copy in copies if copy.status in {"written", "unchanged"}]
     warnings = [
-        f"not stored in {copy.location or copy.store}: {copy.reason} (`baton notes sync` tries again)"
+        f"not stored in {copy.location or copy.store}: {copy.reason} (`deed notes sync` tries again)"
         for copy in copies
         if copy.status == "failed"
     ]
@@ -102,14 +102,14 @@ def _store_notes(report: dict[str, Any], project: Project, known: Collection[str
     try:
         notes = Notes(project.git)
         notes.check()
-    except BatonError as error:
+    except DeedbookError as error:
         is_none = error.code == "NOT_FOUND" and not project.is_git_sure
         return [Stored("git_notes", "", "skipped" if is_none else "failed", error.message)]
     stored = []
     for ref, content in ((JSON_NOTES + name, report["compressed_json"]), (MARKDOWN_NOTES + name, report["markdown"])):
         try:
             stored.append(notes.write(ref, content, version, known))
-        except BatonError as error:
+        except DeedbookError as error:
             stored.append(Stored("git_notes", f"git:{ref}", "failed", error.message))
     return stored
 
@@ -147,7 +147,7 @@ def _latest(ask: Ask) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 _LAST_LINE: Final = re.compile(
-    rb"\n<!-- baton: (?P<id>[\w:.-]+) (?P<index>-?[0-9]{1,16}) sha256 (?P<markdown>[0-9a-f]{64}) "
+    rb"\n<!-- deedbook: (?P<id>[\w:.-]+) (?P<index>-?[0-9]{1,16}) sha256 (?P<markdown>[0-9a-f]{64}) "
     rb"json (?P<json>[0-9a-f]{64})(?: or (?P<before>[0-9a-f]{64}))? -->\n\Z",
     re.ASCII,
 )
@@ -162,7 +162,7 @@ def write_files(root: Path, report: dict[str, Any]) -> list[Stored]:
     try:
         _make(root, folder)
         markdown_there, json_there = read_file(path), read_file(json_path)
-    except BatonError as error:
+    except DeedbookError as error:
         return [Stored("files", str(place), "failed", error.message) for place in (path, json_path)]
     version, last = report_in(report), _last_line(markdown_there)
     if last is not None and int(last["index"]) > version.event_index:
@@ -200,7 +200,7 @@ def _write(path: Path, content: bytes, there: bytes | None, *, is_same: bool, is
     try:
         if write_file(path, content, expected=there):
             return Stored("files", str(path), "written")
-    except BatonError as error:
+    except DeedbookError as error:
         return Stored("files", str(path), "failed", error.message)
     return Stored("files", str(path), "skipped", "somebody saved this file just now: it is left as it is")
 
@@ -213,7 +213,7 @@ def _version_in(last: re.Match[bytes] | None) -> tuple[bytes, ...]:
 def _signed(markdown: bytes, compact: bytes, before: str | None, version: Report) -> bytes:
     who = f"{version.report_id} {version.event_index}"
     digests = f"{_digest(markdown)} json {_digest(compact)}{f' or {before}' if before else ''}"
-    return markdown + f"\n<!-- baton: {who} sha256 {digests} -->\n".encode()
+    return markdown + f"\n<!-- deed: {who} sha256 {digests} -->\n".encode()
 
 
 def _last_line(markdown: bytes | None) -> re.Match[bytes] | None:

@@ -71,7 +71,7 @@ def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequ
         raise Refused("INVALID_FIELD", f"{message}, or start the session with a task", field="task_summary")
     if not report.key_findings:
         message = "a report says what was learned, and there is no finding: give key_findings (--finding, 3 to 5 times)"
-        other = "log them in the session before it ends (`baton session finding`) and leave them out here"
+        other = "log them in the session before it ends (`deed session finding`) and leave them out here"
         raise Refused("INVALID_FIELD", f"{message}, or {other}", field="key_findings")
     return report
 
@@ -165,7 +165,7 @@ def warnings_of(session: Mapping[str, Any], given: ReportInputs, count: int) -> 
     for name, was_given in (("findings", given.key_findings), ("unknowns", given.remaining_unknowns)):
         more = len(session[name]) - derived_items_max
         if was_given is None and more > 0:
-            warnings.append(f"{more} more {name} stand in the session, not in the report: see `baton session show`")
+            warnings.append(f"{more} more {name} stand in the session, not in the report: see `deed session show`")
     return warnings
 
 

@@ -2,11 +2,11 @@
 
 Git cannot have a ref below a ref, so the markdown has a root beside the other, and not ``handoff/ID/markdown``. The
 JSON is read by ``git notes --ref empirica/handoff/ID show HEAD`` at the commit that was HEAD when it was written (in a
-repository without commits it is on the empty tree). Baton reads the latest note of the ref, wherever HEAD is.
+repository without commits it is on the empty tree). Deedbook reads the latest note of the ref, wherever HEAD is.
 
 The tree of a notes ref maps the noted object's id (perhaps with slashes in it, "fan-out") to a blob. It has no times:
-the newest commit of the ref's history that put a blob where it is wrote that note. Commits of Baton name their report
-(``Baton-Report``: event and index; the author date is the report's time); all others are another tool's, whose notes
+the newest commit of the ref's history that put a blob where it is wrote that note. Commits of Deedbook name their report
+(``Deedbook-Report``: event and index; the author date is the report's time); all others are another tool's, whose notes
 are kept, and read only where there is none of ours. Rules:
 
 - A new commit takes the ref's place only if the ref is where it was read, else it is tried again: ``git notes add``
@@ -52,7 +52,7 @@ _CHANGE: Final = re.compile(r":\d+ \d+ [0-9a-f]+ ([0-9a-f]+) [A-Z]\d*\t(.+)")
 _LOG: Final = (
     "-c", "log.showRoot=true", "log", "--topo-order", "--no-merges", f"--max-count={commits_read_max}", "--raw",
     "--no-abbrev", "--no-renames", "--no-relative", "--no-color", "--no-notes", "--no-mailmap", "--no-decorate",
-    "--no-ext-diff", "--format=commit %at %(trailers:key=Baton-Report,valueonly,separator=%x20)",
+    "--no-ext-diff", "--format=commit %at %(trailers:key=Deedbook-Report,valueonly,separator=%x20)",
 )  # fmt: skip
 
 
@@ -201,7 +201,7 @@ class Notes:
         """Let ``ref`` go on from ``tip`` (and the commits ``more``) with ``entries``, if it is still at ``tip``."""
         modes = {} if tip is None else tip.modes
         lines = [f"{modes.get(path, '100644')} {blob}\t{path}\0" for path, blob in entries.items()]
-        with tempfile.TemporaryDirectory(prefix="baton-") as folder:
+        with tempfile.TemporaryDirectory(prefix="deedbook-") as folder:
             index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             data = "".join(lines).encode("utf-8", "surrogateescape")
             self.git.ask("update-index", "-z", "--add", "--index-info", data=data, variables=index)
@@ -209,14 +209,14 @@ class Notes:
         parents = [word for parent in ((tip.commit,) if tip else ()) + more for word in ("-p", parent)]
         message, dated = f"{subject}\n", {}
         if report is not None:
-            message += f"\nBaton-Report: {report.report_id} {report.event_index}\n"
+            message += f"\nDeedbook-Report: {report.report_id} {report.event_index}\n"
             dated = {"GIT_AUTHOR_DATE": f"@{report.at_s} +0000"}
         commit = self.git.ask("commit-tree", *parents, "-F", "-", tree, data=message.encode(), variables=dated)
         self.move(ref, commit, None if tip is None else tip.commit)
 
     def move(self, ref: str, commit: str, expected: str | None) -> None:
         """Set ``ref`` to ``commit`` if it is at ``expected`` (None: if it is not there)."""
-        self.git.ask("update-ref", "-m", "baton notes", ref, commit, expected or "0" * len(commit))
+        self.git.ask("update-ref", "-m", "deed notes", ref, commit, expected or "0" * len(commit))
 
     def _noted(self) -> str:
         """Return what notes are attached to: the commit at HEAD when first asked, else the empty tree."""
@@ -255,7 +255,7 @@ def tip_of(git: Git, ref: str) -> Tip | None:
     if answer.code:
         if "broken ref" in answer.error:
             file = git.ask("rev-parse", "--path-format=absolute", "--git-path", ref)
-            text = f"{ref} is damaged: remove the file {file}, then run `baton notes sync`"
+            text = f"{ref} is damaged: remove the file {file}, then run `deed notes sync`"
             raise Unavailable("STORE_UNAVAILABLE", text, ref=ref)
         if answer.code != 1:
             raise failure(answer, "git rev-parse", git.folder)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ledger.author import Author, Draft
 from ledger.client import Ask, every_row, rows_per_page
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.events.session import SessionEnded
 from ledger.limits import clock_backward_max_ms
 
@@ -33,7 +33,7 @@ class Meant(NamedTuple):
 
 
 def meant_session(ask: Ask, agent: str) -> Meant:
-    """Return the session that is meant where neither the call nor ``BATON_SESSION`` names one: the newest open one.
+    """Return the session that is meant where neither the call nor ``DEEDBOOK_SESSION`` names one: the newest open one.
 
     That is where nothing was recorded in any other since it began: who writes went on from those. Else two are at work
     by one name, or one goes to and fro, and either could be meant; what is signed in the wrong one stays there.
@@ -58,7 +58,7 @@ class Unmade(NamedTuple):
 
     session_id: str
     what: str
-    error: BatonError
+    error: DeedbookError
 
 
 class Swept(NamedTuple):
@@ -101,7 +101,7 @@ def _report(make_report: MakesReport, session_id: str, done: Swept, *, is_dry: b
     """Return whether an event was appended (or would be): a report that would say the same stands already."""
     try:
         report = {} if is_dry else make_report(session_id)
-    except BatonError as error:
+    except DeedbookError as error:
         done.unmade.append(Unmade(session_id, "report", error))
         return False
     if report.get("is_repeat"):

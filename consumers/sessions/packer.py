@@ -174,7 +174,7 @@ class _Packer:
         if left_out:
             # A report holds all but the single assessments and dead ends, which stand in its session.
             verb = "session" if "no_report" in session else "report"
-            left_out["see"] = f"baton {verb} show {quote(_beginning(self.source.short_id, _id_tokens_max))}"
+            left_out["see"] = f"deed {verb} show {quote(_beginning(self.source.short_id, _id_tokens_max))}"
         return left_out
 
     def _is_shortened(self, name: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from consumers.sdk.git import Answer, failure, remote_time_max_s
 from consumers.sessions.notes import NOTES, Note, Notes, notes_of, tip_of, until_free
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 
 DEFAULT_REMOTE: Final = "origin"
 push_attempts_max: Final = 5
@@ -125,7 +125,7 @@ def fetch(notes: Notes, asked: str | None = None) -> Transfer:
             continue
         try:
             transfer = until_free(functools.partial(_merge, notes, name, tracked_at(remote) + name, transfer))
-        except BatonError as error:  # one ref that cannot be merged does not keep the others back
+        except DeedbookError as error:  # one ref that cannot be merged does not keep the others back
             transfer = transfer._replace(failed=(*transfer.failed, f"{NOTES}{name}: {error.message}"))
     return transfer
 

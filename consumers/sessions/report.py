@@ -28,7 +28,7 @@ from ledger.client import Ask
 from ledger.codec import converted, encode_canonical, encode_utf8
 from ledger.config import Settings
 from ledger.entries import read_event
-from ledger.errors import BatonError, Refused, or_none
+from ledger.errors import DeedbookError, Refused, or_none
 from ledger.events import session as kinds
 from ledger.events.body import Event
 from ledger.events.session import AssessmentRecorded, Phase, ReportGenerated, SessionStarted, Vectors
@@ -67,7 +67,7 @@ def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInput
         raise Refused("NOT_AUTHORIZED", message, owner=session["author"])
     accomplished = ask("reports.accomplished", {"id": session["id"]})["accomplished"]
     data = fit_entry(msgspec.to_builtins(generate(session, given, accomplished)), author.put_blob)
-    # If we crash here, the session has no new report: the next call (or `baton session sweep`) makes it, and finds the
+    # If we crash here, the session has no new report: the next call (or `deed session sweep`) makes it, and finds the
     # blobs of its long texts, which nothing names yet.
     event, is_repeat = _published(author, ask, session, data)
     report = report_of(session["id"], event.id, event.index, event.author, event.accepted_ms, data)
@@ -205,7 +205,7 @@ def with_report(
     # If we crash here, the session has a POSTFLIGHT and no report: it resumes from its events, and a sweep makes it.
     try:
         report = publish_report(author, ask, postflight["session_id"], given)
-    except BatonError as error:
+    except DeedbookError as error:
         warning = f"POSTFLIGHT is recorded, but there is no report of it: {error.message}"
         more = {"handoff_report": None, "warnings": [*postflight["warnings"], warning]}
         return postflight | more | {"report_error": error.to_dict()}
@@ -233,12 +233,12 @@ def correction(
     logged = ((kind, one) for kind in ("findings", "dead_ends", "unknowns") for one in session.get(kind, ()))
     match = next((pair for pair in logged if pair[1]["event_index"] == index), None)
     if match is None:
-        message = f"entry {index} ({event['kind']}) is no finding, dead end or unknown: `baton session show` has them"
+        message = f"entry {index} ({event['kind']}) is no finding, dead end or unknown: `deed session show` has them"
         raise Refused("USAGE", message)
     kind, one = match
     if (kind == "unknowns") != is_resolved:
         way = f"resolve {index} --with TEXT" if kind == "unknowns" else f"retract {index} --reason TEXT"
-        raise Refused("USAGE", f"entry {index} is one of the {kind.replace('_', ' ')}: `baton session {way}`")
+        raise Refused("USAGE", f"entry {index} is one of the {kind.replace('_', ' ')}: `deed session {way}`")
     if (done := one["correction"]) is not None:
         verb = done["kind"].partition(".")[2]
         message = f"entry {index} was {verb} by {done['author']} in entry {done['event_index']} already"
@@ -259,7 +259,7 @@ def correct(
     """
     stream, data = correction(ask, ref, words, is_resolved=is_resolved, within=within)
     (accepted,) = author.emit(Draft(stream=stream, data=data))
-    # If we crash here, the correction stands, and copies of the report lack it until `baton notes sync`.
+    # If we crash here, the correction stands, and copies of the report lack it until `deed notes sync`.
     name = stream.removeprefix("session/")
     answer = {"id": name, "event_index": accepted.index, "target": data.target, "stored": [], "warnings": []}
     (session,) = ask("reports.sessions", {"id": name, "limit": 1})["sessions"]

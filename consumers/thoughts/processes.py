@@ -24,7 +24,7 @@ from consumers.thoughts.thinkers import thinker_named
 from ledger.author import Author
 from ledger.client import Client, open_client
 from ledger.config import Actions, Config, Settings
-from ledger.errors import BatonError, Exit, Refused, Unavailable
+from ledger.errors import DeedbookError, Exit, Refused, Unavailable
 from ledger.events import tot as kinds
 from ledger.home import Home
 from ledger.resource import Resource
@@ -109,7 +109,7 @@ class Processes(Resource):
         output = child.stdout.read()
         code = child.wait()
         _close(child)
-        error = BatonError.from_dict(msgspec.json.decode(output)) if output else None
+        error = DeedbookError.from_dict(msgspec.json.decode(output)) if output else None
         if isinstance(error, Refused):
             raise error.with_details(role=role)
         if self._restarts[role] == restarts_max:
@@ -155,7 +155,7 @@ def main() -> int:
         code = Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
         if agent.is_idle:
             client.close()  # else a thread may be writing: a store that is closed under it may never come back
-    except BatonError as error:
+    except DeedbookError as error:
         sys.stdout.buffer.write(msgspec.json.encode(error.to_dict()) + b"\n")
         sys.stdout.buffer.flush()
         code = error.exit_code

@@ -109,7 +109,7 @@ def _others(client: Client, bound: Mapping[str, str]) -> dict[kinds.Role, kinds.
         if agent is None or agent.removed_index is not None:
             alike = did_you_mean(near(name, (other.name for other in client.agents() if other.removed_index is None)))
             why = "is not registered" if agent is None else "was removed"
-            message = f"{name} {why} and cannot be the {role}: `baton agent add NAME` registers one{alike}"
+            message = f"{name} {why} and cannot be the {role}: `deed agent add NAME` registers one{alike}"
             raise Refused("AGENT_UNKNOWN", message, name=name)
         key = client.streams.authority.key(agent.key, size)
         if key is None or not key.is_valid:
@@ -139,7 +139,7 @@ def resume_task(
         _require_keys(settings, opening.data)
         others = {binding.role: binding for binding in opening.data.roles if binding.role not in assignment.ours}
         if others != _others(ledger, {role: binding.agent for role, binding in others.items()}):
-            message = f"an agent of {task_id} has another key now: end it by `baton tot stop {task_id}`, and begin anew"
+            message = f"an agent of {task_id} has another key now: end it by `deed tot stop {task_id}`, and begin anew"
             raise Refused("KEY_REVOKED", message, task=task_id)
         with _held(settings, task_id):
             reading.read(0)
@@ -183,7 +183,7 @@ def _tell(settings: Settings, client: Client, data: kinds.TotResumed | kinds.Tot
 def _held(settings: Settings, task_id: str) -> Iterator[None]:
     """Be the only one here who plays a task."""
     path = settings.home / f"{PurePath(task_id).name}.lock"
-    message = f"another process searches {task_id}: follow it by `baton tot show {task_id} --follow`"
+    message = f"another process searches {task_id}: follow it by `deed tot show {task_id} --follow`"
     with held(path, Unavailable("STORE_IN_USE", message, task_id=task_id)):
         yield
         path.unlink(missing_ok=True)
@@ -267,7 +267,7 @@ def outcome(task: Task) -> dict[str, Any]:
         "alternative_solutions": [] if solution is None else solution.alternative_solutions,
         "stats": None if complete is None else asdict(complete.payload.stats),
         "error": None if failure is None else asdict(failure),
-        "paused": None if pause is None else asdict(pause) | {"resume": f"baton tot resume {task.id}"},
+        "paused": None if pause is None else asdict(pause) | {"resume": f"deed tot resume {task.id}"},
         "reasoning": None if solution is None else f"reasoning/{task.id}",
         "keys": {} if task.started is None else {binding.role: binding.key for binding in task.started.roles},
     }

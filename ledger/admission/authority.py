@@ -48,7 +48,7 @@ def require_role(event: Event, state: Layer, *roles: str) -> None:
     agent = state.agent(event.author)
     if agent is None or agent.roles.isdisjoint(roles):
         wanted = " or ".join(roles)
-        hint = "act as who has it (`baton agent list`)"
+        hint = "act as who has it (`deed agent list`)"
         message = f"{event.kind} needs the role {wanted}; {event.author} lacks it: {hint}"
         raise Refused("NOT_AUTHORIZED", message, role=wanted)
 
@@ -57,9 +57,9 @@ def known_agent(state: Layer, name: str) -> life.AgentRecord:
     """Return an agent that is registered and was not removed."""
     agent = state.agent(name)
     if agent is None:
-        raise Refused("AGENT_UNKNOWN", f"there is no agent {name} (`baton agent add {name}` registers one)", name=name)
+        raise Refused("AGENT_UNKNOWN", f"there is no agent {name} (`deed agent add {name}` registers one)", name=name)
     if agent.removed_index is not None:
-        message = f"{name} was removed at entry {agent.removed_index}: name another agent (`baton agent list`)"
+        message = f"{name} was removed at entry {agent.removed_index}: name another agent (`deed agent list`)"
         raise Refused("AGENT_UNKNOWN", message, name=name, index=agent.removed_index)
     return agent
 
@@ -141,7 +141,7 @@ def _invitation_revoked(event: Event, state: Layer, _: Life) -> None:
     invitation = _known_invitation(state, data.name)
     if invitation.ended_as is not None:
         message = f"the invitation of {data.name} was {invitation.ended_as} at entry {invitation.ended_index}"
-        hint = f": to shut the agent out, `baton agent remove {data.name}`" if invitation.ended_as == "used" else ""
+        hint = f": to shut the agent out, `deed agent remove {data.name}`" if invitation.ended_as == "used" else ""
         raise Refused("TRANSITION_NOT_ALLOWED", message + hint, name=data.name, index=invitation.ended_index)
     state.put(invitation_key(data.name), invitation.ended(event.index, "revoked"))
 
@@ -186,7 +186,7 @@ def _use_invitation(event: Event, data: authority.AgentRegistered, state: Layer)
 def _known_invitation(state: Layer, name: str) -> life.InvitationRecord:
     invitation = state.record(invitation_key(name))
     if invitation is None:
-        message = f"nobody invited {name}: an admin does (`baton agent invite {name}`)"
+        message = f"nobody invited {name}: an admin does (`deed agent invite {name}`)"
         raise Refused("NOT_INVITED", message, name=name, how="unknown")
     return invitation
 
@@ -258,7 +258,7 @@ def _key_revoked(event: Event, state: Layer, _: Life) -> None:
     if record.agent != event.author:
         require_role(event, state, "admin")
     if record.agent in life.RESERVED_NAMES or life.is_node(state, record.agent):
-        message = f"a key of {record.agent} is not revoked but replaced: run `baton key rotate --as {record.agent}`"
+        message = f"a key of {record.agent} is not revoked but replaced: run `deed key rotate --as {record.agent}`"
         raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     if record.ended_index is not None:
         message = f"the key was {record.ended_as} at entry {record.ended_index} and signs nothing"
@@ -305,7 +305,7 @@ def _key_compromised(event: Event, state: Layer, _: Life) -> None:
     elif record.agent != event.author:
         require_role(event, state, "admin")
     if record.is_valid and (record.agent in life.RESERVED_NAMES or life.is_node(state, record.agent)):
-        message = f"replace the key of {record.agent} first: run `baton key rotate --as {record.agent}`"
+        message = f"replace the key of {record.agent} first: run `deed key rotate --as {record.agent}`"
         raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     if data.since > event.index:
         message = f"entry {data.since} does not exist yet: name the first entry that may not be its agent's"
@@ -320,12 +320,12 @@ def _key_compromised(event: Event, state: Layer, _: Life) -> None:
 def _known_key(event: Event, state: Layer, key: str) -> life.KeyRecord:
     record = state.key(key)
     if record is None:
-        raise Refused("KEY_UNKNOWN", "this key is not registered in this ledger: `baton key list` shows them", key=key)
+        raise Refused("KEY_UNKNOWN", "this key is not registered in this ledger: `deed key list` shows them", key=key)
     if record.agent == life.CHECKPOINT_KEYS:
-        message = "a checkpoint key signs no events, it is replaced: run `baton key rotate --checkpoint`"
+        message = "a checkpoint key signs no events, it is replaced: run `deed key rotate --checkpoint`"
         raise Refused("NOT_AUTHORIZED", message, key=key)
     if record.agent == life.INVITATION_KEYS:
-        message = "the key of an invitation signs no events: take the invitation back (`baton agent invite --revoke`)"
+        message = "the key of an invitation signs no events: take the invitation back (`deed agent invite --revoke`)"
         raise Refused("NOT_AUTHORIZED", message, key=key)
     _require_agent_stream(event, record.agent)
     return record

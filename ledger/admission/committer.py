@@ -21,7 +21,7 @@ from ledger.admission.check import Checked, check
 from ledger.admission.decide import Accepted
 from ledger.admission.gate import Gate
 from ledger.envelope import Submission, decode_submission
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import DeedbookError, Unavailable
 from ledger.limits import group_commit_events_max, submit_queue_max
 from ledger.resource import Resource
 from ledger.tally import Tally
@@ -52,7 +52,7 @@ class Committer(Resource):
         self._waiting = 0
         self._is_closed = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"baton-commit-{number}", daemon=True)
+            threading.Thread(target=self._work, name=f"deedbook-commit-{number}", daemon=True)
             for number in range(_threads)
         ]
         for thread in self._threads:
@@ -157,7 +157,7 @@ class Committer(Resource):
             if not isinstance(given, BaseException):
                 accepted += len(given)
             else:
-                self._tally.count("refusals", given.code if isinstance(given, BatonError) else "UNEXPECTED")
+                self._tally.count("refusals", given.code if isinstance(given, DeedbookError) else "UNEXPECTED")
             if isinstance(answer, Future):
                 _resolve(answer, given)
             else:
@@ -170,7 +170,7 @@ class Committer(Resource):
 
 def _own(error: BaseException) -> BaseException:
     """Return an error for one of several callers: who raises it must not touch the traceback of another's."""
-    return BatonError.from_dict(error.to_dict()) if isinstance(error, BatonError) else error
+    return DeedbookError.from_dict(error.to_dict()) if isinstance(error, DeedbookError) else error
 
 
 def _resolve_all(answered: Sequence[tuple[LoopAnswer, list[Accepted] | BaseException]]) -> None:

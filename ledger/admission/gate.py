@@ -3,11 +3,11 @@
 Derived tables are not believed: whoever may write to the folder may edit a record behind the gate's back. Each record
 is held against its entries when a gate reads it from disk for the first time, and again when it is another one than it
 knows: a handoff or review by its machine over its stream; an agent, its keys and its invitation by the rules of
-authority over the streams ``agent/NAME`` and ``ledger`` (what other authors were allowed then, ``baton verify``
+authority over the streams ``agent/NAME`` and ``ledger`` (what other authors were allowed then, ``deed verify``
 replays); a term by the last that says so; an idempotency key by the entry that it names.
 
 Left out for their length: the events of sessions, reasonings and searches, in which nobody approves anything, and how
-often a session key was used. An edit that fits in several tables passes here; ``baton fsck`` finds it.
+often a session key was used. An edit that fits in several tables passes here; ``deed fsck`` finds it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ledger.admission.decide import Accepted, decide, idempotency_digest
 from ledger.admission.state import Base, Layer
 from ledger.codec import encode_packed
 from ledger.envelope import Entry, Submission, decode_entry, event_id, pae
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.events.authority import TermStarted
 from ledger.events.blob import blobs_of
 from ledger.events.body import Body, Event, decode_body, make_event
@@ -173,7 +173,7 @@ def _unused(record: Any) -> Any:
 
 
 def _unlike(what: str) -> Corrupted:
-    message = f"the stored record of {what} is not what its entries give: it was edited; run `baton fsck --repair`"
+    message = f"the stored record of {what} is not what its entries give: it was edited; run `deed fsck --repair`"
     return Corrupted("CORRUPTED", message, record=what)
 
 
@@ -221,11 +221,11 @@ class Gate:
         written; nothing of it is in the log. Corrupted: a record that it depends on is not what its entries give.
         """
         answer = self.admit([check(submission)])[0]
-        if isinstance(answer, BatonError):
+        if isinstance(answer, DeedbookError):
             raise answer
         return answer
 
-    def admit(self, group: Sequence[Checked]) -> list[list[Accepted] | BatonError]:
+    def admit(self, group: Sequence[Checked]) -> list[list[Accepted] | DeedbookError]:
         """Admit a group of checked submissions in one commit; the answers are in the group's order."""
         try:
             with self._log.writing() as (txn, snapshot):
@@ -260,7 +260,7 @@ class Gate:
 
     def _decide(
         self, checked: Checked, layer: Layer, system_ms: int, pending: Pending, base: Transaction
-    ) -> list[Accepted] | BatonError:
+    ) -> list[Accepted] | DeedbookError:
         try:
             decided = decide(checked, layer, system_ms, self._ask_last if self._quota else None)
         except (Refused, Unavailable, Corrupted) as refusal:
@@ -286,7 +286,7 @@ class Gate:
             events = len(checked.candidates)
             layer.records[key] = spend(spent, self._quota, author=author, events=events, size=size, now_ms=accepted_ms)
         refusals = {
-            position: Refused("NOT_FOUND", f"there is no blob {ref}: store it first (`baton blob put`)", ref=ref)
+            position: Refused("NOT_FOUND", f"there is no blob {ref}: store it first (`deed blob put`)", ref=ref)
             for position, candidate in enumerate(checked.candidates)
             for ref in blobs_of(candidate.data)
             if self._log.blobs.find(ref) is None

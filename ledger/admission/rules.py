@@ -100,7 +100,7 @@ def _require_approval_that_counts(life: HandoffState, event: Event, state: Layer
     suspect = _suspect_approval(life, state)
     if suspect is not None:
         message = f"the approval of {event.name} (entry {life.approval_index}) was signed with a key that entry \
-{suspect} calls compromised: {life.reviewer} approves it again (`baton handoff approve {quote(event.name)}`)"
+{suspect} calls compromised: {life.reviewer} approves it again (`deed handoff approve {quote(event.name)}`)"
         raise Refused("NOT_APPROVED", message, status=life.status, suspect=suspect)
 
 
@@ -137,7 +137,7 @@ def _require_reviewer_kept(before: HandoffState | None, after: HandoffState, eve
         return
     named = state.agent(before.reviewer)
     if named is not None and named.roles & _REVIEWING:
-        who, way = before.reviewer, f"baton handoff amend {quote(event.name)} --reviewer OTHER --as {before.reviewer}"
+        who, way = before.reviewer, f"deed handoff amend {quote(event.name)} --reviewer OTHER --as {before.reviewer}"
         message = f"{who} stays the reviewer of {event.name}, unless {who} hands it over (`{way}`): or cancel it"
         raise Refused("NOT_AUTHORIZED", message, reviewer=who)
 
@@ -229,7 +229,7 @@ def _session(event: Event, state: Layer, life: Life) -> Life:
 in a finding of your own"
         raise Refused("NOT_AUTHORIZED", message, role="admin")
     if state.index_of(event.stream, event.data.target) is None:
-        shown = f"`baton session show {quote(event.name)}`"
+        shown = f"`deed session show {quote(event.name)}`"
         message = f"session {event.name} has no event {event.data.target}: {shown} has them"
         raise Refused("NOT_FOUND", message, asked=event.data.target)
     return session.transition(before, event)
@@ -247,7 +247,7 @@ def _imported(event: Event, state: Layer, life: Life) -> Life:
 
 def _kept_beside(event: Event, _state: Layer, _: Life) -> Life:
     """The intent of an upload is kept beside its blob, because the log can never be cleaned of it."""
-    message = f"{event.kind} begins an upload and is no entry of the log: run `baton blob put FILE`"
+    message = f"{event.kind} begins an upload and is no entry of the log: run `deed blob put FILE`"
     raise Refused("TRANSITION_NOT_ALLOWED", message, kind=event.kind)
 
 

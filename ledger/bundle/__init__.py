@@ -12,7 +12,7 @@ A bundle of a log holds, in this order and nothing else:
     schemas.json              what the data of each kind must be: the table whose hash stands in verify.py
     tile/L/N[.p/W]            the tree's hashes, C2SP tlog-tiles
     tile/entries/N[.p/W]      the entries, each after its length as big-endian u16, C2SP tlog-tiles
-    verify.py                 checks all of it; needs Python, PyNaCl and blake3, and nothing of Baton
+    verify.py                 checks all of it; needs Python, PyNaCl and blake3, and nothing of Deedbook
 
 A bundle of one stream is a part of a log (``ledger.admission.replay``): authority, the stream, and the streams that its
 rules look at. It holds the same, and instead of tiles:
@@ -21,7 +21,7 @@ rules look at. It holds the same, and instead of tiles:
     entries/INDEX.entry       the entry's bytes (INDEX has 20 digits)
     entries/INDEX.tlog-proof  its inclusion under the checkpoint, C2SP tlog-proof; ``extra`` is its path in its batch
 
-A backup is a bundle of a log with these, and `baton restore` makes a ledger of it, or of any bundle of a log:
+A backup is a bundle of a log with these, and `deed restore` makes a ledger of it, or of any bundle of a log:
 
     home/chains.toml, home/config.toml      settings
     home/keys.sealed                        key files, under a passphrase of the backup's own

@@ -1,4 +1,4 @@
-"""Backup: a ledger's folder as a bundle of its whole log, so that anybody can verify it, with and without Baton.
+"""Backup: a ledger's folder as a bundle of its whole log, so that anybody can verify it, with and without Deedbook.
 
 It is made while agents write: everything is of the size of the checkpoint that is signed first, and read page by page.
 If we crash here, there is no backup, or the one before.
@@ -66,7 +66,7 @@ def newest_backup(folder: Path) -> Path:
 
     Raises Refused: ``NOT_FOUND`` when there is none; ``REF_AMBIGUOUS`` when they are of several ledgers.
     """
-    backups = sorted(path for path in folder.glob(f"baton-*{SUFFIX}") if path.is_file())
+    backups = sorted(path for path in folder.glob(f"deedbook-*{SUFFIX}") if path.is_file())
     if not backups:
         raise Refused("NOT_FOUND", f"there is no backup in {folder}", path=str(folder))
     if len({path.name.split("-")[1] for path in backups}) > 1:

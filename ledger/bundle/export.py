@@ -90,7 +90,7 @@ def export_bundle(
     """Write the ledger, or one stream of it, to a tar at ``path``, or to files in a new folder; return the manifest.
 
     The folder can be served as it is: it is a log as C2SP tlog-tiles lays it out, with our own files beside it.
-    ``files`` of the ledger's folder make a backup of it, which `baton restore` takes; ``progress`` is called with steps
+    ``files`` of the ledger's folder make a backup of it, which `deed restore` takes; ``progress`` is called with steps
     done and to do (two for each entry). Equal logs give equal files. Raises Refused: ``NOT_FOUND`` when there is no
     such stream; the codes of a key file when that of the checkpoint key is not here. Unavailable: ``STORE_UNAVAILABLE``
     when ``path`` cannot be written.

@@ -20,7 +20,7 @@ from ledger.log.tiles import TILE_WIDTH
 from ledger.merkle import tree_size_max
 from ledger.trust import fingerprint
 
-FORMAT: Final = "baton-bundle-1"
+FORMAT: Final = "deedbook-bundle-1"
 _TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCII)
 
 # The authority events of a ledger, in order: (index, author, data).
@@ -38,7 +38,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ``files`` are the members under home/ of a backup with their BLAKE3, empty otherwise.
     """
 
-    format: Literal["baton-bundle-1"]
+    format: Literal["deedbook-bundle-1"]
     ledger: str
     origin: str
     size: Annotated[int, msgspec.Meta(ge=0, le=tree_size_max)]

@@ -1,8 +1,8 @@
-"""What a bundle carries for a stranger who checks it without Baton: ``verify.py`` and ``schemas.json``.
+"""What a bundle carries for a stranger who checks it without Deedbook: ``verify.py`` and ``schemas.json``.
 
 The program is written in parts (``standalone``), because a reader holds no more than a few hundred lines in mind, and
 travels as one file. Joining them changes nothing but the imports, which are merged, and one constant: the hash of the
-table of kinds. The parts import nothing of Baton but each other, and no verifier of Baton's calls them.
+table of kinds. The parts import nothing of Deedbook but each other, and no verifier of Deedbook's calls them.
 
 The table is generated from the types that the gate decodes with; its hash stands in the program, which a stranger has
 to trust anyway.

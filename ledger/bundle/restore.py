@@ -279,7 +279,7 @@ def _check_may_replace(present: _Present, manifest: Manifest, accepted_ms: int, 
     head = f"{manifest.size} entries, the last of {when}, tree head {manifest.root}"
     here = f"{present.size} entries, tree head {present.root}" if present.size else "a damaged log"
     message = (
-        f"there is a ledger here already: {here}. `baton restore --replace` goes back to {head}; "
+        f"there is a ledger here already: {here}. `deed restore --replace` goes back to {head}; "
         f"that is without {_lost(present, manifest)}"
     )
     raise Refused("LEDGER_EXISTS", message, size=manifest.size, tree_head=manifest.root, present_size=present.size)

@@ -27,7 +27,7 @@ from nats.aio.subscription import Subscription
 
 from ledger import limits
 from ledger.bus import subjects
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 
 connect_timeout_s: Final = 3.0
 reconnect_wait_max_s: Final = limits.reconnect_wait_max_s
@@ -81,7 +81,7 @@ class AsyncConnection:
         self._is_deserted = self._is_reset = False
         self._is_closing = False
         self._connecting = asyncio.Lock()
-        self._asked: dict[str, set[asyncio.Future[BatonError]]] = {}
+        self._asked: dict[str, set[asyncio.Future[DeedbookError]]] = {}
 
     @property
     def _server(self) -> str:
@@ -162,7 +162,7 @@ class AsyncConnection:
 
     async def _race(self, subject: str, work: Coroutine[Any, Any, Any], what: str) -> Any:
         """Return what ``work`` returns, unless the error channel says first why it cannot."""
-        failed: asyncio.Future[BatonError] = asyncio.get_running_loop().create_future()
+        failed: asyncio.Future[DeedbookError] = asyncio.get_running_loop().create_future()
         waiting = self._asked.setdefault(subject, set())
         waiting.add(failed)
         task = asyncio.ensure_future(work)
@@ -172,7 +172,7 @@ class AsyncConnection:
             if failed.done():
                 raise failed.result()
             try:
-                with bus_errors(f"{what} (is `baton serve` running?)"):
+                with bus_errors(f"{what} (is `deed serve` running?)"):
                     return await task
             except Unavailable as error:
                 if isinstance(error.__cause__, nats.errors.NoRespondersError):
@@ -185,23 +185,23 @@ class AsyncConnection:
             if not waiting:
                 self._asked.pop(subject, None)
 
-    def _why_away(self) -> BatonError:
+    def _why_away(self) -> DeedbookError:
         if _is_stranger(self._refusal):
             message = (
                 f"the server lets nobody in by this key of {self._agent}: it was never registered here, or its agent "
-                f"was removed, or the key revoked, or replaced elsewhere (`baton agent show {self._agent}` beside the "
+                f"was removed, or the key revoked, or replaced elsewhere (`deed agent show {self._agent}` beside the "
                 "ledger says which)"
             )
             return Refused("BUS_DENIED", message, agent=self._agent)
         if "CERTIFICATE_VERIFY_FAILED" in self._refusal:
             message = "is of nobody that this machine trusts: name its authority's file in SSL_CERT_FILE"
             return Refused("BUS_DENIED", f"the certificate of {self._server} {message}", server=self._server)
-        message = f"there is no connection to {self._server} (is `baton serve` running?)"
+        message = f"there is no connection to {self._server} (is `deed serve` running?)"
         return _Away("BUS_UNAVAILABLE", message, server=self._server)
 
-    def _nobody(self) -> BatonError:
+    def _nobody(self) -> DeedbookError:
         message = (
-            f"the server at {self._server} runs, but no ledger answers {self._agent} there: `baton serve` starts or "
+            f"the server at {self._server} runs, but no ledger answers {self._agent} there: `deed serve` starts or "
             f"has ended, or {self._agent} sent more than it may and is let in again in a moment. Try again"
         )
         return _Away("BUS_UNAVAILABLE", message, server=self._server, reason="no responders")
@@ -299,7 +299,7 @@ def _is_stranger(refusal: str) -> bool:
     return "authorization" in refusal.lower()
 
 
-def _fail(waiting: set[asyncio.Future[BatonError]], error: BatonError) -> None:
+def _fail(waiting: set[asyncio.Future[DeedbookError]], error: DeedbookError) -> None:
     for failed in waiting:
         if not failed.done():
             failed.set_result(error)
@@ -308,11 +308,11 @@ def _fail(waiting: set[asyncio.Future[BatonError]], error: BatonError) -> None:
 def answer_in(data: bytes) -> dict[str, Any]:
     """Return an answer of a node.
 
-    Raises BatonError: what the ledger refuses or cannot do; ``BUS_UNAVAILABLE`` when it cannot be read.
+    Raises DeedbookError: what the ledger refuses or cannot do; ``BUS_UNAVAILABLE`` when it cannot be read.
     """
     with readable():
         answer = msgspec.json.decode(data, type=dict[str, Any])
-        error = BatonError.from_dict(answer["error"]) if "error" in answer else None
+        error = DeedbookError.from_dict(answer["error"]) if "error" in answer else None
     if error is not None:
         raise error
     return answer

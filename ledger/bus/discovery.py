@@ -1,4 +1,4 @@
-"""A node tells NATS tools that it is there: `$SRV.PING`, `INFO` and `STATS` of the service `baton` (NATS ADR-32).
+"""A node tells NATS tools that it is there: `$SRV.PING`, `INFO` and `STATS` of the service `deed` (NATS ADR-32).
 
 So `nats micro ls` finds the nodes of a ledger, with their version and role. The forms are those of nats-py's ``micro``;
 its endpoints are not used, because ours have queues for each agent (``ledger.bus.intake``). Agents may ask: each can
@@ -28,7 +28,7 @@ from ledger.bus.connection import NodeClient
 from ledger.bus.intake import QUEUE
 from ledger.tally import Tally
 
-NAME: Final = "baton"
+NAME: Final = "deedbook"
 window_s: Final = 1.0
 _NANOSECONDS: Final = 1_000_000_000
 
@@ -42,7 +42,7 @@ class Discovery:
         self._started = datetime.now(UTC)
         self._answered = 0
         try:
-            self._version = version("baton-ledger")
+            self._version = version("deedbook")
         except PackageNotFoundError:  # from a checkout that is not installed
             self._version = "0.0.0"
 

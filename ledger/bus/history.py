@@ -69,13 +69,13 @@ class LostHistory:
         if self.is_fork:
             what = f"{self.missing} acknowledged entries from index {self.shared} on, where the log has {own} others"
             way = (
-                f"To keep the stream's, put a copy of at most {self.shared} entries back (`baton restore`) and run "
-                "`baton recover --from-stream`; to keep the log's, run `baton recover --accept-loss`"
+                f"To keep the stream's, put a copy of at most {self.shared} entries back (`deed restore`) and run "
+                "`deed recover --from-stream`; to keep the log's, run `deed recover --accept-loss`"
             )
         else:
             what = f"{self.missing} acknowledged entries beyond the log's {self.log_size}"
             way = (
-                "Run `baton recover --from-stream` to bring them back, or `baton recover --accept-loss` to go on "
+                "Run `deed recover --from-stream` to bring them back, or `deed recover --accept-loss` to go on "
                 "without them"
             )
         message = f"the log was put back to an earlier state: the stream {self.incarnation.name} holds {what}. {way}"

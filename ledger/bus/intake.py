@@ -32,9 +32,9 @@ from ledger.bus.connection import NodeClient, bus_errors
 from ledger.bus.fair_queue import FairQueue, Share
 from ledger.errors import Unavailable
 
-log = structlog.get_logger("baton.intake")
+log = structlog.get_logger("deedbook.intake")
 
-QUEUE: Final = "baton-nodes"
+QUEUE: Final = "deedbook-nodes"
 _SIZES_REMEMBERED: Final = 8
 _BUSY: Final = msgspec.json.encode(
     {"error": Unavailable("BUSY", "more of your requests wait already than may: try again later").to_dict()}

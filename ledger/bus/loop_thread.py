@@ -25,7 +25,7 @@ class Connection:
         self._loop = asyncio.new_event_loop()
         self._closing = threading.Lock()  # whoever asks while another thread closes is heard before that, or refused
         self._is_closed = False
-        self._thread = threading.Thread(target=self._loop.run_forever, name="baton-bus", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="deedbook-bus", daemon=True)
         self._thread.start()
         self._inner = AsyncConnection(server, agent, seed, greet, may_be_away=may_be_away)
         try:

@@ -16,15 +16,15 @@ from ledger.codec import decode_base64, decode_decimal, encode_base64
 from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, is_signed, pae
 from ledger.errors import Corrupted, Refused, message_of
 
-INDEX: Final = "Baton-Index"
-ID: Final = "Baton-Id"
-KEY: Final = "Baton-Key"
-SIGNATURE: Final = "Baton-Sig"
-ACCEPTED: Final = "Baton-Accepted"
-STREAM_VERSION: Final = "Baton-Stream-Version"
-AUTHORITY_VERSION: Final = "Baton-Authority-Version"
-BATCH: Final = "Baton-Batch"
-PATH: Final = "Baton-Path"
+INDEX: Final = "Deedbook-Index"
+ID: Final = "Deedbook-Id"
+KEY: Final = "Deedbook-Key"
+SIGNATURE: Final = "Deedbook-Sig"
+ACCEPTED: Final = "Deedbook-Accepted"
+STREAM_VERSION: Final = "Deedbook-Stream-Version"
+AUTHORITY_VERSION: Final = "Deedbook-Authority-Version"
+BATCH: Final = "Deedbook-Batch"
+PATH: Final = "Deedbook-Path"
 
 
 def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
@@ -52,7 +52,7 @@ def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
         path = [decode_base64(one, PATH) for one in headers.get(PATH, "").split(",") if one]
     except Refused as refusal:
         raise _unfit(refusal) from refusal
-    published = {name: value for name, value in headers.items() if name.startswith("Baton-")}
+    published = {name: value for name, value in headers.items() if name.startswith("Deedbook-")}
     if published != headers_of(index, entry, path):
         raise Corrupted("VERIFICATION_FAILED", "the message's headers are not those of its entry", index=index)
     if not is_signed(entry, path):

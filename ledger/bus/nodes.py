@@ -21,13 +21,13 @@ from ledger.bus import subjects
 from ledger.bus.connection import bus_errors
 from ledger.bus.stream import Incarnation, created_of, stream_info
 from ledger.codec import UNREADABLE, decode_decimal
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import DeedbookError, Unavailable
 from ledger.log.blobs import Blobs, check_blob
 from ledger.replication.lease import Lease
 from ledger.replication.signals import LeasePut, LeaseRefused, LeaseSeen, PutLease
 
 _KEY: Final = "lease"
-_CHUNKS: Final = "Baton-Chunks"
+_CHUNKS: Final = "Deedbook-Chunks"
 answer_wait_s: Final = 1.0
 """So long is an answer waited for, to be asked for again: while three servers elect, questions are dropped."""
 
@@ -149,7 +149,7 @@ class BlobStream:
             with bus_errors(f"reading blob {ref}"):
                 content = await self._read(ref)
             check_blob(ref, content)
-        except BatonError as error:
+        except DeedbookError as error:
             raise Unavailable("BUS_UNAVAILABLE", f"blob {ref} cannot be had yet: {error.message}", ref=ref) from error
         return content
 

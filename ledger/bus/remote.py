@@ -29,7 +29,7 @@ from ledger.client import HeadView, Page, Progress, When
 from ledger.codec import encode_arguments
 from ledger.config import Settings
 from ledger.envelope import Submission
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.history import Growth, StreamAsked, StreamPage
 from ledger.home import Home
 from ledger.identity import read_key_file
@@ -132,7 +132,7 @@ class RemoteClient(_Asking, RemoteReads, Resource):
     def close(self) -> None:
         """Remember the history that holds what was submitted or read, and close the connection."""
         if self._has_submitted or self._greeter.history.has_followed:
-            with contextlib.suppress(BatonError, TimeoutError):  # who connects next is told
+            with contextlib.suppress(DeedbookError, TimeoutError):  # who connects next is told
                 self._has_submitted = False
                 self._connection.greet_again()
         self._connection.close()
@@ -253,7 +253,7 @@ class AsyncRemoteClient(_Asking):
     async def close(self) -> None:
         """Remember the history that holds what was submitted, and close the connection."""
         if self._has_submitted:
-            with contextlib.suppress(BatonError, TimeoutError):  # who connects next is told
+            with contextlib.suppress(DeedbookError, TimeoutError):  # who connects next is told
                 self._has_submitted = False
                 await self._connection.greet_again()
         await self._connection.close()

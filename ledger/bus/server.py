@@ -1,4 +1,4 @@
-"""The nats-server that Baton runs for itself on one machine: find it, start it, reload it, end it.
+"""The nats-server that Deedbook runs for itself on one machine: find it, start it, reload it, end it.
 
 Two servers on one store both acknowledge and then overwrite each other (measured), so two locks guard a folder: the
 process that runs the server holds ``owner.lock``; ``server.lock`` is inherited by nats-server, which may outlive it:
@@ -261,7 +261,7 @@ def unserved(folder: Path) -> Iterator[None]:
     if not folder.is_dir():
         yield
         return
-    served = Unavailable("STORE_IN_USE", "this ledger is served: stop `baton serve` first", folder=str(folder))
+    served = Unavailable("STORE_IN_USE", "this ledger is served: stop `deed serve` first", folder=str(folder))
     with held(folder / "owner.lock", served):
         yield
 
@@ -356,7 +356,7 @@ def find_server(override: Path | None = None) -> Path:
         refused.append(f"{program} " + (f"is {version[0]}.{version[1]}" if version else "does not run as nats-server"))
     looked = "; ".join(refused) or "there is none beside this Python or on PATH"
     needed = ".".join(map(str, version_min))
-    message = f"no nats-server {needed} or later: {looked}. Install it with: pip install 'baton-ledger[server]'"
+    message = f"no nats-server {needed} or later: {looked}. Install it with: pip install 'deedbook[server]'"
     raise Unavailable("SERVER_MISSING", message, refused=refused)
 
 

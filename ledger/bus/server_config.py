@@ -47,7 +47,7 @@ _CONSUMING = ("$JS.ACK.>", "$JS.FC.>")
 _STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
 
 ACCOUNTS_FILE: Final = "accounts.conf"
-ROUTE_USER: Final = "baton"
+ROUTE_USER: Final = "deedbook"
 
 # Where answers to other accounts go. ``allow_responses`` would do, but a reload forgets whom it allowed to answer.
 _ANSWERS = "_R_.>"
@@ -199,7 +199,7 @@ def render_config(
     # Apart: what a server kept alone a cluster does not show, and its subjects would stay taken for a while.
     store = folder / ("jetstream" if member is None else "jetstream-cluster")
     return f"""\
-# Written by Baton whenever users change: edits are lost.
+# Written by Deedbook whenever users change: edits are lost.
 pid_file: {path["server.pid"]}
 ports_file_dir: {_quoted(str(folder))}
 log_file: {path["server.log"]}
@@ -214,7 +214,7 @@ def render_apart(*, store: Path, host: str, port: int, tls: Tls | None = None, m
     It stays as it is while agents come and go. It logs to standard error.
     """
     return f"""\
-# Written by `baton deploy nats-config`. Who may connect stands in {ACCOUNTS_FILE}, which the same command writes.
+# Written by `deed deploy nats-config`. Who may connect stands in {ACCOUNTS_FILE}, which the same command writes.
 {_render_server(store, host, port, tls, member)}include {ACCOUNTS_FILE}
 """
 

@@ -1,7 +1,7 @@
 """What a node answers on the bus: submissions, and reads of the log.
 
 - ``submit.<agent>``: the payload is a submission (msgpack or DSSE JSON); the answer is JSON, ``{"accepted": […]}`` or
-  ``{"error": {…}}``. With the header ``Baton-Blob`` the payload is the intent or a chunk of one.
+  ``{"error": {…}}``. With the header ``Deedbook-Blob`` the payload is the intent or a chunk of one.
 - ``read.<agent>.<verb>``: the payload is a JSON object of arguments, the answer is JSON. Bytes are base64.
 
 A request never blocks the others. What each agent sends waits in queues of its own, one for submissions and one for
@@ -37,7 +37,7 @@ from ledger.bus.intake import QUEUE, Intake
 from ledger.bus.uploads import BLOB_HEADER, CHUNK_HEADER, take
 from ledger.client import AnswerView, When
 from ledger.codec import decode_strict
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.events.fields import Name, Ref
 from ledger.history import StreamAsked
 from ledger.local import LocalClient
@@ -45,7 +45,7 @@ from ledger.log.blobs import page_blobs_max
 from ledger.log.log import Log
 from ledger.tally import Tally
 
-log = structlog.get_logger("baton.service")
+log = structlog.get_logger("deedbook.service")
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -183,8 +183,8 @@ class Service:
         self._client = client
         self._committer = committer
         self._news, self._is_last_word = news, is_last_word
-        self._threads = ThreadPoolExecutor(limits.read_threads_max, thread_name_prefix="baton-service")
-        self._upload_threads = ThreadPoolExecutor(upload_threads_max, thread_name_prefix="baton-service-upload")
+        self._threads = ThreadPoolExecutor(limits.read_threads_max, thread_name_prefix="deedbook-service")
+        self._upload_threads = ThreadPoolExecutor(upload_threads_max, thread_name_prefix="deedbook-service-upload")
         self._submissions = Intake(
             subjects.submit_subject,
             self._answering(self._submit),
@@ -254,11 +254,11 @@ class Service:
         async def answer(agent: str, message: Msg) -> bytes:
             try:
                 return await serve(agent, message)
-            except BatonError as error:
+            except DeedbookError as error:
                 return msgspec.json.encode({"error": error.to_dict()})
             except Exception as error:
                 log.exception("request failed", subject=message.subject)
-                failed = BatonError("UNEXPECTED", f"the ledger failed: {type(error).__name__}")
+                failed = DeedbookError("UNEXPECTED", f"the ledger failed: {type(error).__name__}")
                 return msgspec.json.encode({"error": failed.to_dict()})
 
         return answer

@@ -57,86 +57,86 @@ def submit_subject(ledger: str, agent: str) -> str:
 
     Raises Refused: ``INVALID_FORMAT``, as from every function of this module.
     """
-    return f"baton.{_ledger(ledger)}.submit.{_agent(agent)}"
+    return f"deedbook.{_ledger(ledger)}.submit.{_agent(agent)}"
 
 
 def submit_pattern(ledger: str) -> str:
     """Return the pattern of every agent's submissions."""
-    return f"baton.{_ledger(ledger)}.submit.*"
+    return f"deedbook.{_ledger(ledger)}.submit.*"
 
 
 def read_subject(ledger: str, agent: str, verb: str) -> str:
     """Return where an agent sends read requests of this verb; the server lets only that agent publish there."""
-    return f"baton.{_ledger(ledger)}.read.{_agent(agent)}.{_checked(_VERB, 'a verb', verb)}"
+    return f"deedbook.{_ledger(ledger)}.read.{_agent(agent)}.{_checked(_VERB, 'a verb', verb)}"
 
 
 def reads_of(ledger: str, agent: str) -> str:
     """Return what a node subscribes to so as to receive one agent's read requests."""
-    return f"baton.{_ledger(ledger)}.read.{_agent(agent)}.>"
+    return f"deedbook.{_ledger(ledger)}.read.{_agent(agent)}.>"
 
 
 def read_pattern(ledger: str) -> str:
     """Return the pattern of every read request."""
-    return f"baton.{_ledger(ledger)}.read.>"
+    return f"deedbook.{_ledger(ledger)}.read.>"
 
 
 def event_subject(ledger: str, kind: str, stream: str) -> str:
     """Return the subject in the log stream of an event; only nodes may publish it."""
-    return f"baton.{_ledger(ledger)}.event.{_kind(kind)}.{stream_token(stream)}"
+    return f"deedbook.{_ledger(ledger)}.event.{_kind(kind)}.{stream_token(stream)}"
 
 
 def event_pattern(ledger: str) -> str:
     """Return the subject filter of the log stream that is in use."""
-    return f"baton.{_ledger(ledger)}.event.>"
+    return f"deedbook.{_ledger(ledger)}.event.>"
 
 
 def live_subject(ledger: str, kind: str | None = None, stream: str | None = None) -> str:
     """Return what to subscribe to for stored events, of all kinds and streams that are not given."""
     if kind is None:
         of_stream = "" if stream is None else f"*.*.{stream_token(stream)}"
-        return f"baton.{_ledger(ledger)}.live.{of_stream or '>'}"
-    return f"baton.{_ledger(ledger)}.live.{_kind(kind)}.{'*' if stream is None else stream_token(stream)}"
+        return f"deedbook.{_ledger(ledger)}.live.{of_stream or '>'}"
+    return f"deedbook.{_ledger(ledger)}.live.{_kind(kind)}.{'*' if stream is None else stream_token(stream)}"
 
 
 def checkpoint_subject(ledger: str) -> str:
     """Return where the latest checkpoint is published."""
-    return f"baton.{_ledger(ledger)}.checkpoint"
+    return f"deedbook.{_ledger(ledger)}.checkpoint"
 
 
 def node_subject(ledger: str, node: str) -> str:
     """Return where a node publishes its heartbeats."""
-    return f"baton.{_ledger(ledger)}.node.{_agent(node)}"
+    return f"deedbook.{_ledger(ledger)}.node.{_agent(node)}"
 
 
 def node_pattern(ledger: str) -> str:
     """Return the pattern of every node's heartbeats."""
-    return f"baton.{_ledger(ledger)}.node.*"
+    return f"deedbook.{_ledger(ledger)}.node.*"
 
 
 def blob_subject(ledger: str, ref: str, number: int | str) -> str:
     """Return where a chunk of a blob lies, by its number; ``>`` as the number stands for all chunks of all blobs."""
     place = ">" if number == ">" else f"{ref.removeprefix('blake3:')}.{number}"
-    return f"baton.{_ledger(ledger)}.blob.{place}"
+    return f"deedbook.{_ledger(ledger)}.blob.{place}"
 
 
 def blob_stream_name(ledger: str) -> str:
     """Return the JetStream name of the stream that holds the blobs which entries refer to."""
-    return f"BATON_{_ledger(ledger)}_BLOBS"
+    return f"DEEDBOOK_{_ledger(ledger)}_BLOBS"
 
 
 def lease_bucket(ledger: str) -> str:
     """Return the key-value bucket in which the lease of the nodes lies."""
-    return f"BATON_{_ledger(ledger)}_LEASE"
+    return f"DEEDBOOK_{_ledger(ledger)}_LEASE"
 
 
 def retired_subject(ledger: str, incarnation: int) -> str:
     """Return the only subject left to the log stream of a retired incarnation: nobody publishes there."""
-    return f"baton.{_ledger(ledger)}.retired.{_incarnation(incarnation)}"
+    return f"deedbook.{_ledger(ledger)}.retired.{_incarnation(incarnation)}"
 
 
 def log_stream_name(ledger: str, incarnation: int) -> str:
     """Return the JetStream name of the log stream of this incarnation."""
-    return f"BATON_{_ledger(ledger)}_{_incarnation(incarnation)}"
+    return f"DEEDBOOK_{_ledger(ledger)}_{_incarnation(incarnation)}"
 
 
 def read_verb(subject: str) -> str:

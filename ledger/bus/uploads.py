@@ -16,8 +16,8 @@ from ledger.forms import REF_PATTERN
 from ledger.local import LocalClient, now_ms
 from ledger.log.uploads import Held
 
-BLOB_HEADER: Final = "Baton-Blob"
-CHUNK_HEADER: Final = "Baton-Chunk"
+BLOB_HEADER: Final = "Deedbook-Blob"
+CHUNK_HEADER: Final = "Deedbook-Chunk"
 INTENT: Final = "intent"
 
 _NUMBER: Final = re.compile(r"[0-9]{1,5}")

@@ -48,7 +48,7 @@ class Fidelity(Part, frozen=True):
     cap: Unit
     vetoes: list[Veto]
     weights: dict[str, Unit]
-    metric: Label = "baton-lexical"
+    metric: Label = "deedbook-lexical"
     metric_version: Label = "1"
 
 

@@ -183,4 +183,4 @@ class ReportGenerated(EventData, frozen=True):
     is_overall_given: bool = False
     duration_seconds: Count | None = None
     long_texts: list[LongText] = []
-    generator: Label = "baton-report/1"
+    generator: Label = "deedbook-report/1"

@@ -150,7 +150,7 @@ class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
             words, how = "has expired", "expired"
         else:
             words, how = f"is by {self.inviter}, who may invite nobody any more", "inviter"
-        message = f"the invitation of {self.name} {words}: ask an admin for another (`baton agent invite`)"
+        message = f"the invitation of {self.name} {words}: ask an admin for another (`deed agent invite`)"
         raise Refused("NOT_INVITED", message, name=self.name, how=how, index=self.ended_index)
 
 
@@ -252,7 +252,7 @@ def check_key(
 
 
 def _key_ended(author: str, how: KeyEnd, index: int | None) -> Refused:
-    renew = f"`baton key rotate --as {author} --lost`, signed by root, gives it another"
+    renew = f"`deed key rotate --as {author} --lost`, signed by root, gives it another"
     match how:
         case "replaced":
             words = f"the key of {author} was replaced at entry {index}: sign with the one that took its place"

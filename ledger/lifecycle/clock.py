@@ -63,7 +63,7 @@ def jump_text(last_ms: int, system_ms: int) -> str:
     return (
         f"this machine's clock says {clock_text(system_ms)}, {days} days {distance} than the last entry "
         f"({clock_text(last_ms)}): if that is right, the root says so once with "
-        '`baton clock set --as root --reason "..."`; if not, set this machine\'s clock'
+        '`deed clock set --as root --reason "..."`; if not, set this machine\'s clock'
     )
 
 

@@ -98,7 +98,7 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
         raise Refused("TRANSITION_NOT_ALLOWED", f"the record stands for no handoff: it belongs on record/{event.name}")
     require_imported(event, None if state is None else (state.importer or state.sender, bool(state.importer)))
     if state is not None and state.claimed_status is None:
-        message = f"the import of {event.name} was confirmed or amended: its sender changes it by `baton handoff amend`"
+        message = f"the import of {event.name} was confirmed or amended: its sender changes it by `deed handoff amend`"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
     content, claims = mapped
     assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
@@ -132,13 +132,13 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
     """
     if isinstance(event.data, kinds.HandoffCreated):
         if state is not None:
-            message = f"handoff {event.name} exists already: choose another id, or change it by `baton handoff amend`"
+            message = f"handoff {event.name} exists already: choose another id, or change it by `deed handoff amend`"
             raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
         return _opened(event.data, event, sender=event.author)
     if isinstance(event.data, RecordImported):
         return _imported(state, event, event.data)
     if state is None:
-        message = f"there is no handoff {event.name}: `baton handoff list` shows those that there are"
+        message = f"there is no handoff {event.name}: `deed handoff list` shows those that there are"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=None)
     step = _STEPS.get(type(event.data))
     if step is None:
@@ -288,7 +288,7 @@ def _require_seen(state: HandoffState, event: Event, completion: str, version: s
     """Refuse to judge a result that was handed in anew since the reviewer read it."""
     if completion == state.completion and version in (None, state.version):
         return
-    message = f"{event.name} was handed in anew since: read it again (`baton handoff show {quote(event.name)}`)"
+    message = f"{event.name} was handed in anew since: read it again (`deed handoff show {quote(event.name)}`)"
     raise Refused("VERSION_MISMATCH", message, version=state.version, completion=state.completion)
 
 
@@ -348,7 +348,7 @@ def _require(state: HandoffState, event: Event, *allowed: Status) -> None:
 
 
 def _not_allowed(state: HandoffState, event: Event) -> NoReturn:
-    why = f"`baton handoff why {quote(event.name)}`"
+    why = f"`deed handoff why {quote(event.name)}`"
     message = f"{event.kind} cannot follow: handoff {event.name} is {state.status} ({why})"
     raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
 
@@ -370,7 +370,7 @@ def _require_reviewer(state: HandoffState, event: Event) -> None:
         return
     judge = f"leave it to {state.reviewer}, its reviewer"
     if state.reviewer in ("", state.receiver):
-        judge = f"{state.senders[-1]} names a reviewer (`baton handoff amend {quote(event.name)} --reviewer OTHER`)"
+        judge = f"{state.senders[-1]} names a reviewer (`deed handoff amend {quote(event.name)} --reviewer OTHER`)"
     if event.author in (*state.senders, state.receiver):
         message = f"{event.author} is party to {event.name}: {judge}"
         raise Refused("SELF_APPROVAL", message, reviewer=state.reviewer)

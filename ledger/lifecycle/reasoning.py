@@ -66,7 +66,7 @@ def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
             raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
         return state
     if event.author != state.owner:
-        message = f"reasoning {event.name} belongs to {state.owner}: start your own (`baton reasoning start`)"
+        message = f"reasoning {event.name} belongs to {state.owner}: start your own (`deed reasoning start`)"
         raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
     if isinstance(event.data, kinds.ReasoningConcluded):
         if not state.steps:

@@ -23,7 +23,7 @@ def transition(state: ReviewState | None, event: Event) -> ReviewState:
             raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was requested already: choose another id")
         return ReviewState(event.author)
     if state is None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was never requested: see `baton review list`")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was never requested: see `deed review list`")
     if state.is_answered:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was answered already: see `baton review show`")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"review {event.name} was answered already: see `deed review show`")
     return ReviewState(state.requester, is_answered=True)

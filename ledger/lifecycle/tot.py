@@ -92,7 +92,7 @@ def transition(state: TotState | None, event: Event) -> TotState:
         return _aside(state, event, data)
     _require_going(state, event)
     if state.is_paused and (isinstance(data, kinds.SearchComplete) or not isinstance(data, kinds.Answer)):
-        message = f"{event.name} is paused: only what was asked is answered until `baton tot resume {event.name}`"
+        message = f"{event.name} is paused: only what was asked is answered until `deed tot resume {event.name}`"
         raise Refused("TRANSITION_NOT_ALLOWED", message)
     if isinstance(data, kinds.Question | kinds.Answer):
         return _message(state, event, data)
@@ -146,7 +146,7 @@ def _aside(state: TotState, event: Event, data: kinds.Aside) -> TotState:
             return replace(state, is_paused=True)
         case kinds.TotResumed():
             if not state.is_paused or data.sender != "orchestrator":
-                message = f"{event.name} is not paused, or this is not its orchestrator: `baton tot show {event.name}`"
+                message = f"{event.name} is not paused, or this is not its orchestrator: `deed tot show {event.name}`"
                 raise Refused("TRANSITION_NOT_ALLOWED", message)
             return replace(state, is_paused=False)
         case _:

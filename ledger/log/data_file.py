@@ -18,7 +18,7 @@ import msgspec
 from ledger.errors import Corrupted
 from ledger.files import open_regular
 
-RESTORE: Final = "put a backup back with `baton restore` (`baton fsck` says what is left of this one)"
+RESTORE: Final = "put a backup back with `deed restore` (`deed fsck` says what is left of this one)"
 
 _MAGIC: Final = 0xBEEFC0DE
 _VERSION: Final = 1

@@ -22,7 +22,7 @@ import lmdb
 from ledger import limits
 from ledger.codec import UNREADABLE
 from ledger.config import FOLDER
-from ledger.errors import BatonError, Corrupted, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Unavailable
 from ledger.files import can_write, check_regular
 from ledger.log.data_file import RESTORE, check_data_file
 
@@ -36,7 +36,7 @@ def no_log(path: Path) -> Unavailable:
     folder = path.parent
     below = folder / FOLDER
     is_project = os.path.lexists(below / path.name / FILE) or os.path.lexists(folder / ".git")
-    remedy = f"did you mean {below}?" if is_project else "run `baton init` first"
+    remedy = f"did you mean {below}?" if is_project else "run `deed init` first"
     return Unavailable("NO_LEDGER", f"there is no log in {folder}: {remedy}", folder=str(folder))
 
 
@@ -89,7 +89,7 @@ class Environment:
             with self.env.begin() as txn:
                 if (number := txn.id()) < last:
                     message = f"{self._file} was written over with an older one while it was open"
-                    raise Corrupted("HISTORY_CHANGED", f"{message}: end what uses it, and run `baton doctor`")
+                    raise Corrupted("HISTORY_CHANGED", f"{message}: end what uses it, and run `deed doctor`")
                 self._last_transaction = number
                 yield txn
                 if self.is_read_only and self.env.info()["last_txnid"] != txn.id():
@@ -164,7 +164,7 @@ class Environment:
             raise Unavailable("STORE_UNAVAILABLE", message, path=str(file))
         if (present.st_dev, present.st_ino) != self._opened:
             # What we append from now on would be acknowledged, and nobody else would ever see it.
-            message = f"{file} was replaced while it was open here: start this process again, and run `baton doctor`"
+            message = f"{file} was replaced while it was open here: start this process again, and run `deed doctor`"
             raise Corrupted("HISTORY_CHANGED", message, path=str(file))
         if present.st_size < known_bytes:
             message = f"{file} was cut to {present.st_size} bytes while it was open: stop, and {RESTORE}"
@@ -187,7 +187,7 @@ def translated(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
     """Turn LMDB's and the file system's errors into ours, saying what to do."""
     try:
         yield
-    except BatonError:
+    except DeedbookError:
         raise
     except (lmdb.MapFullError, lmdb.DiskError) as error:
         message = f"the store in {path} is full ({error}): free disk space, or raise {setting} in config.toml"

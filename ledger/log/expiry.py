@@ -61,7 +61,7 @@ def refs_in(entry: bytes) -> list[str]:
     try:
         data = head_of(decode_entry(entry).body).data
     except (*UNREADABLE, Refused):
-        return []  # a damaged entry: `baton fsck` names it, and its neighbours are to be read all the same
+        return []  # a damaged entry: `deed fsck` names it, and its neighbours are to be read all the same
     return [ref.decode() for ref in dict.fromkeys(REFS.findall(bytes(data)))]
 
 

@@ -124,10 +124,10 @@ def _check_head(snapshot: Snapshot) -> None:
         return
     Frontier.from_bytes(head.size, head.frontier)
     if head.size == 0:
-        raise Corrupted("CORRUPTED", "the log has a head and no entries: run `baton fsck`", index=0)
+        raise Corrupted("CORRUPTED", "the log has a head and no entries: run `deed fsck`", index=0)
     snapshot.entry(head.size - 1)
     if snapshot.has_entry_beyond_end():
-        message = f"entries lie beyond the log's end at {head.size}: run `baton fsck`"
+        message = f"entries lie beyond the log's end at {head.size}: run `deed fsck`"
         raise Corrupted("CORRUPTED", message, index=head.size)
 
 
@@ -179,6 +179,6 @@ class Appender:
         cursor = txn.cursor(db=self._tables.entries)
         _, written = cursor.putmulti(entries, append=True, overwrite=False)
         if written != len(entries):
-            raise Corrupted("CORRUPTED", f"an entry lies beyond the log's end at {size}: run `baton fsck`", index=size)
+            raise Corrupted("CORRUPTED", f"an entry lies beyond the log's end at {size}: run `deed fsck`", index=size)
         keys = [(key, index_key(size + offset)) for offset, key in enumerate(pending.id_keys)]
         txn.cursor(db=self._tables.ids).putmulti(sorted(keys))  # in order, neighbours share a page

@@ -108,7 +108,7 @@ class Snapshot:
         """Return the keys (hex) that may sign a checkpoint of this moment. Raises Corrupted: the log has lost them."""
         record = self.record(layout.CHECKPOINT_KEYS_KEY)
         if record is None:
-            raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `baton fsck`")
+            raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `deed fsck`")
         return record.at(self.size)
 
     def term(self) -> Term | None:

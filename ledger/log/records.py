@@ -23,7 +23,7 @@ StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionSt
 class StreamRecord(msgspec.Struct, frozen=True, array_like=True):
     """One stream: how many entries it has, the last one, and the state of its life.
 
-    An entry that a rule refuses (``baton fsck --repair``) is counted and changes nothing else.
+    An entry that a rule refuses (``deed fsck --repair``) is counted and changes nothing else.
     """
 
     version: int

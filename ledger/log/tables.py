@@ -190,6 +190,6 @@ class Tables(Environment):
         except UNREADABLE as error:
             raise Corrupted("CORRUPTED", f"the head of the log cannot be read: {error}") from error
         if head.format != FORMAT:
-            message = f"the log has format {head.format}, this software reads {FORMAT}: upgrade baton"
+            message = f"the log has format {head.format}, this software reads {FORMAT}: upgrade deedbook"
             raise Refused("UNSUPPORTED_VERSION", message, format=head.format)
         return head

@@ -15,7 +15,7 @@ from blake3 import blake3
 from msgspec.structs import replace
 
 from ledger.codec import encode_packed
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.limits import blob_chunk_bytes, blob_scan_max_bytes, blob_size_max_bytes
 from ledger.log import blobs as stored
 from ledger.quota import EXEMPT, Quota
@@ -135,7 +135,7 @@ class Uploads:
                 message = f"what was sent is not {intent.ref}: send it again from its beginning"
                 raise Corrupted("VERIFICATION_FAILED", message, ref=intent.ref)
             self._check_text(bytes(text))
-        except BatonError:
+        except DeedbookError:
             with store.writing() as txn:
                 forget(store, txn, intent)
             raise

@@ -38,7 +38,7 @@ _byte_max: Final = 127
 _gram_sizes: Final = (3, 4)
 _scale_digits: Final = 12
 _same_text_min: Final = 0.99
-_person: Final = b"baton-hash-v1"
+_person: Final = b"deedbook-hash-v1"
 
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
 _TOKEN: Final = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
@@ -120,7 +120,7 @@ def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
     if not embedder.is_same(HASH_V1):
         found = _semantic()
         if found is None or not embedder.is_same(found[0]):
-            message = f"there is no {embedder} here to compare with: `pip install baton-ledger[semantic]` brings one"
+            message = f"there is no {embedder} here to compare with: `pip install deedbook[semantic]` brings one"
             raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(embedder), str(best_embedder())])
         return Embedding(found[1]([text])[0] if text.strip() else [0.0] * embedder.dim, found[0])
     weights: dict[str, float] = {}

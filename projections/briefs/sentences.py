@@ -1,4 +1,4 @@
-"""The lines of a prompt: how facts and remarks become sentences, and how a reader tells Baton's words from the graph's.
+"""The lines of a prompt: how facts and remarks become sentences, and how a reader tells Deedbook's words from the graph's.
 
 Text of the graph is put on one line, and a line that would read as a heading is marked as a list item: no step can
 forge a section.
@@ -34,7 +34,7 @@ ALTERNATIVE: Final = "Alternative considered: "
 OTHER_STEPS: Final = "Other steps:"
 CHECK: Final = "CHECK: "
 POINTER: Final = "Available via reasoning_ref="
-CALL: Final = "Call: baton reasoning fetch {ref} (or the tool fetch_reasoning, level full)"
+CALL: Final = "Call: deed reasoning fetch {ref} (or the tool fetch_reasoning, level full)"
 CUT: Final = "…"
 
 _WRITTEN_OUT: Final = {

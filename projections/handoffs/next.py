@@ -1,4 +1,4 @@
-"""The needs-me queue: what waits for whom, why, and the act with which it goes on (`baton next`).
+"""The needs-me queue: what waits for whom, why, and the act with which it goes on (`deed next`).
 
 ``waits_for`` decides, purely, by the table ``WAITS``. The SQL that finds, orders and counts is made from the same
 table, so ten thousand handoffs are never read to show ten. An open review waits for every human. Only registered agents

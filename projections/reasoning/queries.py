@@ -179,9 +179,9 @@ def _whole(found: Version, deltas: Iterable[str]) -> FullReasoning:
         for delta in deltas:
             graph = apply_change(graph, decode_change(delta))
     except msgspec.DecodeError as error:
-        message = f"a delta of {name} cannot be read: run `baton project --rebuild`"
+        message = f"a delta of {name} cannot be read: run `deed project --rebuild`"
         raise Corrupted("CORRUPTED", message, id=name) from error
     if ref_of(graph) != ref:
-        message = f"version {version} of {name} is not {ref}: run `baton project --rebuild`"
+        message = f"version {version} of {name} is not {ref}: run `deed project --rebuild`"
         raise Corrupted("CORRUPTED", message, id=name)
     return FullReasoning(ref, name, version, index, memory_of(graph, name), canonical_text(graph))

@@ -5,7 +5,7 @@ Every section is there; an empty one says so, because a reader must tell "nothin
 Texts of agents stay text: a finding must not be able to open a section, close a table, hide text in HTML or swallow
 what follows in a code fence. Every line is disarmed where Markdown would read it as a block; inside a line only HTML
 is, because nothing else reaches beyond its own list item or paragraph. What stands on a line shared with others (the
-head) is disarmed wholly, and the table holds no text but Baton's own. Words are never changed, lines are kept.
+head) is disarmed wholly, and the table holds no text but Deedbook's own. Words are never changed, lines are kept.
 """
 
 from __future__ import annotations

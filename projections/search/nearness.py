@@ -42,11 +42,11 @@ related_min, near_min = 0.25, 0.50
 _rank_constant: Final = 60
 MATCHES: Final = stated(
     sqlite="search_words JOIN events e ON e.event_index = search_words.rowid WHERE search_words MATCH ?",
-    postgres="baton_matches(?) search_words JOIN events e ON e.event_index = search_words.rowid WHERE TRUE",
+    postgres="deedbook_matches(?) search_words JOIN events e ON e.event_index = search_words.rowid WHERE TRUE",
 )
 _COUNTING: Final = stated(
     sqlite="SELECT 1 FROM search_words WHERE search_words MATCH ? AND rowid <= ?",
-    postgres="SELECT 1 FROM baton_matches(?) search_words WHERE rowid <= ?",
+    postgres="SELECT 1 FROM deedbook_matches(?) search_words WHERE rowid <= ?",
 )
 
 

@@ -8,7 +8,7 @@ A question's words must all be found, each in any of its forms; phrases stand in
 beginnings end in ``*``. Where nothing holds all of them, the nearest is the answer (``search.nearness``), and says so.
 Its text is never syntax of the index: the expression is put together here from words alone, which hold letters, digits
 and marks. A word that is several in the index (``JWT_SECRET``, 登录) is looked for as a phrase. A dozen or more hex
-digits are the beginning of a reference, as everywhere in Baton, and need no ``*``.
+digits are the beginning of a reference, as everywhere in Deedbook, and need no ``*``.
 """
 
 from __future__ import annotations

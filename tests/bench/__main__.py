@@ -5,7 +5,7 @@
     python -m tests.bench --json --rounds 7
     python -m tests.bench --smoke             one small round of every group: only whether it comes to its end
 
-``BATON_BENCH_LARGE=1000000`` makes the group ``growth`` append at a million events instead of 200,000, ``postgres`` ask
+``DEEDBOOK_BENCH_LARGE=1000000`` makes the group ``growth`` append at a million events instead of 200,000, ``postgres`` ask
 views of a million instead of 100,000, and ``audit`` verify a million instead of 98,304. Progress goes to stderr, the
 table to stdout. Exit code 0, whatever the ratios are: this is a measurement, not a test. Files are made in the folder
 for temporary files (``TMPDIR``), which should be on a disk: in memory a sync is free.
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown or asked.rounds < 1:
         parser.error(f"there is no group {unknown[0]!r}" if unknown else "at least one round is needed")
     if asked.smoke:
-        os.environ["BATON_BENCH_SMOKE"] = "1"  # before the groups are loaded, which read it
+        os.environ["DEEDBOOK_BENCH_SMOKE"] = "1"  # before the groups are loaded, which read it
     started = time.perf_counter()
     noise = spread()
     found = [row for name in asked.groups or GROUPS for row in measure(name, 1 if asked.smoke else asked.rounds)]
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def measure(name: str, rounds: int) -> list[Row]:
     """Return the rows of a group, measured in a folder that goes away."""
     sys.stderr.write(f"{name}\n")
-    with tempfile.TemporaryDirectory(prefix="baton-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="deedbook-bench-") as folder:
         # What this user trusts and remembers is left alone, and goes away with the ledgers that it is about.
         os.environ |= {"XDG_CONFIG_HOME": f"{folder}/config", "XDG_STATE_HOME": f"{folder}/state"}
         return list(import_module(f"tests.bench.{GROUPS[name]}").rows(Bench(Path(folder), rounds)))

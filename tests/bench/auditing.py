@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
-EVENTS: Final = scaled(int(os.environ.get("BATON_BENCH_LARGE", "98304")), 1_024)
+EVENTS: Final = scaled(int(os.environ.get("DEEDBOOK_BENCH_LARGE", "98304")), 1_024)
 ROUNDS_MAX: Final = 3
 GIB: Final = 1024**3
 HASHED: Final = "entries read and hashed to the root of their tree"

@@ -1,6 +1,6 @@
 """Rows of delivery: from a submission to the call of a subscriber in another process, over loopback.
 
-A node (``baton serve``: log, server, views, compressor) runs in one process, the subscriber in a second, the submitter
+A node (``deed serve``: log, server, views, compressor) runs in one process, the subscriber in a second, the submitter
 here; all three speak to the node's nats-server. The clock is the machine's monotonic one, which all processes share.
 The baseline is a bare NATS request and its answer by a process that does nothing else, on a server of its own.
 """
@@ -43,7 +43,7 @@ MESSAGES: Final = scaled(100, 10)
 AUTHOR: Final = "alice"
 SUBSCRIBER: Final = "watcher"
 SUBJECT: Final = "bench.echo"
-BATON: Final = Path(sys.executable).with_name("baton")
+DEEDBOOK: Final = Path(sys.executable).with_name("deed")
 BASELINE: Final = "a bare NATS request over loopback"
 wait_max_s: Final = 30.0
 
@@ -53,7 +53,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     home = bench.folder / "ledger"
     bench.say("submit to subscriber, against a bare request")
     for arguments in (("init",), ("agent", "add", AUTHOR), ("agent", "add", SUBSCRIBER)):
-        subprocess.run((BATON, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run((DEEDBOOK, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
     with served(home) as url, echoed() as bare, subscribed(home, url) as arrivals:
         settings = Settings(home=home, server=url, agent=AUTHOR)
         with RemoteClient(settings) as client:
@@ -110,8 +110,8 @@ async def time_requests(url: str) -> list[float]:
 
 @contextlib.contextmanager
 def served(home: Path) -> Iterator[str]:
-    """Run ``baton serve`` on the ledger; yield where it listens."""
-    with subprocess.Popen((BATON, "--home", home, "serve", "--json"), stdout=subprocess.PIPE) as node:
+    """Run ``deed serve`` on the ledger; yield where it listens."""
+    with subprocess.Popen((DEEDBOOK, "--home", home, "serve", "--json"), stdout=subprocess.PIPE) as node:
         try:
             assert node.stdout is not None
             yield json.loads(node.stdout.readline())["data"]["url"]

@@ -1,6 +1,6 @@
 """Rows of floods: how long others wait for their submissions while one agent sends as much as it can.
 
-A node (``baton serve``) runs in one process, the flooder in a second, speaking the protocol over bare sockets
+A node (``deed serve``) runs in one process, the flooder in a second, speaking the protocol over bare sockets
 (``tests/ledger/bus/flooding``), and the others submit from here, one at a time. Their p99 under the flood is divided by
 their p99 in the same round without one. The flooder runs at the lowest priority: on two cores it would otherwise take
 the processor from those it does not keep from the bus. The server's work for it is not so discounted.
@@ -22,7 +22,7 @@ from ledger.config import Settings
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.home import Home
 from ledger.identity import open_key
-from tests.bench.delivery import BATON, served
+from tests.bench.delivery import DEEDBOOK, served
 from tests.bench.pairs import Bench, Budget, Row, percentile, ratios, scaled
 from tests.bench.workload import text_of
 
@@ -40,7 +40,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     home = bench.folder / "ledger"
     for arguments in (("init",), *(("agent", "add", name) for name in (*AUTHORS, FLOODER))):
-        subprocess.run((BATON, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run((DEEDBOOK, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
     with served(home) as url, contextlib.ExitStack() as opened:
         clients = [opened.enter_context(RemoteClient(Settings(home=home, server=url, agent=name))) for name in AUTHORS]
         for flood, what in FLOODS.items():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.building import Ledger
 
 SMALL: Final = scaled(10_000, 512)
-LARGE: Final = scaled(int(os.environ.get("BATON_BENCH_LARGE", "200000")), 2_048)
+LARGE: Final = scaled(int(os.environ.get("DEEDBOOK_BENCH_LARGE", "200000")), 2_048)
 BATCHES_A_ROUND: Final = 4
 SINGLES_A_ROUND: Final = scaled(200, 20)
 BUDGET: Final = Budget("≤", 1.2)

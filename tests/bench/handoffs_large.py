@@ -71,8 +71,8 @@ def rows(bench: Bench) -> Iterator[Row]:
         with Reader(ledger.client(), ledger.settings()) as reader:
             reader.answer("handoffs.list", {})
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"BATON_HOME": str(folder), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
-    program = str(Path(sys.executable).with_name("baton"))
+    environment |= {"DEEDBOOK_HOME": str(folder), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
+    program = str(Path(sys.executable).with_name("deed"))
     note = f"{LAYERS * WIDTH:,} handoffs, {count:,} dependencies, views up to date"
 
     def run(command: Sequence[str], expected: int, _number: int) -> float:
@@ -86,7 +86,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         return seconds(call)
 
     for verb, expected in (*((verb, 0) for verb in VERBS), (CYCLE, REFUSED)):
-        said = "refusal of a cycle" if verb == CYCLE else f"baton {' '.join(verb)}"
+        said = "refusal of a cycle" if verb == CYCLE else f"deed {' '.join(verb)}"
         bench.say(said)
         ours = functools.partial(run, (program, *verb), expected)
         found = bench.paired(ours, functools.partial(run, PASS, 0), rounds=bench.rounds * RUNS_A_ROUND)

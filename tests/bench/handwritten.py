@@ -1,8 +1,8 @@
 """A projection written by hand for the ``eventsourcing`` library: dicts, ``executemany``, 10,000 events a commit.
 
-It reads the notifications of the library's recorder through its mapper and fills the tables that Baton's catalog,
+It reads the notifications of the library's recorder through its mapper and fills the tables that Deedbook's catalog,
 session and handoff views fill from the same events, with the same SQLite settings, and makes the secondary indexes at
-the end, as Baton does when it rebuilds. It keeps no states, no positions and no digests, checks nothing, and leaves
+the end, as Deedbook does when it rebuilds. It keeps no states, no positions and no digests, checks nothing, and leaves
 empty what the library does not have (a signing key, the version hash of a handoff). Its rows are the views' own
 structs, so that it fills every column they have, whatever is added to them.
 """

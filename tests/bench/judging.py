@@ -21,7 +21,7 @@ from ledger.events.authority import AgentRegistered
 from ledger.events.handoff import HandoffCreated
 from ledger.home import Home
 from ledger.identity import open_key
-from tests.bench.delivery import BATON, served
+from tests.bench.delivery import DEEDBOOK, served
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import BATCH
 from tests.building import key_named
@@ -50,7 +50,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     home = bench.folder / "ledger"
     for words in (("init",), ("agent", "add", "ann"), ("agent", "add", "bob"), ("agent", "add", "rita")):
         reviews = ("--role", "reviewer") if words[-1] == "rita" else ()
-        subprocess.run((BATON, "--home", home, *words, *reviews), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run((DEEDBOOK, "--home", home, *words, *reviews), check=True, stdout=subprocess.DEVNULL)
     bench.say(f"{HANDOFFS} handoffs, {AGENTS} agents")
     version = fill(home)
     note = f"{HANDOFFS} handoffs, {AGENTS} agents, byte code and checked authority kept"

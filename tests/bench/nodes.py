@@ -43,7 +43,7 @@ from ledger.config import Settings
 from ledger.log.log import Log
 from tests.bench.delivery import (
     AUTHOR,
-    BATON,
+    DEEDBOOK,
     MESSAGES,
     SUBSCRIBER,
     child,
@@ -163,7 +163,7 @@ class _Side:
     async def _plainly(self, messages: list[OutboundMessage]) -> None:
         under_way = [
             await self._plain.publish_async(
-                PLAIN + one.subject.removeprefix("baton"), one.payload, headers=dict(one.headers), wait_stall=wait_max_s
+                PLAIN + one.subject.removeprefix("deedbook"), one.payload, headers=dict(one.headers), wait_stall=wait_max_s
             )
             for one in messages
         ]
@@ -209,7 +209,7 @@ def _made(folder: Path) -> Path:
 def _of_delivery(bench: Bench, plain_url: str) -> Iterator[Row]:
     home = bench.folder / "delivered"
     for arguments in (("init",), ("agent", "add", AUTHOR), ("agent", "add", SUBSCRIBER)):
-        subprocess.run((BATON, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run((DEEDBOOK, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(served(home))
         called = stack.enter_context(child(subscribe, str(home), url))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def scaled(full: int, smoke: int) -> int:
     """Return ``full``, or ``smoke`` where a run shall only show that every group still comes to its end."""
-    return smoke if os.environ.get("BATON_BENCH_SMOKE") else full
+    return smoke if os.environ.get("DEEDBOOK_BENCH_SMOKE") else full
 
 
 class Budget(NamedTuple):

@@ -14,7 +14,7 @@ from tests.bench.workload import open_ledger
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-EVENTS: Final = scaled(int(os.environ.get("BATON_BENCH_PAST", "1000000")), 8_192)
+EVENTS: Final = scaled(int(os.environ.get("DEEDBOOK_BENCH_PAST", "1000000")), 8_192)
 REPEATS: Final = 20
 APART: Final = 1_500  # so many entries lie between two moments that are asked for first
 Question: TypeAlias = tuple[str, dict[str, Any]]

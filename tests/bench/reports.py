@@ -1,7 +1,7 @@
 """Rows of sessions and reports: whole runs of their verbs against ``python -c pass``, and beside `empirica`'s.
 
 The ledger holds 100 sessions of one agent, each with assessments, findings and a report, and 20 handoffs. `empirica`
-is what the seed describes, measured only where it is installed: ``BATON_EMPIRICA`` names its virtual environment (its
+is what the seed describes, measured only where it is installed: ``DEEDBOOK_EMPIRICA`` names its virtual environment (its
 ``bin/empirica`` is run with a home and a repository of the benchmark's own). It has no handoffs between agents; its
 list of goals is what comes nearest. It holds one session and one report, ours a hundred.
 """
@@ -72,9 +72,9 @@ def rows(bench: Bench) -> Iterator[Row]:
     bench.say(f"recording {SESSIONS} sessions with reports")
     with open_ledger(bench.folder / "ledger") as ledger:
         fill(ledger)
-    program = Path(sys.executable).with_name("baton")
+    program = Path(sys.executable).with_name("deed")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"BATON_HOME": str(bench.folder / "ledger"), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
+    environment |= {"DEEDBOOK_HOME": str(bench.folder / "ledger"), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
 
     def run(command: Sequence[str], _number: int) -> float:
         return seconds(lambda: subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL))
@@ -84,14 +84,14 @@ def rows(bench: Bench) -> Iterator[Row]:
     for verb in VERBS:
         name = " ".join(verb.ours[:2])
         note = f"{noted}; loads the tokenizer, to count exactly" if name == "report resume" else noted
-        bench.say(f"baton {name}")
+        bench.say(f"deed {name}")
         ours = functools.partial(run, (str(program), *verb.ours))
         rounds = bench.rounds * RUNS_A_ROUND
         found = bench.paired(ours, functools.partial(run, PASS), rounds=rounds)
-        yield Row(f"reports: baton {name}", ratios(found), "python -c pass", START_BUDGET, note)
+        yield Row(f"reports: deed {name}", ratios(found), "python -c pass", START_BUDGET, note)
         if rival is not None:
             beside = bench.paired(ours, functools.partial(rival, verb), rounds=bench.rounds)
-            yield Row(f"reports: baton {name}", ratios(beside), f"empirica {verb.theirs[0]}", BUDGET, note)
+            yield Row(f"reports: deed {name}", ratios(beside), f"empirica {verb.theirs[0]}", BUDGET, note)
 
 
 def fill(ledger: Ledger) -> None:
@@ -116,9 +116,9 @@ def fill(ledger: Ledger) -> None:
 
 def empirica(bench: Bench) -> Callable[[Verb, int], float] | None:
     """Return what runs a verb of `empirica` in a project with one session and one report; None where there is none."""
-    place = os.environ.get("BATON_EMPIRICA")
+    place = os.environ.get("DEEDBOOK_EMPIRICA")
     if not place:
-        bench.say("empirica is not measured: BATON_EMPIRICA names no virtual environment")
+        bench.say("empirica is not measured: DEEDBOOK_EMPIRICA names no virtual environment")
         return None
     program, folder = Path(place) / "bin" / "empirica", bench.folder / "empirica"
     folder.mkdir()

@@ -27,7 +27,7 @@ from ledger.events.session import FindingLogged, SessionStarted
 from ledger.home import Home
 from ledger.identity import open_key
 from tests.bench import replicas
-from tests.bench.delivery import BATON, served
+from tests.bench.delivery import DEEDBOOK, served
 from tests.bench.pairs import Bench, Row, percentile, scaled
 from tests.bench.workload import MIX, text_of
 
@@ -52,7 +52,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     home = bench.folder / "ledger"
     for arguments in (("init",), ("agent", "add", AUTHOR)):
-        subprocess.run((BATON, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run((DEEDBOOK, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
     with served(home) as url:
         before = sizes(home)
         found, costs, events = asyncio.run(_measured(bench, home, url))
@@ -178,7 +178,7 @@ class Sender:
 
 def sizes(home: Path) -> dict[str, float]:
     """Return the bytes of log, stream and views on disk, and the rows of views, which are brought up to date."""
-    subprocess.run((BATON, "--home", home, "project"), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run((DEEDBOOK, "--home", home, "project"), check=True, stdout=subprocess.DEVNULL)
     with closing(sqlite3.connect(home / "views.db")) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]

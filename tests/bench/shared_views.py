@@ -21,7 +21,7 @@ from tests.postgres import Postgres
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EVENTS: Final = scaled(int(os.environ.get("BATON_BENCH_LARGE", "100000")), 2_048)
+EVENTS: Final = scaled(int(os.environ.get("DEEDBOOK_BENCH_LARGE", "100000")), 2_048)
 REPEATS: Final = scaled(20, 2)
 QUESTIONS: Final[tuple[Question, ...]] = (
     *OF_LISTS, ("handoffs.why", {"id": "work-0-3"}), ("handoffs.graph", {}), ("reports.list", {}),

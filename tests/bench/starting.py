@@ -1,7 +1,7 @@
 """Rows of starting: whole runs of the command line against ``python -c pass``, from the same interpreter.
 
 Byte code is kept, as after the first run of any installation, in a folder of the benchmark's own: the environment may
-forbid Python to write it beside the sources, and then every run would compile all of Baton anew.
+forbid Python to write it beside the sources, and then every run would compile all of Deedbook anew.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def rows(bench: Bench) -> Iterator[Row]:
         for number in range(HANDOFFS):
             ledger.hand_over(f"2026-02-12-step-{number}", tasks=["read", "write"], criteria=["tests pass"])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"BATON_HOME": str(bench.folder / "ledger"), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
-    program = Path(sys.executable).with_name("baton")
+    environment |= {"DEEDBOOK_HOME": str(bench.folder / "ledger"), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
+    program = Path(sys.executable).with_name("deed")
     note = f"{HANDOFFS} handoffs, views up to date, byte code cached"
 
     def run(command: Sequence[str], _number: int) -> float:
         return seconds(lambda: subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL))
 
     for verb in VERBS:
-        bench.say(f"baton {' '.join(verb)}")
+        bench.say(f"deed {' '.join(verb)}")
         ours = functools.partial(run, (str(program), *verb))
         found = bench.paired(ours, functools.partial(run, PASS), rounds=bench.rounds * RUNS_A_ROUND)
-        yield Row(f"start: baton {' '.join(verb)}", ratios(found), "python -c pass", BUDGET, note)
+        yield Row(f"start: deed {' '.join(verb)}", ratios(found), "python -c pass", BUDGET, note)

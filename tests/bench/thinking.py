@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PROBLEM: Final = "4 9 10 13"
 PLAN: Final = "Move a shop from one street to another without closing it"
-BATON: Final = Path(sys.executable).with_name("baton")
+DEEDBOOK: Final = Path(sys.executable).with_name("deed")
 model_ms: Final = scaled(1_000, 50)
 
 
@@ -37,7 +37,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     home = bench.folder / "thinking"
     bench.say("a Game of 24 by six processes, and in one")
-    subprocess.run((BATON, "--home", home, "init"), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run((DEEDBOOK, "--home", home, "init"), check=True, stdout=subprocess.DEVNULL)
     local = Settings(home=home)
     run_task(local, PROBLEM)  # registers the six, whose keys a server must know
     yield row(bench, "six processes on a folder", local)

@@ -80,7 +80,7 @@ def test_services_run_without_root_and_write_only_their_volume(name: str) -> Non
         assert "latest" not in service["image"]
 
 
-def test_the_images_command_is_one_of_baton(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_images_command_is_one_of_deedbook(capsys: pytest.CaptureFixture[str]) -> None:
     command = msgspec.json.decode(dict(instructions())["CMD"])
     assert command[0] == "serve"
     help_app = App()

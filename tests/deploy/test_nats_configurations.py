@@ -1,4 +1,4 @@
-"""What `baton deploy nats-config` writes is what nats-server reads: checked by it, and run, with and without TLS."""
+"""What `deed deploy nats-config` writes is what nats-server reads: checked by it, and run, with and without TLS."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 NAMES: Final = ("r3-a", "r3-b", "r3-c")
 LEDGER: Final = "0" * 32
-TLS_DEPLOYED: Final = "/etc/baton/tls"
+TLS_DEPLOYED: Final = "/etc/deedbook/tls"
 HOSTS: Final = ("--host", "a.example.org", "--host", "b.example.org", "--host", "c.example.org")
 COMMANDS: Final = {
     "one.conf": ("--tls", TLS_DEPLOYED),
@@ -50,7 +50,7 @@ COMMANDS: Final = {
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a ledger whose node and carol may connect."""
-    return make_home(tmp_path_factory.mktemp("nats") / ".baton").home
+    return make_home(tmp_path_factory.mktemp("nats") / ".deedbook").home
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_the_files_of_deploy_are_what_the_command_writes(home: Path, tmp_path: P
     for name, arguments in COMMANDS.items():
         assert configure(home, *arguments, "--out", str(tmp_path)) == 0
         assert (tmp_path / name).read_text() == (DEPLOY / "nats" / name).read_text(), (
-            f"baton deploy nats-config {arguments}"
+            f"deed deploy nats-config {arguments}"
         )
 
 
@@ -162,13 +162,13 @@ def test_three_servers_elect_a_leader_and_copy_a_stream_with_certificates_or_bes
 @contextlib.contextmanager
 def beside_two_nodes(folder: Path, port: int, route: int) -> Iterator[None]:
     """Run the servers of two nodes, as nodes configure them, in place of the first two of three."""
-    (cluster,) = re.findall(r'name: "(baton-[0-9a-f]+)"', (folder / "r3-c.conf").read_text())
+    (cluster,) = re.findall(r'name: "(deedbook-[0-9a-f]+)"', (folder / "r3-c.conf").read_text())
     password = (folder / "routes.secret").read_text()
     routes = tuple(f"127.0.0.1:{route + number}" for number in range(3))
     with contextlib.ExitStack() as stack:
         for number, name in enumerate(NAMES[:2]):
             member = Member(cluster, name, routes[number], routes, password)
-            server = EmbeddedServer(folder / name, cluster.removeprefix("baton-"), member=member)
+            server = EmbeddedServer(folder / name, cluster.removeprefix("deedbook-"), member=member)
             stack.callback(server.stop)
             server.start(BusUsers(nodes=(public_key(NODE),)), port + number)
         yield
@@ -193,7 +193,7 @@ def test_what_agents_call_trusts_the_authority_that_the_environment_names(
 
 def test_a_cluster_that_anybody_could_join_is_no_cluster() -> None:
     with pytest.raises(Refused, match="lets any server in"):
-        Member("baton", "r3-a", "127.0.0.1:6222", ())
+        Member("deedbook", "r3-a", "127.0.0.1:6222", ())
 
 
 def test_a_password_is_made_once_and_stands_in_no_answer(

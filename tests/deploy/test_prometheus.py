@@ -18,7 +18,7 @@ from consumers.doors.node.node import Node
 from consumers.doors.web.app import Web
 from consumers.doors.web.tokens import Tokens
 from ledger.author import Draft
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.events.session import SessionStarted
 from ledger.tally import METERS
 
@@ -39,14 +39,14 @@ def alerts() -> list[dict[str, Any]]:
 
 def refused(_: RemoteClient, author: Author) -> None:
     """Start a session that is there already."""
-    with pytest.raises(BatonError):
+    with pytest.raises(DeedbookError):
         author.emit(Draft(stream="session/work", data=SessionStarted(task="another")))
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What `/metrics` shows of a node that accepted a submission and refused one."""
-    settings = make_home(tmp_path_factory.mktemp("metrics") / ".baton")
+    settings = make_home(tmp_path_factory.mktemp("metrics") / ".deedbook")
 
     async def run() -> str:
         async with Node(settings) as node:
@@ -76,21 +76,21 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 def test_a_node_shows_what_it_accepted_refused_and_published(shown: str) -> None:
     values = samples(shown)
-    assert values["baton_submissions_total", ""] == 2
-    assert values["baton_events_accepted_total", ""] == 1
-    (code,) = [label for name, label in values if name == "baton_refusals_total"]
-    assert values["baton_refusals_total", code] == 1
-    assert values["baton_submit_seconds_count", ""] == values["baton_commit_events_sum", ""] == 2
-    assert values["baton_bus_behind_entries", ""] == values["baton_submissions_waiting", ""] == 0
-    assert values["baton_stream_incarnation", ""] == 1
-    assert 0 < values["baton_log_map_used_ratio", ""] < 1
-    assert values["baton_disk_free_bytes", ""] > 0
+    assert values["deedbook_submissions_total", ""] == 2
+    assert values["deedbook_events_accepted_total", ""] == 1
+    (code,) = [label for name, label in values if name == "deedbook_refusals_total"]
+    assert values["deedbook_refusals_total", code] == 1
+    assert values["deedbook_submit_seconds_count", ""] == values["deedbook_commit_events_sum", ""] == 2
+    assert values["deedbook_bus_behind_entries", ""] == values["deedbook_submissions_waiting", ""] == 0
+    assert values["deedbook_stream_incarnation", ""] == 1
+    assert 0 < values["deedbook_log_map_used_ratio", ""] < 1
+    assert values["deedbook_disk_free_bytes", ""] > 0
     assert values["process_open_fds", ""] > 0
 
 
 def test_every_meter_is_shown_under_a_name_of_prometheus_form(shown: str) -> None:
     for name, meter in METERS.items():
-        kind = re.search(rf"^# TYPE baton_{name}(?:_total)? (\w+)$", shown, re.MULTILINE)
+        kind = re.search(rf"^# TYPE deedbook_{name}(?:_total)? (\w+)$", shown, re.MULTILINE)
         assert kind is not None, name
         assert kind[1] == meter.kind
     for family in text_string_to_metric_families(shown):
@@ -102,10 +102,10 @@ def test_every_alert_parses_and_asks_for_what_a_node_shows(shown: str) -> None:
     there = {family.name for family in text_string_to_metric_families(shown)} | OF_PROMETHEUS
     # A series with a label appears with its first value, its name in the text before.
     there |= {f"{name}{suffix}" for name in there for suffix in ("_total", "_bucket", "_count", "_sum")}
-    there.add("baton_http_request_seconds_count")  # of the first request on
+    there.add("deedbook_http_request_seconds_count")  # of the first request on
     for rule in alerts():
         promql_parser.parse(rule["expr"])
-        asked = set(re.findall(r"\b(?:baton|process)_\w+", rule["expr"]))
+        asked = set(re.findall(r"\b(?:deedbook|process)_\w+", rule["expr"]))
         assert asked <= there, rule["alert"]
         assert asked or "up{" in rule["expr"]
 
@@ -125,4 +125,4 @@ def test_every_alert_names_a_section_of_the_runbook() -> None:
 
 def test_an_expression_that_does_not_parse_would_be_noticed() -> None:
     with pytest.raises(ValueError, match="unexpected"):
-        promql_parser.parse("rate(baton_log_entries[5m)")
+        promql_parser.parse("rate(deedbook_log_entries[5m)")

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
-PLACE: Final = "/var/lib/baton"
-MORE: Final = "baton agent add bob"
-AFTER_A_BACKUP: Final = (f"baton backup {PLACE}/backups", "systemctl start baton", MORE)
+PLACE: Final = "/var/lib/deedbook"
+MORE: Final = "deed agent add bob"
+AFTER_A_BACKUP: Final = (f"deed backup {PLACE}/backups", "systemctl start deedbook", MORE)
 BEFORE: Final = {
     "Restore": AFTER_A_BACKUP,
     "Lose all nodes": (*AFTER_A_BACKUP, f"mkdir {PLACE}/lost"),
-    "Rebuild a stream": ("systemctl start baton",),
-    "Rotate keys": ("baton agent add alice",),
+    "Rebuild a stream": ("systemctl start deedbook",),
+    "Rotate keys": ("deed agent add alice",),
 }
 """What has happened before a section is needed."""
 
-AFTER: Final = {"Restore": "baton agent show bob", "Rebuild a stream": f"test -d {PLACE}/ledger/bus/jetstream"}
+AFTER: Final = {"Restore": "deed agent show bob", "Rebuild a stream": f"test -d {PLACE}/ledger/bus/jetstream"}
 """What is so after it."""
 
 
@@ -63,7 +63,7 @@ class Machine:
         command = command.replace(PLACE, str(self._folder))
         if command.startswith("systemctl"):
             return self._control(command.split()[1])
-        if command.startswith("baton") and not re.search("[|>&]", command):
+        if command.startswith("deedbook") and not re.search("[|>&]", command):
             app = App()
             try:
                 return run(shlex.split(command)[1:], app)
@@ -84,13 +84,13 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """A machine with a new ledger, on which nothing runs."""
-    for name in ("BATON_SERVER", "BATON_AGENT"):
+    for name in ("DEEDBOOK_SERVER", "DEEDBOOK_AGENT"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("BATON_HOME", str(tmp_path / "ledger"))
+    monkeypatch.setenv("DEEDBOOK_HOME", str(tmp_path / "ledger"))
     machine = Machine(tmp_path)
-    assert machine.do("baton init") == 0
+    assert machine.do("deed init") == 0
     yield machine
-    machine.do("systemctl stop baton")
+    machine.do("systemctl stop deedbook")
 
 
 @pytest.mark.parametrize("section", sections())

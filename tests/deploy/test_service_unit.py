@@ -17,7 +17,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.program import run
 from ledger.home import Home, create_ledger
 
-UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "baton.service"
+UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "deedbook.service"
 
 
 def read(path: Path) -> configparser.ConfigParser:
@@ -31,7 +31,7 @@ def read(path: Path) -> configparser.ConfigParser:
 @pytest.mark.parametrize("path", sorted(UNIT.parent.glob("*.service")), ids=lambda path: path.name)
 def test_services_run_confined_and_write_only_their_own_folder(path: Path) -> None:
     service = read(path)["Service"]
-    assert service["User"] in {"baton", "nats"}
+    assert service["User"] in {"deedbook", "nats"}
     assert service["CapabilityBoundingSet"] == ""
     assert (service["ProtectSystem"], service["UMask"], service["StateDirectoryMode"]) == ("strict", "0077", "0700")
     yes = ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "RestrictNamespaces", "RestrictSUIDSGID")
@@ -43,16 +43,16 @@ def test_only_the_node_is_told_to_stop_as_it_ends_its_server_itself() -> None:
     assert read(UNIT)["Service"]["KillMode"] == "mixed"
 
 
-def test_the_timer_makes_a_backup_that_is_a_command_of_baton(tmp_path: Path) -> None:
+def test_the_timer_makes_a_backup_that_is_a_command_of_deedbook(tmp_path: Path) -> None:
     home = tmp_path / "ledger"
     create_ledger(Home(home), origin="deploy.test/unit", map_size=2**26)
-    _, *arguments = shlex.split(read(UNIT.with_name("baton-backup.service"))["Service"]["ExecStart"])
+    _, *arguments = shlex.split(read(UNIT.with_name("deedbook-backup.service"))["Service"]["ExecStart"])
     (tmp_path / "backups").mkdir()
-    deployed = [one.replace("/var/lib/baton", str(tmp_path)) for one in arguments]
+    deployed = [one.replace("/var/lib/deedbook", str(tmp_path)) for one in arguments]
     app = App()
     assert run(deployed, app) == 0
     app.close()
-    assert [file.match("baton-*.tar") for file in (tmp_path / "backups").iterdir()] == [True]
+    assert [file.match("deedbook-*.tar") for file in (tmp_path / "backups").iterdir()] == [True]
 
 
 def test_the_units_command_serves_and_stops_by_its_signal(tmp_path: Path) -> None:
@@ -60,11 +60,11 @@ def test_the_units_command_serves_and_stops_by_its_signal(tmp_path: Path) -> Non
     create_ledger(Home(home), origin="deploy.test/unit", map_size=2**26)
     unit = read(UNIT)
     program, *arguments = shlex.split(unit["Service"]["ExecStart"])
-    assert program.endswith("/baton")
+    assert program.endswith("/deedbook")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    deployed = {"/var/lib/baton/ledger": str(home), "4222": str(port)}
+    deployed = {"/var/lib/deedbook/ledger": str(home), "4222": str(port)}
     command = [sys.executable, "-m", "consumers.doors.cli", *(deployed.get(one, one) for one in arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None

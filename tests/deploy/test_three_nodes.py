@@ -66,7 +66,7 @@ def scene(made: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def baton(scene: Any, name: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+def deed(scene: Any, name: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Run a verb in a node's folder; return its exit code and its document."""
     command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(scene.home[name]), "--json", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -86,14 +86,14 @@ def test_events_submitted_at_a_follower_are_in_every_log_and_may_be_read_there(s
 
 
 def test_verbs_in_a_nodes_folder_write_nothing_past_the_others(scene: Any) -> None:
-    code, told = baton(scene, "node", "--as", "root", "agent", "add", "past-the-others")
+    code, told = deed(scene, "node", "--as", "root", "agent", "add", "past-the-others")
     assert (code, told["error"]["code"]) == (7, "NOT_LEADER")
     assert told["error"]["details"]["url"] == scene.url[told["error"]["details"]["leader"]]
 
 
 def nodes_here(scene: Any, name: str) -> str:
-    """Return what ``baton doctor`` finds of the nodes in the folder of one of them."""
-    _, told = baton(scene, name, "doctor")
+    """Return what ``deed doctor`` finds of the nodes in the folder of one of them."""
+    _, told = deed(scene, name, "doctor")
     checks = (told.get("data") or told["error"]["details"])["checks"]
     return str(next(one["found"] for one in checks if one["name"] == "nodes"))
 
@@ -101,12 +101,12 @@ def nodes_here(scene: Any, name: str) -> str:
 def test_nodes_are_listed_and_the_leader_hands_over_to_whom_it_is_told_to(scene: Any) -> None:
     leader = scene.leader()
     other = next(name for name in list(scene.home)[:2] if name != leader)
-    code, told = baton(scene, leader, "node", "list")
+    code, told = deed(scene, leader, "node", "list")
     assert code == 0
     assert {one["node"]: one["role"] for one in told["data"]["nodes"]} == {leader: "leader", other: "follower"}
-    assert baton(scene, other, "node", "hand-over")[1]["error"]["code"] == "NOT_AUTHORIZED"
-    assert baton(scene, leader, "node", "hand-over", "nobody")[1]["error"]["code"] == "NOT_FOUND"
-    assert baton(scene, leader, "node", "hand-over", other)[1]["data"] == {"leader": other}
+    assert deed(scene, other, "node", "hand-over")[1]["error"]["code"] == "NOT_AUTHORIZED"
+    assert deed(scene, leader, "node", "hand-over", "nobody")[1]["error"]["code"] == "NOT_FOUND"
+    assert deed(scene, leader, "node", "hand-over", other)[1]["data"] == {"leader": other}
     assert scene.leader() == other
     deadline = time.monotonic() + 20
     while not nodes_here(scene, other).startswith(f"{other} is leader in term 2"):  # a node writes at each beat

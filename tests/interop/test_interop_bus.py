@@ -46,9 +46,9 @@ class Worked(NamedTuple):
     batch_end: int
 
 
-def baton(*words: object) -> None:
+def deed(*words: object) -> None:
     """Call a verb, which succeeds."""
-    said = inside.baton(*words)
+    said = inside.deedbook(*words)
     assert said.code == 0, said.err
 
 
@@ -61,7 +61,7 @@ def body(ledger: str, kind: str, data: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def worked(ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Worked:
     """A ledger on which the agent has worked, through a node in a process of its own."""
-    with Ledger(tmp_path_factory.mktemp("interop") / ".baton") as ledger:
+    with Ledger(tmp_path_factory.mktemp("interop") / ".deedbook") as ledger:
         (possessed,) = ask("possess", keys=[{"seed": SEED, "ledger": ledger.id, "agent": AGENT}])["keys"]
         key, proof = possessed["public"], possessed["proof"]
         data = AgentRegistered(name=AGENT, key=key, proof=proof, roles=["agent"], nkey=public_key(AGENT))
@@ -82,7 +82,7 @@ def worked(ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Worked:
     finally:
         node.stop()
     for replaced in (("--as", "root"), ("--checkpoint",)):
-        baton("--home", settings.home, "key", "rotate", *replaced)
+        deed("--home", settings.home, "key", "rotate", *replaced)
     return Worked(settings, answer, vkey, blake3(root).hexdigest(), batch[-1].index)
 
 
@@ -157,7 +157,7 @@ def test_it_checks_a_receipt_that_was_handed_on_by_the_fingerprint_of_root_alone
     single, batched = worked.answer["submitted"]["accepted"][1]["index"], worked.batch_end - 1
     given = []
     for index in (single, batched):
-        baton("--home", worked.settings.home, "receipt", index, "-o", tmp_path / str(index))
+        deed("--home", worked.settings.home, "receipt", index, "-o", tmp_path / str(index))
         given.append((tmp_path / str(index)).read_text("utf-8"))
     line = given[0].split("\n")[1]
     evidence = json.loads(base64.b64decode(line.removeprefix("extra ")))

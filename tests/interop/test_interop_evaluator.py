@@ -29,7 +29,7 @@ SEED = "08" * 32
 def test_evaluator_in_another_language_judges_a_search_and_the_proof_names_its_key(
     ask: Callable[..., Any], built: tuple[str, Path], tmp_path: Path
 ) -> None:
-    with Ledger(tmp_path / ".baton") as ledger:
+    with Ledger(tmp_path / ".deedbook") as ledger:
         (possessed,) = ask("possess", keys=[{"seed": SEED, "ledger": ledger.id, "agent": AGENT}])["keys"]
         key, proof = possessed["public"], possessed["proof"]
         data = AgentRegistered(name=AGENT, key=key, proof=proof, roles=["agent"], nkey=public_key(AGENT))
@@ -55,7 +55,7 @@ def test_evaluator_in_another_language_judges_a_search_and_the_proof_names_its_k
             node.stop()
     assert (found["verification"]["is_valid"], found["error"]) == (True, None)
     assert "evaluator" not in found["pids"]
-    proven = inside.baton("--home", settings.home, "tot", "prove", found["task_id"], "--json")
+    proven = inside.deedbook("--home", settings.home, "tot", "prove", found["task_id"], "--json")
     answers = json.loads(proven.out)["data"]["answers"]
     judged = [answer for answer in answers if answer["type"] == "evaluation_results"]
     assert judged

@@ -23,7 +23,7 @@ from ledger.checkpoint import (
     sign_checkpoint,
     verify_checkpoint,
 )
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import DeedbookError, Corrupted, Refused
 from ledger.merkle import EMPTY_ROOT, leaf_hash, tree_size_max
 
 # C2SP signed-note, Example.
@@ -118,7 +118,7 @@ def test_no_character_of_a_checkpoint_can_be_changed() -> None:
     """Each one replaced, dropped or doubled: refused or unverified, but never accepted."""
     for at, character in enumerate(NOTE):
         for replacement in ("", character * 2, "A" if character != "A" else "B", "\n" if character != "\n" else " "):
-            with pytest.raises(BatonError) as caught:
+            with pytest.raises(DeedbookError) as caught:
                 verify_checkpoint(NOTE[:at] + replacement + NOTE[at + 1 :], KEY.verifier)
             assert caught.value.code in {"INVALID_FORMAT", "VERIFICATION_FAILED"}
 

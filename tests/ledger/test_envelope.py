@@ -46,7 +46,7 @@ GOOD = Entry(1, b'{"a":1}', KEY.public, 1, bytes(64), 0, 1, 1_770_890_400_000, 1
 def test_pae_is_dsse_v1() -> None:
     # DSSE protocol.md: "DSSEv1" SP LEN(type) SP type SP LEN(body) SP body, lengths in bytes.
     body = '{"缓":1}'.encode()
-    assert pae(body) == b"DSSEv1 35 application/vnd.baton.event.v1+json 9 " + body
+    assert pae(body) == b"DSSEv1 35 application/vnd.deedbook.event.v1+json 9 " + body
     assert len(EVENT_TYPE) == 35
 
 
@@ -188,7 +188,7 @@ def test_list_of_dsse_envelopes_is_one_submission() -> None:
 def test_dsse_export_of_a_batch_signed_event_names_its_place_and_cannot_be_submitted_alone() -> None:
     entry = msgspec.structs.replace(GOOD, batch_index=1, batch_size=3)
     envelope = to_dsse(entry, [b"h" * 32])
-    assert envelope["batonBatch"] == {"index": 1, "size": 3, "path": [base64.b64encode(b"h" * 32).decode()]}
+    assert envelope["deedbookBatch"] == {"index": 1, "size": 3, "path": [base64.b64encode(b"h" * 32).decode()]}
     with pytest.raises(Refused) as refused:
         decode_submission(json.dumps(envelope).encode())
     assert refused.value.code == "INVALID_FORMAT"

@@ -25,11 +25,11 @@ with replacing(pathlib.Path(sys.argv[1]), label="bundle-") as file:
 
 def hidden(folder: Path) -> list[Path]:
     """Return the temporary files in a folder."""
-    return sorted(folder.glob(".baton-*"))
+    return sorted(folder.glob(".deedbook-*"))
 
 
 def test_what_a_killed_process_left_goes_with_the_next_and_what_another_writes_stays(tmp_path: Path) -> None:
-    (tmp_path / ".baton-settings").write_text("somebody's own")
+    (tmp_path / ".deedbook-settings").write_text("somebody's own")
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "large")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
@@ -41,5 +41,5 @@ def test_what_a_killed_process_left_goes_with_the_next_and_what_another_writes_s
     assert len(hidden(tmp_path)) == 2
     with replacing(tmp_path / "large", label="bundle-") as file:
         file.write(b"whole")
-    assert [path.name for path in hidden(tmp_path)] == [".baton-settings"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".baton-settings", "large", "other"]
+    assert [path.name for path in hidden(tmp_path)] == [".deedbook-settings"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".deedbook-settings", "large", "other"]

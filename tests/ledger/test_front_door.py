@@ -36,7 +36,7 @@ def fresh_python(program: str, **environment: str) -> str:
 
 
 def test_there_are_doors_to_try() -> None:
-    assert {"baton", "ledger", "projections", "consumers.auditor"} <= set(DOORS)
+    assert {"deedbook", "ledger", "projections", "consumers.auditor"} <= set(DOORS)
 
 
 @pytest.mark.parametrize("package", DOORS)
@@ -74,7 +74,7 @@ def test_a_foreign_type_checker_sees_the_types_and_what_is_not_there(tmp_path: P
     program.write_text(
         "from ledger import Author, Refused\n"
         "from projections import Reader\n"
-        "from baton import Ledger\n"
+        "from deedbook import Ledger\n"
         "reveal_type(Author.emit)\n"
         "reveal_type(Refused('USAGE', '').code)\n"
         "reveal_type(Reader.answer)\n"
@@ -94,14 +94,14 @@ def test_a_foreign_type_checker_sees_the_types_and_what_is_not_there(tmp_path: P
 def test_the_wheel_says_that_it_is_typed(tmp_path: Path) -> None:
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
-        assert {f"{package}/py.typed" for package in ["baton", *PACKAGES]} <= set(archive.namelist())
+        assert {f"{package}/py.typed" for package in ["deedbook", *PACKAGES]} <= set(archive.namelist())
 
 
 def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "ledger/README.md").read_text("utf-8"), re.DOTALL)
     exec(compile(example, "ledger/README.md", "exec"), {})
-    assert (tmp_path / ".baton/log/data.mdb").is_file()
+    assert (tmp_path / ".deedbook/log/data.mdb").is_file()
 
 
 def test_the_readme_names_every_room_of_the_ledger() -> None:

@@ -12,7 +12,7 @@ import pytest
 from blake3 import blake3
 from building import key_named, trusted
 
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.home import Home
 from ledger.identity import (
     Key,
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("cheap_passphrases")
 
 def code_of(path: Path, passphrase: str | None = None) -> str:
     """Return the code with which a key file is not opened."""
-    with pytest.raises(BatonError) as refused:
+    with pytest.raises(DeedbookError) as refused:
         open_key(path, passphrase)
     return refused.value.code
 
@@ -121,7 +121,7 @@ def test_key_file_that_others_may_read_is_refused_and_says_what_to_do(tmp_path: 
     path = tmp_path / "alice.key"
     write_key(path, ALICE, ledger=LEDGER, name="alice")
     path.chmod(mode)
-    with pytest.raises(BatonError, match="chmod 600") as refused:
+    with pytest.raises(DeedbookError, match="chmod 600") as refused:
         open_key(path)
     assert refused.value.code == "KEY_FILE_MODE"
 
@@ -139,7 +139,7 @@ def test_missing_key_file_is_told_from_an_unreadable_one(tmp_path: Path) -> None
 def test_key_file_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "alice.key"
     write_key(path, ALICE, ledger=LEDGER, name="alice")
-    with pytest.raises(BatonError) as refused:
+    with pytest.raises(DeedbookError) as refused:
         write_key(path, key_named("bob"), ledger=LEDGER, name="alice")
     assert refused.value.code == "KEY_EXISTS"
     assert open_key(path).seed == ALICE.seed
@@ -152,7 +152,7 @@ def test_key_file_is_never_overwritten(tmp_path: Path) -> None:
         ({"seed": "zz"}, "INVALID_FORMAT"),
         ({"seed": "00"}, "INVALID_FORMAT"),
         ({"seed": None}, "INVALID_FORMAT"),
-        ({"baton_key": 2}, "INVALID_FIELD"),
+        ({"deedbook_key": 2}, "INVALID_FIELD"),
         ({"colour": "red"}, "UNKNOWN_FIELD"),
         ({"name": 7}, "INVALID_FIELD"),
     ],
@@ -254,7 +254,7 @@ def test_sealed_identity_key_is_asked_for_only_when_it_is_needed(tmp_path: Path)
     assert asked == []
     assert home.signing_key("alice", [("tool.used", "session/s1", {})], ask).public == ALICE.public
     assert asked == ["alice"]
-    with pytest.raises(BatonError) as refused:
+    with pytest.raises(DeedbookError) as refused:
         home.signing_key("alice", [("tool.used", "session/s1", {})])
     assert refused.value.code == "KEY_LOCKED"
 
@@ -273,7 +273,7 @@ def test_a_passphrase_that_is_no_text_is_refused_and_in_no_error(tmp_path: Path)
         lambda: open_key(tmp_path / "b.key", "secret\udcff"),
     ):
         write_key(tmp_path / "b.key", key_named("b"), ledger="0" * 32, name="b", passphrase="secret")
-        with pytest.raises(BatonError) as refused:
+        with pytest.raises(DeedbookError) as refused:
             action()
         (tmp_path / "b.key").unlink()
         error: BaseException | None = refused.value

@@ -13,7 +13,7 @@ from client_suite import ClientSuite, found
 from ledger.author import Draft
 from ledger.client import open_client
 from ledger.config import Settings
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.events.session import SessionStarted
 from ledger.local import LocalClient
 from ledger.log.log import Log
@@ -53,7 +53,7 @@ def test_ledger_without_entries_is_none(home: Path) -> None:
     (home / "log").mkdir(parents=True)
     with Log(home, create=True, map_size=2**26):
         pass
-    with pytest.raises(BatonError) as refused:
+    with pytest.raises(DeedbookError) as refused:
         LocalClient(Settings(home=home))
     assert refused.value.code == "NO_LEDGER"
     with Log(home, map_size=2**26):
@@ -65,7 +65,7 @@ def test_proof_without_the_checkpoint_key_names_what_is_missing(ledger: Ledger) 
     ledger.home.key_file("checkpoint").unlink()
     with LocalClient(ledger.settings(), log=ledger.log) as client:
         for ask in (client.checkpoint, lambda: client.prove(0)):
-            with pytest.raises(BatonError) as refused:
+            with pytest.raises(DeedbookError) as refused:
                 ask()
             assert refused.value.code == "KEY_FILE_MISSING"
 

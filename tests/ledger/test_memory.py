@@ -12,7 +12,7 @@ import pytest
 from building import Ledger
 
 from ledger.author import Draft
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.events.authority import EpochStarted
 from ledger.events.session import SessionStarted
 from ledger.history import Growth
@@ -51,7 +51,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
 
 def code_of(call: Callable[[], object]) -> str:
     """Return the code that a call is refused with."""
-    with pytest.raises(BatonError) as caught:
+    with pytest.raises(DeedbookError) as caught:
         call()
     return caught.value.code
 
@@ -89,14 +89,14 @@ def test_a_shorter_log_is_refused_and_the_error_names_both_heads(
     read(ledger)
     size, root = ledger.head()
 
-    with put_back() as older, pytest.raises(BatonError) as caught:
+    with put_back() as older, pytest.raises(DeedbookError) as caught:
         read(older)
 
     assert caught.value.code == "HISTORY_CHANGED"
     assert caught.value.exit_code == 6
     assert caught.value.details["trusted_size"] == size
     assert caught.value.details["trusted_tree_head"] == root.hex()
-    assert "baton recover" in caught.value.message
+    assert "deed recover" in caught.value.message
 
 
 def test_a_log_that_was_put_back_and_grew_beyond_is_refused(ledger: Ledger, put_back: Callable[[], Ledger]) -> None:
@@ -264,7 +264,7 @@ def test_a_memory_that_holds_anything_else_is_named(ledger: Ledger, content: byt
     memory = Memory.of_folder(ledger.id, ledger.home.path)
     memory.path.write_bytes(content)
 
-    with pytest.raises(BatonError) as caught:
+    with pytest.raises(DeedbookError) as caught:
         read(ledger)
 
     assert caught.value.code == "CORRUPTED"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.checkpoint import Checkpoint, CheckpointKey, parse_checkpoint, sign_checkpoint
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import DeedbookError, Corrupted, Refused
 from ledger.limits import policy_lines_max, policy_size_max_bytes, witness_clock_ahead_max_s
 from ledger.merkle import leaf_hash
 from ledger.policy import Policy, Witness
@@ -155,7 +155,7 @@ def test_a_changed_character_of_a_cosigned_note_is_typed_or_leaves_one_witness_l
     changed = note[:place] + sign + note[place + 1 :]
     try:
         witnessed = POLICY.judge(changed, TIME_S + 3)
-    except BatonError:
+    except DeedbookError:
         return
     assert changed == note or len(witnessed.by) < 3 or parse_differs_only_in_the_log_s_line(changed, note)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import DeedbookError, Corrupted, Refused
 from ledger.merkle import inclusion_path, leaf_hash, root_of, tree_size_max
 from ledger.receipt import Receipt, receipt_size_max_bytes
 
@@ -129,7 +129,7 @@ def test_no_character_of_a_receipt_can_be_changed() -> None:
     """Each one replaced, dropped or doubled: refused or unverified, but never accepted."""
     for at, character in enumerate(TEXT):
         for replacement in ("", character * 2, "A" if character != "A" else "B", "\n" if character != "\n" else " "):
-            with pytest.raises(BatonError) as caught:
+            with pytest.raises(DeedbookError) as caught:
                 Receipt.parse(TEXT[:at] + replacement + TEXT[at + 1 :]).verify(LEAVES[5], KEY.verifier)
             assert caught.value.code in {"INVALID_FORMAT", "VERIFICATION_FAILED"}
 
@@ -199,7 +199,7 @@ def test_an_impossible_receipt_cannot_be_made(index: int, path: tuple[bytes, ...
 @given(st.text("\n— +=A4.\0\r\t\x7f\u2028é🜚\ud800"))
 def test_any_text_is_refused_with_a_code(rest: str) -> None:
     """Never another exception, whatever a stranger sends."""
-    with pytest.raises(BatonError):
+    with pytest.raises(DeedbookError):
         Receipt.parse("c2sp.org/tlog-proof@v1\n" + rest).verify(LEAVES[0], KEY.verifier)
-    with pytest.raises(BatonError):
+    with pytest.raises(DeedbookError):
         Receipt.parse("c2sp.org/tlog-proof@v1\nindex 0\n\n" + rest).verify(LEAVES[0], KEY.verifier)

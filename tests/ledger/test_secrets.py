@@ -122,7 +122,7 @@ def test_key_file_is_found_whole_and_in_fields(tmp_path: Path) -> None:
         write_key(file, key_named("bob"), ledger="0" * 32, name="bob", passphrase=passphrase)
         for value in (file.read_text(), json.dumps(file.read_text()), json.loads(file.read_text())):
             found = secrets.scan({"data": [value]})
-            assert found == secrets.Secret("$.data[0]", "Baton key file")
+            assert found == secrets.Secret("$.data[0]", "Deedbook key file")
 
 
 @pytest.mark.parametrize("escaped", [r"\u0067hp_", r"g\u0068p_", r"ghp\u005f"])
@@ -182,7 +182,7 @@ def test_blob_of_text_is_searched_and_what_is_no_text_is_not() -> None:
 
 
 def own_words() -> Iterator[str]:
-    """Yield what Baton itself writes: bodies and refs of a ledger, its keys, notes and contract."""
+    """Yield what Deedbook itself writes: bodies and refs of a ledger, its keys, notes and contract."""
     actors = Actors()
     yield from (body.decode() for body in actors.sign("root", actors.created(), actors.registered("al", [])).bodies)
     yield actors.checkpoint_key.verifier.vkey
@@ -190,7 +190,7 @@ def own_words() -> Iterator[str]:
         yield file.read_text(encoding="utf-8")
 
 
-def test_what_baton_writes_is_never_taken_for_a_secret() -> None:
+def test_what_deedbook_writes_is_never_taken_for_a_secret() -> None:
     for text in own_words():
         assert secrets.scan(text) is None, text[:100]
 

@@ -188,7 +188,7 @@ def test_full_spool_refuses_and_says_what_to_do(
     full = keep(spool, there, "d", "e", "f")
     assert full.code == "SPOOL_FULL"
     assert "neither recorded nor kept" in full.message
-    assert "`baton spool send`" in full.message
+    assert "`deed spool send`" in full.message
     assert spool.counts() == (2, 0)
     there.is_away, there.refusals = False, {"a": Refused("KEY_REVOKED", "no")}
     assert spool.send(there.send) == (1, 1)
@@ -243,7 +243,7 @@ def test_crash_at_each_step_of_sending_loses_and_repeats_nothing(
 
 def test_half_written_file_of_a_killed_process_is_no_act_and_goes(spool: Spool, there: Ledger) -> None:
     keep(spool, there, "a")
-    (spool.folder / ".baton-spool-12345678").write_bytes(b"half")
+    (spool.folder / ".deedbook-spool-12345678").write_bytes(b"half")
     assert spool.counts() == (1, 0)
     keep(spool, there, "b")
     assert {path.suffix for path in spool.folder.iterdir()} == {".msg"}

@@ -17,7 +17,7 @@ from building import Ledger, trusted
 
 from ledger import files, trust
 from ledger.config import config_folder, read_settings
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.membership import Membership, write_membership
 from ledger.trust import Record
 
@@ -58,8 +58,8 @@ def kept(home: Path) -> Path:
     return config_folder() / trust.TRUST_FILE
 
 
-def refusal(act: Callable[[], object]) -> BatonError:
-    with pytest.raises(BatonError) as caught:
+def refusal(act: Callable[[], object]) -> DeedbookError:
+    with pytest.raises(DeedbookError) as caught:
         act()
     return caught.value
 
@@ -172,23 +172,23 @@ def test_home_behind_a_link_is_trusted_as_the_folder_that_it_is(home: Path, tmp_
 @pytest.mark.parametrize("mode", [0o777, 0o757])
 def test_home_on_a_parent_where_others_may_write_must_be_named_and_trusted(tmp_path: Path, mode: int) -> None:
     shared = tmp_path / "shared"
-    (shared / ".baton").mkdir(parents=True)
+    (shared / ".deedbook").mkdir(parents=True)
     shared.chmod(mode)
     error = refusal(lambda: read_settings(start=shared, environment={}))
     assert error.code == "NOT_TRUSTED"
     assert f"every user may write in {shared}" in error.message
-    assert refusal(lambda: read_settings(home=shared / ".baton")).code == "NOT_TRUSTED"
-    trusted(shared / ".baton")
-    assert read_settings(home=shared / ".baton").home == shared / ".baton"
+    assert refusal(lambda: read_settings(home=shared / ".deedbook")).code == "NOT_TRUSTED"
+    trusted(shared / ".deedbook")
+    assert read_settings(home=shared / ".deedbook").home == shared / ".deedbook"
     assert refusal(lambda: read_settings(start=shared, environment={})).code == "NOT_TRUSTED"
     shared.chmod(mode | 0o1000)  # as /tmp: others can make folders in it, and not take away this one
-    assert read_settings(start=shared, environment={}).home == shared / ".baton"
+    assert read_settings(start=shared, environment={}).home == shared / ".deedbook"
 
 
 def test_home_of_another_user_must_be_named_and_trusted(
     tmp_path: Path, given_to_another_user: Callable[[Path], None]
 ) -> None:
-    home = tmp_path / ".baton"
+    home = tmp_path / ".deedbook"
     home.mkdir()
     given_to_another_user(home)
     error = refusal(lambda: read_settings(start=tmp_path, environment={}))

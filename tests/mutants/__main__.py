@@ -105,7 +105,7 @@ def make_python(tree: Path) -> None:
     venv.create(tree / ".venv", symlinks=True, with_pip=False)
     made = Path(sysconfig.get_path("purelib", vars={"base": str(tree / ".venv")}))
     installed = Path(sysconfig.get_path("purelib"))
-    ours = [line for file in installed.glob("*baton*.pth") for line in file.read_text("utf-8").splitlines()]
+    ours = [line for file in installed.glob("*deedbook*.pth") for line in file.read_text("utf-8").splitlines()]
     moved = [line.replace(str(ROOT), str(tree), 1) for line in ours]
     (made / "tree.pth").write_text("\n".join([*moved, str(installed), ""]))
     for program in Path(sys.prefix, "bin").iterdir():
@@ -122,7 +122,7 @@ def make_python(tree: Path) -> None:
 
 def run_tests(tree: Path, tests: Sequence[str], *options: str) -> tuple[int, str]:
     """Run test files in a tree of their own and return pytest's exit code and output."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [
         str(tree / ".venv/bin/python"),
@@ -167,7 +167,7 @@ def mutated(tree: Path, mutant: Mutant) -> Iterator[None]:
 def survivors(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> list[str]:
     """Make each mutant in a copy of the tree; return what lived, and what could not be tried."""
     found: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="baton-mutants-") as folder:
+    with tempfile.TemporaryDirectory(prefix="deedbook-mutants-") as folder:
         trees: queue.Queue[Path] = queue.Queue()
         for number in range(jobs):
             copy_tree(root, Path(folder) / str(number))

@@ -40,7 +40,7 @@ class Prefix(Reader):
     """A ``Reader`` of the first ``size`` entries; its temporary store goes when it is closed."""
 
     def __init__(self, client: Client, settings: Settings, size: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="baton-prefix-")
+        self._folder = tempfile.TemporaryDirectory(prefix="deedbook-prefix-")
         super().__init__(Beginning(client, size), msgspec.structs.replace(settings, home=Path(self._folder.name)))
 
     def close(self) -> None:

@@ -141,7 +141,7 @@ def test_states_survive_their_packed_form(ledger, reader):
     reader.catch_up()
     for view in (view for view in VIEWS if view.state is not NoState):
         with reader.store.reading() as reading:
-            packed = [row["data"] for row in reading.rows(f"SELECT data FROM baton_states_{view.name}")]
+            packed = [row["data"] for row in reading.rows(f"SELECT data FROM deedbook_states_{view.name}")]
         decoder = msgspec.msgpack.Decoder(view.state)
         assert packed
         for data in packed:

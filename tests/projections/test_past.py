@@ -14,7 +14,7 @@ from faults import times
 from fresh_fold import Prefix
 from test_reader import ARGUMENTS
 
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.events.authority import KeyCompromised
 from ledger.lifecycle.clock import clock_text
 from projections import QUERIES, Reader, Runner, runner, store, verify_views
@@ -68,7 +68,7 @@ def live_on(ledger) -> None:
 def answer_of(reader, query, arguments, *as_of):
     try:
         return reader.answer(query, arguments, *as_of)
-    except BatonError as error:
+    except DeedbookError as error:
         return error.to_dict()
 
 
@@ -123,9 +123,9 @@ def test_states_between_two_boundaries_are_kept_once_whatever_batches_they_came_
 def test_kept_state_that_was_changed_is_named(lived, reader):
     reader.catch_up()
     with reader.store.writing() as writing:
-        writing.rows("UPDATE baton_kept_handoffs SET data = x'00' RETURNING key")
+        writing.rows("UPDATE deedbook_kept_handoffs SET data = x'00' RETURNING key")
     (found,) = verify_views(lived.reads, reader.store, VIEWS)
-    assert (found.view, found.table) == ("handoffs", "baton_kept_handoffs")
+    assert (found.view, found.table) == ("handoffs", "deedbook_kept_handoffs")
 
 
 def test_past_stays_as_it_was_while_the_log_grows_and_the_views_are_made_anew(lived, reader):

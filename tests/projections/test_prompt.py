@@ -57,7 +57,7 @@ def test_full_prompt_points_at_the_graph_by_a_short_ref_and_a_call_that_its_read
     brief = compress(audit_graph(), TransferLevel.FULL)
     assert to_context_prompt(brief).prompt.endswith(
         f"FULL REASONING: Available via reasoning_ref={short_ref(brief.reasoning_ref)}\n"
-        f"Call: baton reasoning fetch {short_ref(brief.reasoning_ref)} (or the tool fetch_reasoning, level full)"
+        f"Call: deed reasoning fetch {short_ref(brief.reasoning_ref)} (or the tool fetch_reasoning, level full)"
     )
     assert re.fullmatch("[0-9a-f]{12}", short_ref(brief.reasoning_ref))
 

@@ -66,7 +66,7 @@ def test_records_of_other_things_are_no_reasoning() -> None:
 
 @pytest.fixture
 def made(tmp_path: Any) -> Any:
-    with ViewLedger(tmp_path / ".baton") as ledger, Reader(ledger.reads, ledger.settings()) as reader:
+    with ViewLedger(tmp_path / ".deedbook") as ledger, Reader(ledger.reads, ledger.settings()) as reader:
         yield ledger, reader
 
 

@@ -246,7 +246,7 @@ def test_an_older_program_refuses_views_of_a_newer_version(
 ) -> None:
     store = open_store()
     Runner(ledger.reads, store, with_version(HANDOFF_VIEW.version + 1)).catch_up()
-    with pytest.raises(Unavailable, match="newer version of Baton"):
+    with pytest.raises(Unavailable, match="newer version of Deedbook"):
         Runner(ledger.reads, store, VIEWS)
 
 

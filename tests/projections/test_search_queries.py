@@ -357,7 +357,7 @@ def test_a_damaged_index_is_refused_with_the_way_out(ledger, written, reader, op
     with sqlite3.connect(ledger.home.views) as db:
         db.execute("UPDATE search_words_data SET block = x'ff' WHERE id > 10")
     db.close()
-    with pytest.raises(Corrupted, match="baton project"), open_store().reading() as reading:
+    with pytest.raises(Corrupted, match="deed project"), open_store().reading() as reading:
         reading.rows("SELECT rowid FROM search_words WHERE search_words MATCH 'pool'")
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 POOL = "Find out why the connection pool leaks file handles under load"
 DOCS = "Translate the user manual into French"
-CASES = Path(os.environ.get("BATON_CASES", Path(__file__).parents[3] / "shared" / "cases")) / "empirica-notes"
+CASES = Path(os.environ.get("DEEDBOOK_CASES", Path(__file__).parents[3] / "shared" / "cases")) / "empirica-notes"
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def write(ledger: ViewLedger, name: str, told: Account) -> None:
 @pytest.fixture(scope="module")
 def retold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """Work that was done once, and each piece that was done twice, both accounts."""
-    with ViewLedger(tmp_path_factory.mktemp("retold") / ".baton") as ledger:
+    with ViewLedger(tmp_path_factory.mktemp("retold") / ".deedbook") as ledger:
         for number, told in enumerate(ALONE):
             write(ledger, f"alone-{number}", told)
         for number, pair in enumerate(TWICE):
@@ -224,7 +224,7 @@ def test_many_words_and_no_condition_are_ranked_within_bounds(reports, reader):
         assert len(nearness.nearest(moment, "pool", Where(), count_max=2)) == 2
 
 
-@pytest.mark.skipif(not CASES.is_dir(), reason="needs the notes of a real tool (BATON_CASES)")
+@pytest.mark.skipif(not CASES.is_dir(), reason="needs the notes of a real tool (DEEDBOOK_CASES)")
 def test_the_goal_of_a_real_session_finds_what_else_it_recorded(ledger, reader, tmp_path):
     goals: list[tuple[str, str]] = []
     notes: list[tuple[str, Any]] = []

@@ -102,7 +102,7 @@ def test_how_many_rows_hold_a_word_is_counted_as_they_are_folded_and_anew_with_t
     reader.catch_up()
     with psycopg.connect(shared.store.url) as connection:
         connection.execute(f"SET search_path = {shared.store.schema}")
-        counted = connection.execute("SELECT word, rows FROM baton_counts_search_words ORDER BY word").fetchall()
+        counted = connection.execute("SELECT word, rows FROM deedbook_counts_search_words ORDER BY word").fetchall()
         counting = "SELECT word, ndoc FROM ts_stat('SELECT lexemes FROM search_words')"
         assert counted == sorted(connection.execute(counting).fetchall())
     for text in ("login", "log*", "step 3", '"login step"', "logins step", "x" * 600, "step nowhere"):

@@ -205,9 +205,9 @@ def test_a_server_that_wants_a_password_gets_it_from_the_file_that_the_url_names
 
 def test_a_schema_of_another_ledger_or_a_newer_version_is_refused_and_left_alone(ledger, shared, database):
     with psycopg.connect(database, autocommit=True) as other:
-        books = f'"{schema_of(ledger.reads.ledger)}".baton_ledger'
+        books = f'"{schema_of(ledger.reads.ledger)}".deedbook'
         other.execute(f"UPDATE {books} SET format = format + 1")
-        with pytest.raises(Corrupted, match="another version of Baton: drop the schema"):
+        with pytest.raises(Corrupted, match="another version of Deedbook: drop the schema"):
             PostgresStore(database, ledger=ledger.reads.ledger)
         other.execute(f"UPDATE {books} SET format = format - 1, ledger = 'another'")
         with pytest.raises(Corrupted, match="of another ledger"):
@@ -220,7 +220,7 @@ def test_a_schema_that_somebody_else_made_first_is_not_used(postgres, database):
         other.execute(f"CREATE SCHEMA {schema_of('x')}")
         other.execute(f"CREATE FUNCTION {schema_of('x')}.spy() RETURNS text RETURN current_user || ' ran this'")
         other.execute(
-            f"CREATE VIEW {schema_of('x')}.baton_ledger AS SELECT {schema_of('x')}.spy() AS ledger, 1 AS format"
+            f"CREATE VIEW {schema_of('x')}.deedbook AS SELECT {schema_of('x')}.spy() AS ledger, 1 AS format"
         )
         other.execute(f"GRANT USAGE ON SCHEMA {schema_of('x')} TO PUBLIC")
         with pytest.raises(Corrupted, match="is another role's: drop the schema"):

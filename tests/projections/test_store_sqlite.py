@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def test_a_damaged_file_is_refused_with_the_way_out(ledger: ViewLedger) -> None:
     ledger.home.views.write_bytes(b"this was never a database" * 400)
-    with pytest.raises(Corrupted, match="delete the file, and `baton project` rebuilds it"):
+    with pytest.raises(Corrupted, match="delete the file, and `deed project` rebuilds it"):
         SqliteStore(ledger.home.views, ledger=ledger.reads.ledger)
 
 
@@ -31,7 +31,7 @@ def test_a_file_damaged_in_its_pages_is_refused(ledger: ViewLedger, open_store: 
     content = bytearray(ledger.home.views.read_bytes())
     content[4096:] = b"\xff" * (len(content) - 4096)
     ledger.home.views.write_bytes(content)
-    with pytest.raises(Corrupted, match="baton project"):
+    with pytest.raises(Corrupted, match="deed project"):
         Runner(ledger.reads, SqliteStore(ledger.home.views, ledger=ledger.reads.ledger), VIEWS).catch_up()
 
 

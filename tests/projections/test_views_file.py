@@ -94,9 +94,9 @@ def test_views_of_an_older_format_are_made_anew_and_those_of_a_newer_refused(led
     if version < 0:
         with Reader(ledger.reads, ledger.settings(), notice=notices.append) as reader:
             assert reader.answer("handoffs.list") == before
-        assert "(an older Baton made them): set aside" in notices[0]
+        assert "(an older Deedbook made them): set aside" in notices[0]
     else:
-        with pytest.raises(Corrupted, match="a newer Baton made"):
+        with pytest.raises(Corrupted, match="a newer Deedbook made"):
             Reader(ledger.reads, ledger.settings())
         assert ledger.home.views.read_bytes() == content
 

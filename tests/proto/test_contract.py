@@ -151,7 +151,7 @@ def test_schemas_and_ids_are_well_formed() -> None:
     for path in sorted((PROTO / "schemas").iterdir()):
         schema = load(f"schemas/{path.name}")
         jsonschema.Draft202012Validator.check_schema(schema)
-        assert schema["$id"] == f"urn:baton:schema:{path.name.removesuffix('.json')}"
+        assert schema["$id"] == f"urn:deedbook:schema:{path.name.removesuffix('.json')}"
 
 
 def schema_and_ledger_accept_the_example(kind: str) -> None:

@@ -17,8 +17,8 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 VECTORS = Path(__file__).parent.parent.parent / "proto" / "vectors"
-EVENT_TYPE = b"application/vnd.baton.event.v1+json"
-BATCH_TYPE = b"application/vnd.baton.batch.v1"
+EVENT_TYPE = b"application/vnd.deedbook.event.v1+json"
+BATCH_TYPE = b"application/vnd.deedbook.batch.v1"
 Case = dict[str, Any]
 
 
@@ -94,7 +94,7 @@ def test_keys(case: Case) -> None:
     assert case["keyid"] == f"ed25519:{public.hex()}"
     assert blake3(public).digest()[:16].hex() == case["ledger_id"]
     text = f"{case['ledger']}\n{case['agent']}\n{public.hex()}".encode()
-    signed = pae(b"application/vnd.baton.possession.v1", text)
+    signed = pae(b"application/vnd.deedbook.possession.v1", text)
     assert signed.decode() == case["possession"]
     assert key.sign(signed).signature.hex() == case["proof"]
 
@@ -140,7 +140,7 @@ def test_batches(case: Case) -> None:
                 "sig": base64.b64encode(bytes.fromhex(case["signature"])).decode(),
             }
         ]
-        assert envelope["batonBatch"] == {
+        assert envelope["deedbookBatch"] == {
             "index": at,
             "size": len(leaves),
             "path": [base64.b64encode(one).decode() for one in path(at, leaves)],
@@ -200,8 +200,8 @@ def test_submissions(case: Case) -> None:
 def test_subjects(case: Case) -> None:
     token = base64.urlsafe_b64encode(blake3(case["stream"].encode()).digest()[:16]).decode().rstrip("=")
     assert token == case["token"]
-    assert case["event_subject"] == f"baton.{case['ledger']}.event.{case['kind']}.{token}"
-    assert case["submit_subject"] == f"baton.{case['ledger']}.submit.{case['agent']}"
+    assert case["event_subject"] == f"deedbook.{case['ledger']}.event.{case['kind']}.{token}"
+    assert case["submit_subject"] == f"deedbook.{case['ledger']}.submit.{case['agent']}"
 
 
 @pytest.mark.parametrize("case", cases("reasoning"))

@@ -21,7 +21,7 @@ from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import SCHEMA, Subscriptions
 from ledger.bus.subjects import submit_subject
 from ledger.client import Page
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import DeedbookError, Unavailable
 from tests.building import ids_of
 from tests.simulation.client import Network, SimClient
 from tests.simulation.story import actors, is_refused, submission
@@ -226,14 +226,14 @@ class SimSubscriber:
                 self.world.tell(self.name, "died over its store")
                 self.world.later(random.uniform(0.1, 2.0), self.start)
                 return
-            except BatonError as error:
+            except DeedbookError as error:
                 self.world.violate(f"{self.name} cannot go on: {error!r}", error)
 
     death_chance = 0.1
 
     @property
     def position(self) -> int:
-        return int(self.disk.db.execute("SELECT next_index FROM baton_positions").fetchone()[0])
+        return int(self.disk.db.execute("SELECT next_index FROM deedbook_positions").fetchone()[0])
 
     def _act(self, event: Event, db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO effects VALUES (?, ?)", (event.index, event.id))
@@ -243,7 +243,7 @@ class SimSubscriber:
     def check_end(self, invariants: Invariants) -> None:
         """Look at what was done: each event once, in order, but for the poisonous ones, which lie aside."""
         done = self.disk.db.execute("SELECT event_index, event_id FROM effects ORDER BY rowid").fetchall()
-        aside = self.disk.db.execute("SELECT event_index, event_id FROM baton_dead_letters").fetchall()
+        aside = self.disk.db.execute("SELECT event_index, event_id FROM deedbook_dead_letters").fetchall()
         expected = [(index, event_id) for event_id, index in sorted(invariants.ids.items(), key=lambda one: one[1])]
         poison = [one for one in expected if one[0] % POISON == POISON - 1]
         if sorted(aside) != poison:

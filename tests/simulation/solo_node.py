@@ -19,7 +19,7 @@ from ledger.bus.publisher import Outbox
 from ledger.bus.service import News
 from ledger.bus.stream import Incarnation, stream_info
 from ledger.bus.subjects import submit_pattern
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from tests.simulation.client import SimClient, SimMessage
 from tests.simulation.story import actors, checked, first_log
 from tests.simulation.world import Process
@@ -98,7 +98,7 @@ class SoloNode:
         while True:
             try:
                 await work()
-            except BatonError as error:
+            except DeedbookError as error:
                 self.world.tell(self.host, f"starts a task again: {error.message}")
             await asyncio.sleep(1.0)
 
@@ -136,11 +136,11 @@ class SoloNode:
     def _new_gate(self) -> Gate:
         return Gate(self.log)  # type: ignore[arg-type]
 
-    async def _admit(self, group: list[Checked]) -> list[list[Accepted] | BatonError]:
+    async def _admit(self, group: list[Checked]) -> list[list[Accepted] | DeedbookError]:
         return self._gate.admit(group)
 
-    async def _answer(self, message: SimMessage, answer: list[Accepted] | BatonError) -> None:
-        if not isinstance(answer, BatonError):
+    async def _answer(self, message: SimMessage, answer: list[Accepted] | DeedbookError) -> None:
+        if not isinstance(answer, DeedbookError):
             self.invariants.answered(self.host, self.log, answer)
         await message.respond(encoded(answer))
 
@@ -150,9 +150,9 @@ def asked_for(message: SimMessage) -> Any:
     return checked(message.subject.rpartition(".")[2], int(message.data))
 
 
-def encoded(answer: list[Accepted] | BatonError) -> bytes:
+def encoded(answer: list[Accepted] | DeedbookError) -> bytes:
     """Return an answer as it is sent."""
-    if isinstance(answer, BatonError):
+    if isinstance(answer, DeedbookError):
         kind = "Refused" if isinstance(answer, Refused) and answer.code != "CLOCK_JUMPED" else "Unavailable"
         return msgspec.json.encode({"kind": kind, "code": answer.code})
     return msgspec.json.encode({"accepted": [(one.id, one.index) for one in answer]})

@@ -1,4 +1,4 @@
-"""``python -m consumers.doors.cli``: the same as the command ``baton``."""
+"""``python -m consumers.doors.cli``: the same as the command ``deed``."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class App:
 
                 if names := ", ".join(ignored(settings)):
                     where = shown(settings.home)
-                    way = f"`baton trust --home {where}` shows why"
+                    way = f"`deed trust --home {where}` shows why"
                     click.echo(f"{where} is not trusted with {names}: ignored ({way})", err=True)
         return self._settings[1]
 
@@ -146,7 +146,7 @@ class App:
         """Return the name of the agent who acts; refused where none was named."""
         agent = self.settings().agent
         if agent is None:
-            raise Refused("USAGE", "somebody must sign this: add --as NAME, or set BATON_AGENT")
+            raise Refused("USAGE", "somebody must sign this: add --as NAME, or set DEEDBOOK_AGENT")
         return agent
 
     def act_as(self, name: str) -> None:
@@ -220,7 +220,7 @@ def extra(name: str, verb: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        message = f"{verb} needs the package {error.name}: pip install 'baton-ledger[{name}]'"
+        message = f"{verb} needs the package {error.name}: pip install 'deedbook[{name}]'"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra=name) from error
 
 

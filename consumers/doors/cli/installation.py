@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-DISTRIBUTION: Final = "baton-ledger"
-PACKAGES: Final = ("ledger", "projections", "consumers", "baton")
+DISTRIBUTION: Final = "deedbook"
+PACKAGES: Final = ("ledger", "projections", "consumers", "deedbook")
 _HOUSE: Final = Path(__file__).parents[3]
 """Where this program lies, whatever an import would find."""
 

@@ -328,7 +328,7 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
             from consumers.doors.dashboard.address import path_to, running  # noqa: PLC0415 - few ask for it
 
             if (here := running(app.settings().home)) is None:
-                message = f"no dashboard runs on this ledger: `{app.here('baton dashboard')}` starts one"
+                message = f"no dashboard runs on this ledger: `{app.here('deed dashboard')}` starts one"
                 raise Refused("NOT_FOUND", message)
             if given[argument] is None:
                 raise Refused("USAGE", "--web shows one thing: name it")

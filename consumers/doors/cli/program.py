@@ -21,7 +21,7 @@ import msgspec
 
 from consumers.doors.cli.app import App
 from consumers.sdk.text import clean, error_document
-from ledger.errors import BatonError, Exit, Refused, Unavailable, did_you_mean, near
+from ledger.errors import DeedbookError, Exit, Refused, Unavailable, did_you_mean, near
 
 help_width_max: Final = 150
 collected_every: Final = 20_000
@@ -39,10 +39,10 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
     "home": {
         "param_decls": ["--home"],
         "type": click.Path(path_type=Path, file_okay=False),
-        "help": "The ledger's folder itself (default: .baton of the nearest parent, or BATON_HOME).",
+        "help": "The ledger's folder itself (default: .deedbook of the nearest parent, or DEEDBOOK_HOME).",
     },
-    "server": {"param_decls": ["--server"], "metavar": "URL", "help": "Ask these nodes of a ledger (or BATON_SERVER)."},
-    "agent": {"param_decls": ["--as"], "metavar": "NAME", "help": "The agent who acts (or BATON_AGENT)."},
+    "server": {"param_decls": ["--server"], "metavar": "URL", "help": "Ask these nodes of a ledger (or DEEDBOOK_SERVER)."},
+    "agent": {"param_decls": ["--as"], "metavar": "NAME", "help": "The agent who acts (or DEEDBOOK_AGENT)."},
     "passphrase_fd": {
         "param_decls": ["--passphrase-fd"],
         "type": click.IntRange(0),
@@ -62,7 +62,7 @@ class _Common(click.Option):
         """Return nothing: the line below is of all."""
 
 
-_COMMON_LINE: Final = "Everywhere: --as --home --server --spool --json --passphrase-fd{} (see `baton --help`)"
+_COMMON_LINE: Final = "Everywhere: --as --home --server --spool --json --passphrase-fd{} (see `deed --help`)"
 
 
 class _WithCommon(click.Command):
@@ -227,7 +227,7 @@ SECTIONS: Final = {
         "key": Lazy("keys:key", "Delegate, replace, revoke and list signing keys."),
         "trust": Lazy("trust:trust", "Let this ledger's folder run, send and sign what it says."),
         "clock": Lazy("clock:clock", "Compare the ledger's clock with this machine's; set it, as root."),
-        "setup": Lazy("harness:setup", "Put Baton into Claude Code, Codex or Gemini, or remove it."),
+        "setup": Lazy("harness:setup", "Put Deedbook into Claude Code, Codex or Gemini, or remove it."),
         "mcp": Lazy("serve:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
         "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
         "node": Lazy("nodes:node", "See the nodes of this ledger; let another one lead."),
@@ -265,13 +265,13 @@ ALIASES: Final = {
 
 
 @click.command(
-    "baton", cls=Group, lazy=VERBS, sections=SECTIONS, aliases=ALIASES,
+    "deed", cls=Group, lazy=VERBS, sections=SECTIONS, aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )  # fmt: skip
-@click.version_option(package_name="baton-ledger", message="%(version)s")
+@click.version_option(package_name="deedbook", message="%(version)s")
 @click.pass_context
-def baton(context: click.Context) -> None:
-    """Baton: a signed, append-only ledger for AI agents that hand work to each other."""
+def deed(context: click.Context) -> None:
+    """Deedbook: a signed, append-only ledger for AI agents that hand work to each other."""
     context.ensure_object(App)
     if sys.stdout.isatty():
         from ledger.config import wants_colour  # noqa: PLC0415 - a pipe has no colour anyway
@@ -305,7 +305,7 @@ def run(arguments: list[str], app: App) -> int:
     """Run one command and return its exit code; whatever it raises was printed."""
     as_json = "--json" in arguments
     try:  # click returns, and does not raise, the exit code that a command ends with
-        code = baton.main(arguments, prog_name="baton", standalone_mode=False, obj=app)
+        code = deed.main(arguments, prog_name="deed", standalone_mode=False, obj=app)
     except click.Abort:
         click.echo("stopped", err=True)
         return stopped_by_user
@@ -313,7 +313,7 @@ def run(arguments: list[str], app: App) -> int:
         return Exit.OK
     except click.UsageError as error:
         return _print_usage(error, arguments, as_json=as_json)
-    except BatonError as error:
+    except DeedbookError as error:
         return _print_error(error, as_json=as_json)
     except BrokenPipeError:
         raise
@@ -324,8 +324,8 @@ def run(arguments: list[str], app: App) -> int:
             raise
         if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
             return _print_error(_machine_error(error), as_json=as_json)
-        message = f"{type(error).__name__}: {error} (run again with BATON_TRACEBACK=1, and please report it)"
-        return _print_error(BatonError("UNEXPECTED", message), as_json=as_json)
+        message = f"{type(error).__name__}: {error} (run again with DEEDBOOK_TRACEBACK=1, and please report it)"
+        return _print_error(DeedbookError("UNEXPECTED", message), as_json=as_json)
     return code if isinstance(code, int) else Exit.OK
 
 
@@ -378,7 +378,7 @@ def without_secrets(message: str, given: Sequence[str]) -> str:
     return message if scan(message) is None else "an argument looks like a secret and is not repeated here"
 
 
-def _print_error(error: BatonError, *, as_json: bool) -> int:
+def _print_error(error: DeedbookError, *, as_json: bool) -> int:
     if as_json:
         App().line(error_document(error))
         return error.exit_code

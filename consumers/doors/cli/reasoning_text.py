@@ -60,9 +60,9 @@ def print_grounds(grounds: Sequence[Mapping[str, Any]], heading: str, indent: st
         brief = told(one["expanded"], indent, is_barred=True) if one["expanded"] else ""
         click.echo(f"{indent}{heading} {one['said']}{brief}")
         ref = one["reasoning_ref"]  # whole: a beginning of it could be somebody's id
-        asks = f"; `baton snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""
+        asks = f"; `deed snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""
         if one["prompt"]:
-            click.echo(f"{indent}the whole graph: `baton reasoning fetch {ref}`{asks}")
+            click.echo(f"{indent}the whole graph: `deed reasoning fetch {ref}`{asks}")
 
 
 def _print_import(found: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Which session a verb is about, and how its events are appended so that a refusal says what to do.
 
-The session may be left out: then ``BATON_SESSION`` names it, or it is the one meant among the agent's open ones. A verb
+The session may be left out: then ``DEEDBOOK_SESSION`` names it, or it is the one meant among the agent's open ones. A verb
 that writes names the stream and asks no view first, because a view costs more than the append; only when the gate
 refuses is the session looked up, for the beginning of an id that fits one session, or for the right words.
 """
@@ -34,18 +34,18 @@ def session_and(app: App, words: Sequence[str], what: str) -> tuple[str, str]:
 
 
 def chosen_session(app: App, given: str | None) -> str:
-    """Return the session that is meant: the one given, that of ``BATON_SESSION``, or the one meant of the open ones."""
+    """Return the session that is meant: the one given, that of ``DEEDBOOK_SESSION``, or the one meant of the open ones."""
     named = given if given is not None else present_session()
     if named is not None:
         return named.removeprefix("session/")
     agent = app.settings().agent
     if agent is None:
-        raise Refused("USAGE", "no session is named: give its ID, set BATON_SESSION, or add --as NAME for the open one")
+        raise Refused("USAGE", "no session is named: give its ID, set DEEDBOOK_SESSION, or add --as NAME for the open one")
     meant = meant_session(app.query_with, agent)
     if meant.session_id is not None:
         return meant.session_id
     if not meant.candidates:
-        raise Refused("NOT_FOUND", f"{agent} has no open session: `baton session start --as {agent}` opens one")
+        raise Refused("NOT_FOUND", f"{agent} has no open session: `deed session start --as {agent}` opens one")
     raise _several(agent, meant)
 
 
@@ -84,7 +84,7 @@ def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]
 def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
     from shlex import quote  # noqa: PLC0415 - only advice needs it
 
-    command = f"`baton session start --resumes {quote(name)} --as {agent}`"
+    command = f"`deed session start --resumes {quote(name)} --as {agent}`"
     if refusal.code == "NOT_AUTHORIZED" and "owner" in refusal.details:
         advice = f"only its owner writes to it; {command} goes on from it"
     elif refusal.code == "TRANSITION_NOT_ALLOWED":
@@ -98,5 +98,5 @@ def _several(agent: str, meant: Meant) -> Refused:
     names = [session["id"] for session in meant.candidates]
     lines = [f"\n  {session['id']}  {one_line(session['task'])[:_task_cells_max]}" for session in meant.candidates]
     more = f"\n  and {meant.total - len(names)} more" if meant.total > len(names) else ""
-    advice = f"give the ID of one, or set BATON_SESSION{''.join(lines)}{more}"
+    advice = f"give the ID of one, or set DEEDBOOK_SESSION{''.join(lines)}{more}"
     return Refused("REF_AMBIGUOUS", f"{agent} has {meant.total} open sessions: {advice}", candidates=names)

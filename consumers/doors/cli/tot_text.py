@@ -97,7 +97,7 @@ def print_end(task: dict[str, Any]) -> None:
     if task["solution"] is not None:
         print_outcome(task["solution"])
     elif (failure := task["failure"]) is not None:
-        paused = failure | {"resume": f"baton tot resume {task['id']}"} if task["status"] == "paused" else None
+        paused = failure | {"resume": f"deed tot resume {task['id']}"} if task["status"] == "paused" else None
         click.echo(f"{failure['code']}: {one_line(failure['message'])}{resumption(paused)}")
 
 
@@ -106,7 +106,7 @@ def resumption(paused: dict[str, Any] | None) -> str:
     if paused is None:
         return ""
     wait = f" after {paused['retry_after_s']} s" if paused["retry_after_s"] else ""
-    tried = "; `baton doctor --llm` tries the model" if paused["code"] == "LLM_UNAVAILABLE" else ""
+    tried = "; `deed doctor --llm` tries the model" if paused["code"] == "LLM_UNAVAILABLE" else ""
     return f" (paused: go on{wait} with `{paused['resume']}`; what was answered is not asked again{tried})"
 
 

@@ -1,4 +1,4 @@
-"""The dashboard: the page from which a person supervises agents (`baton dashboard`).
+"""The dashboard: the page from which a person supervises agents (`deed dashboard`).
 
 A process of its own, on the loopback interface, beside whatever serves the agents: here a human's key may sign, there
 never. Four rules hold everywhere.

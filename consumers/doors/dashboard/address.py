@@ -1,7 +1,7 @@
 """Where pages are: their paths, and where a ledger's dashboard runs.
 
 That stands in a file of the ledger's folder, its owner's alone: other verbs print addresses from it (``--web``), and
-`baton dashboard` makes a fresh launch link of the one that runs. A lock beside it ends with the process, however that
+`deed dashboard` makes a fresh launch link of the one that runs. A lock beside it ends with the process, however that
 ends, so nobody takes an address for alive that is not.
 """
 

@@ -35,7 +35,7 @@ from consumers.doors.web.server import status_of
 from consumers.doors.web.stream import EVENT_STREAM, Followers, Stream
 from consumers.sdk.text import document, error_document, json_text
 from consumers.sessions.query import parse_moment
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 
 if TYPE_CHECKING:
     from consumers.sdk.ledger import Ledger
@@ -47,7 +47,7 @@ away_min_ms: Final = 10 * 60_000
 
 away_max_s: Final = 400 * 86_400
 _AWAY: Final = re.compile(r"([0-9]{0,15})\.([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
-_log: Final = logging.getLogger("baton.dashboard")
+_log: Final = logging.getLogger("deedbook.dashboard")
 
 
 class Dashboard:
@@ -66,7 +66,7 @@ class Dashboard:
         self._templates = templates()
         self.followers = Followers()
         self._rebuild = Rebuild(ledger.client, ledger.settings) if ledger.settings.server is None else None
-        self._away_cookie = f"baton_left_{ledger.client.ledger[:12]}"
+        self._away_cookie = f"deedbook_left_{ledger.client.ledger[:12]}"
         self._audit = Audit(ledger.settings)
         self._checkpoint: tuple[int, dict[str, Any]] = (-2, {})
 
@@ -105,7 +105,7 @@ class Dashboard:
 
     async def _live(self, request: Request) -> Response:
         if self._session(request) is None:
-            return PlainTextResponse("open the link that `baton dashboard` prints\n", 401)
+            return PlainTextResponse("open the link that `deed dashboard` prints\n", 401)
         if self.followers.present >= self.followers.places:
             return PlainTextResponse("too many look at this already: close a tab\n", 503)
         return Stream(heads(self.ledger.client, self.followers.threads), EVENT_STREAM, self.followers)
@@ -126,12 +126,12 @@ class Dashboard:
         try:
             seen = self._seen(request, session, route)
             return self._shown(request, route, seen, show(seen))
-        except BatonError as refusal:
+        except DeedbookError as refusal:
             error = refusal
         except Exception as fault:  # noqa: BLE001 - whatever a page runs into is a page, too, and is logged
             _log.exception("%s failed", request.url.path)
             message = f"{type(fault).__name__}: the terminal that the dashboard runs in says more; please report it"
-            error = BatonError("UNEXPECTED", message)
+            error = DeedbookError("UNEXPECTED", message)
         if request.scope.get("is_json"):
             return _json(error_document(error), status_of(error))
         done = {name: error.details.get(name) for name in ("position", "size")}
@@ -179,7 +179,7 @@ class Dashboard:
 
     def _closed(self, request: Request, why: str) -> Response:
         if request.scope.get("is_json"):
-            error = Refused("NOT_AUTHORIZED", "open the link that `baton dashboard` prints, and ask again")
+            error = Refused("NOT_AUTHORIZED", "open the link that `deed dashboard` prints, and ask again")
             return _json(error_document(error), 401)
         return self._drawn(request, "closed", None, Page("closed.html", "Closed", {"why": why}, 401))
 

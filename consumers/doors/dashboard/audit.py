@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ledger.checked import pinned_root
 from ledger.client import open_client
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.files import read_regular, write_whole
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ end_wait_max_s: Final = 10.0
 
 
 class AuditState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an audit is, or what came of it: the ``report`` of `baton verify`, or the ``error`` why there is none."""
+    """How far an audit is, or what came of it: the ``report`` of `deed verify`, or the ``error`` why there is none."""
 
     status: Literal["none", "running", "done", "failed"] = "none"
     views: bool = False
@@ -53,7 +53,7 @@ class Audit:
         self._lock = threading.Lock()
         self._running: tuple[SpawnProcess, threading.Thread] | None = None
         self.state = AuditState()
-        with suppress(BatonError, msgspec.DecodeError):  # not there, or not ours: then nothing is known
+        with suppress(DeedbookError, msgspec.DecodeError):  # not there, or not ours: then nothing is known
             content = read_regular(self._file, size_max_bytes=result_size_max_bytes)
             self.state = msgspec.json.decode(content or b"", type=AuditState)
 
@@ -94,7 +94,7 @@ class Audit:
             error = f"its process ended early (exit code {process.exitcode}): start it again"
             state = replace(state, status="failed", error=error)
         else:
-            with suppress(BatonError, OSError):  # a folder that only may be read keeps none
+            with suppress(DeedbookError, OSError):  # a folder that only may be read keeps none
                 self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_whole(self._file, msgspec.json.encode(state))
         self.state, self._running = state, None
@@ -117,7 +117,7 @@ def _verify(settings: Settings, views: bool, answers: Connection) -> None:  # no
             with open_client(asking(settings)) as client:
                 root = pinned_root(settings.home, client.ledger)
                 report = verify_log(client, root=root, views=settings if views else None, progress=tell)
-        except BatonError as error:
+        except DeedbookError as error:
             answers.send({"status": "failed", "error": error.message})
         else:
             named = {name: getattr(report, name) for name in ("ok", "outcome", "verdict", "trust")}

@@ -63,7 +63,7 @@ class Guard:
 
     def __init__(self, secret: str, port: int) -> None:
         """Take the secret of launch links, and the port that the cookie is named by."""
-        self.cookie = f"baton_{port}"
+        self.cookie = f"deedbook_{port}"
         self.secret = secret
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}

@@ -51,7 +51,7 @@ class Trials:
         """
         with _opening:
             if read_key_file(ledger.home.key_file(name)).sealed is None:
-                seal = f"seal a new one (`baton key rotate --lost --as {name}`), or decide in a terminal"
+                seal = f"seal a new one (`deed key rotate --lost --as {name}`), or decide in a terminal"
                 raise Refused("KEY_LOCKED", f"the key of {name} lies unsealed, so no browser may use it: {seal}")
             if not passphrase:
                 raise Refused("KEY_LOCKED", f"to sign as {name}, type the passphrase of your key")

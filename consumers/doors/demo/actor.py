@@ -19,7 +19,7 @@ import msgspec
 from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
 from consumers.sdk.ledger import Ledger
 from ledger.client import Ask
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.events import handoff, reasoning
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.memory import ReasoningMemory, memory_from_dict
@@ -150,6 +150,6 @@ def _answer(answer: dict[str, Any]) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except BatonError as error:
+    except DeedbookError as error:
         _answer({"failed": error.to_dict()})
         sys.exit(error.exit_code)

@@ -27,7 +27,7 @@ from consumers.doors.demo.life import Life
 from consumers.sdk.git import Git
 from consumers.sdk.ledger import Ledger
 from ledger.config import FOLDER, Settings
-from ledger.errors import BatonError, Corrupted, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Unavailable
 from ledger.events.body import Event
 from ledger.home import Home
 from ledger.identity import read_key_file
@@ -38,8 +38,8 @@ wait_max_s: Final = 30.0
 poll_s: Final = 0.02
 pace_s: Final = 4.0
 HUMAN: Final = "alex"
-ORIGIN: Final = "demo.baton.example/reactive"
-_BATON: Final = ("-m", "consumers.doors.cli")
+ORIGIN: Final = "demo.deedbook.example/reactive"
+_DEED: Final = ("-m", "consumers.doors.cli")
 
 
 class Process:
@@ -67,7 +67,7 @@ class Process:
             raise Unavailable("BUS_UNAVAILABLE", f"process {self.pid} ended early with exit code {code}")
         answer: dict[str, Any] = msgspec.json.decode(line)
         if failed := answer.get("failed") or answer.get("error"):
-            raise BatonError.from_dict(failed)
+            raise DeedbookError.from_dict(failed)
         return answer
 
     def act(self, act: str, **arguments: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Stage:
 
     def open(self) -> None:
         """Start the node, then the actors."""
-        self.url = self.start([*_BATON, "serve", "--json"]).read()["data"]["url"]
+        self.url = self.start([*_DEED, "serve", "--json"]).read()["data"]["url"]
         for name in self.keys:
             actor = self.start(["-m", "consumers.doors.demo.actor"])
             passphrase = self.passphrases.get(name)
@@ -124,15 +124,15 @@ class Stage:
             actor.read()
 
     def start(self, arguments: list[str], folder: Path | None = None) -> Process:
-        """Start a process of this demo with its ledger as BATON_HOME, in ``folder`` (default: this one)."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
-        process = Process(arguments, environment | {"BATON_HOME": str(self.home.path)}, folder)
+        """Start a process of this demo with its ledger as DEEDBOOK_HOME, in ``folder`` (default: this one)."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
+        process = Process(arguments, environment | {"DEEDBOOK_HOME": str(self.home.path)}, folder)
         self._exit.callback(process.end)
         return process
 
-    def run_baton(self, *arguments: str) -> tuple[int, dict[str, Any]]:
-        """Run one `baton` command to its end as a process of its own; return its pid and its data."""
-        process = self.start([*_BATON, *arguments, "--json"])
+    def run_deedbook(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        """Run one `deed` command to its end as a process of its own; return its pid and its data."""
+        process = self.start([*_DEED, *arguments, "--json"])
         data: dict[str, Any] = process.read()["data"]
         return process.pid, data
 
@@ -172,7 +172,7 @@ class Story:
         project = self._stage.folder / "project"  # whose files are the evidence of reasonings
         with contextlib.suppress(Unavailable):  # without git nobody looks into it
             Git(project).ask("init", "--quiet")
-        found: dict[str, Any] = self._stage.start([*_BATON, "--as", HUMAN, *shown], project).read()["data"]
+        found: dict[str, Any] = self._stage.start([*_DEED, "--as", HUMAN, *shown], project).read()["data"]
         return found | {"passphrase": self._stage.passphrases[HUMAN], "home": str(self._stage.home.path)}
 
     def go_on(self) -> None:
@@ -187,7 +187,7 @@ class Story:
         self._stage.open()
         for name, actor in self._stage.actors.items():
             self.data["agents"][name] = {"pid": actor.pid, "key": self._stage.keys[name]}
-        self._tell(Line("baton serve", "serves the ledger", self._stage.url))
+        self._tell(Line("deed serve", "serves the ledger", self._stage.url))
 
     def _reasoning(self) -> None:
         indexes = self._do("claude-code", "record_audit", name=AUDIT)
@@ -214,13 +214,13 @@ class Story:
 
     def _dependency(self) -> None:
         self._refused("minimax", "claim", PHASE_2C, "DEPENDENCY_PENDING")
-        baton = [*_BATON, "--as", "minimax", "--server", self._stage.url]
-        claim = shlex.join([sys.executable, *baton, "handoff", "claim", PHASE_2C, "--json"])
+        deed = [*_DEED, "--as", "minimax", "--server", self._stage.url]
+        claim = shlex.join([sys.executable, *deed, "handoff", "claim", PHASE_2C, "--json"])
         command = f"if grep -qF 'handoff/{PHASE_2A}\"'; then {claim} >/dev/null; fi"  # a past has other completions
         watch = ["watch", "--kind", "handoff.completed", "--from-start", "--exec", command, "--json"]
-        watcher = self._stage.start([*baton, *watch])
+        watcher = self._stage.start([*deed, *watch])
         self.data["agents"]["minimax"]["subscriber_pid"] = watcher.pid
-        self._tell(Line("minimax", "subscribes to handoff.completed", f"baton watch, pid {watcher.pid}"))
+        self._tell(Line("minimax", "subscribes to handoff.completed", f"deed watch, pid {watcher.pid}"))
 
     def _work(self) -> None:
         index = self._do("claude-code", "claim", name=PHASE_2A)
@@ -262,10 +262,10 @@ class Story:
 
     def _audit(self) -> None:
         fingerprint = read_key_file(self._stage.home.key_file(ROOT)).public
-        pid, report = self._stage.run_baton("verify", "--views", "--root", fingerprint)
+        pid, report = self._stage.run_deedbook("verify", "--views", "--root", fingerprint)
         bundle = self._stage.folder / "demo.tar"
-        self._stage.run_baton("export", str(bundle))
-        _, bundled = self._stage.run_baton("verify", "--bundle", str(bundle), "--root", fingerprint)
+        self._stage.run_deedbook("export", str(bundle))
+        _, bundled = self._stage.run_deedbook("verify", "--bundle", str(bundle), "--root", fingerprint)
         self.data["agents"]["auditor"] = {"pid": pid, "key": fingerprint}
         self.data["bundle"] = str(bundle)
         is_same = all(bundled[of] == report[of] for of in ("size", "tree_head"))

@@ -30,7 +30,7 @@ from typing import Final, Literal, NamedTuple
 
 from consumers.sdk.files import read_file
 from ledger.config import environment_variable
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 
 Does = Literal["start", "save", "end"]
 Scope = Literal["local", "team", "user"]
@@ -90,11 +90,11 @@ class Harness(NamedTuple):
 
     def command(self) -> str:
         """Return how a hook is called where the command is installed: on no machine by a path."""
-        return f"baton hook {self.name}"
+        return f"deed hook {self.name}"
 
     def is_shared(self, folder: Path) -> bool:
         """Whether the settings of a project's team call our hooks already."""
-        with suppress(BatonError):  # a link, a pipe, an unreadable file: whoever writes there is told
+        with suppress(DeedbookError):  # a link, a pipe, an unreadable file: whoever writes there is told
             return f'"{self.command()}'.encode() in (read_file(self.files(folder, "team").settings) or b"")
         return False
 

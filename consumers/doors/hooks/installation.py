@@ -19,12 +19,12 @@ from consumers.doors.hooks.harnesses import Harness, Scope
 from consumers.doors.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State, Whole
 from consumers.doors.hooks.prime import agents_page
 from consumers.sdk.files import read_file, remove_file, write_file
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 
 T = TypeVar("T")
 settings_size_max_bytes: Final = 16 * 1024**2
 _kept_digits: Final = 12
-SERVER: Final = "baton"
+SERVER: Final = "deedbook"
 HOOKS_MODULE: Final = __name__.rpartition(".")[0]
 """What a hook runs, and by which its command is known as ours: this package, under whatever name it is imported."""
 
@@ -47,7 +47,7 @@ class _Change(NamedTuple):
 
 
 class Installation:
-    """Baton in one harness, in one folder: a project's or the user's home."""
+    """Deedbook in one harness, in one folder: a project's or the user's home."""
 
     def __init__(
         self, harness: Harness, folder: Path, launcher: Launcher, *, scope: Scope = "local", kept: Path | None = None
@@ -92,7 +92,7 @@ class Installation:
             for one in changes:
                 made += records.make_folders(one.path.parent)
             _write(changes)
-        except BatonError:
+        except DeedbookError:
             undone = records.Record(agent="", home=None, server=None, files=[], folders=[str(one) for one in made])
             records.remove_record(self.record_path, undone)
             if self.record is not None:
@@ -204,7 +204,7 @@ def _write(changes: list[_Change]) -> None:
             if one.before != one.after:
                 _put(one.path, one.after, expected=one.before)
                 written.append(one)
-    except BatonError as error:
+    except DeedbookError as error:
         if lost := [str(one.path) for one in reversed(written) if not _is_back(one)]:
             error.with_details(not_put_back=lost)
         raise
@@ -213,7 +213,7 @@ def _write(changes: list[_Change]) -> None:
 def _is_back(change: _Change) -> bool:
     try:
         _put(change.path, change.before, expected=change.after)
-    except BatonError:
+    except DeedbookError:
         return False
     return True
 
@@ -255,15 +255,15 @@ def _in(path: Path, decide: Callable[[], T]) -> T:
 
 def _edited(path: Path, harness: Harness) -> Refused:
     advice = "move the change elsewhere, or add --force (the file is kept)"
-    message = f"{path}: somebody edited what `baton setup {harness.name}` wrote there: {advice}"
+    message = f"{path}: somebody edited what `deed setup {harness.name}` wrote there: {advice}"
     return Refused("EDITED_BY_HAND", message, file=str(path))
 
 
 class Launcher(NamedTuple):
-    """How a harness calls Baton: the interpreter by its path, so that no virtual environment need be active.
+    """How a harness calls Deedbook: the interpreter by its path, so that no virtual environment need be active.
 
     ``-P`` keeps the folder it is called in, which is the project's, out of the module path. Without an interpreter the
-    command is called by its name, as on every machine of a team; without an agent, BATON_AGENT or the agent that is
+    command is called by its name, as on every machine of a team; without an agent, DEEDBOOK_AGENT or the agent that is
     called like the harness acts there.
     """
 
@@ -286,7 +286,7 @@ class Launcher(NamedTuple):
     def mcp(self, harness: Harness) -> tuple[str, list[str]]:
         """Return the command and the arguments of the MCP server."""
         if self.python is None:
-            return "baton", ["mcp", *self._options, *([] if self.agent else ["--harness", harness.name])]
+            return "deedbook", ["mcp", *self._options, *([] if self.agent else ["--harness", harness.name])]
         return self.python, ["-P", "-m", "consumers.doors.cli", "mcp", *self._options]
 
 
@@ -296,7 +296,7 @@ def parts_of(harness: Harness, folder: Path, launcher: Launcher, scope: Scope) -
     hooks = tuple(_hook(harness, event, launcher) for event in harness.events)
     command, arguments = launcher.mcp(harness)
     server: dict[str, Any] = {**harness.server_fields, "command": command, "args": arguments}
-    note = f"(by `baton setup {harness.name}`, which also removes it: --remove)"
+    note = f"(by `deed setup {harness.name}`, which also removes it: --remove)"
     parts: dict[Path, Part] = {}
     if harness.servers_format == "json":
         within = ("projects", str(folder)) if harness.is_apart(scope) else ()

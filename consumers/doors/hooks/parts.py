@@ -132,7 +132,7 @@ def _containers(root: json_text.Node, settings: tuple[Setting, ...]) -> frozense
 
 
 def _bare(value: Any) -> Any:
-    """Return a value without its commands, which change when Baton moves or another agent is named."""
+    """Return a value without its commands, which change when Deedbook moves or another agent is named."""
     if isinstance(value, dict):
         return {key: _bare(one) for key, one in value.items() if key not in {"command", "args"}}
     return [_bare(one) for one in value] if isinstance(value, list) else value
@@ -195,7 +195,7 @@ class Block(NamedTuple):
         """Return the text without the block and the line end that came with it."""
         blocks = self._blocks(text)
         if self._marks(text) != 2 * len(blocks):
-            raise Refused("INVALID_FORMAT", "baton:begin and baton:end do not stand in pairs: mend them by hand first")
+            raise Refused("INVALID_FORMAT", "deedbook:begin and deedbook:end do not stand in pairs: mend them by hand first")
         for block in reversed(blocks):
             before, after = text[: block.start()], re.sub(r"\A\r?\n", "", text[block.end() :])
             # Before text that a person added behind the block, the line end of the line above it stays.
@@ -205,17 +205,17 @@ class Block(NamedTuple):
 
     def _rendered(self, newline: str) -> str:
         opening, closing = self.fence
-        first = f"{opening}baton:begin {_digest(self.body)} {self.note}{closing}"
-        return f"{first}\n{self.body}{opening}baton:end{closing}".replace("\n", newline)
+        first = f"{opening}deedbook:begin {_digest(self.body)} {self.note}{closing}"
+        return f"{first}\n{self.body}{opening}deedbook:end{closing}".replace("\n", newline)
 
     def _marks(self, text: str) -> int:
-        return len(re.findall(rf"{_LINE}{re.escape(self.fence.opening)}baton:(?:begin|end)\b", text, re.MULTILINE))
+        return len(re.findall(rf"{_LINE}{re.escape(self.fence.opening)}deedbook:(?:begin|end)\b", text, re.MULTILINE))
 
     def _blocks(self, text: str) -> list[re.Match[str]]:
         opening, closing = map(re.escape, self.fence)
-        begin = rf"{_LINE}{opening}baton:begin(?: (?P<digest>[0-9a-f]*))?[^\n]*\n"
-        end = rf"^{opening}baton:end{closing}[ \t]*(?=\r?$)"
-        body = rf"(?P<body>(?:(?!{opening}baton:(?:begin|end)\b)[^\n]*\n)*?)"
+        begin = rf"{_LINE}{opening}deedbook:begin(?: (?P<digest>[0-9a-f]*))?[^\n]*\n"
+        end = rf"^{opening}deedbook:end{closing}[ \t]*(?=\r?$)"
+        body = rf"(?P<body>(?:(?!{opening}deedbook:(?:begin|end)\b)[^\n]*\n)*?)"
         return list(re.finditer(begin + body + end, text, re.MULTILINE))
 
     def _checked(self, before: str, after: str) -> str:

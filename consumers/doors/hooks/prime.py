@@ -1,4 +1,4 @@
-"""What an agent reads first: `baton prime`, and the brief that a hook puts into a new session.
+"""What an agent reads first: `deed prime`, and the brief that a hook puts into a new session.
 
 In this order, within one budget of tokens: who acts and in which session, dead ends and reasonings of similar tasks,
 what waits, the last session. A section has only whole items, and no item is cut; what found no room is counted under
@@ -25,7 +25,7 @@ from consumers.sdk.quotation import UNTRUSTED, Origin, age, block, is_plain
 from consumers.sdk.text import dead_end_text, one_line
 from consumers.sessions.resume import resume, whose
 from ledger.config import present_folder
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.files import open_regular
 from ledger.lifecycle.authority import NODE, ROOT
 from projections.agents.suspects import suspect_words
@@ -111,7 +111,7 @@ def prime(
     if doubts:
         warning = "- A key was compromised: what is named here, and what rests on it, may be a thief's."
         lines = [_Item(warning), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
-        packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "baton key list"))
+        packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "deed key list"))
     packing.add(dead_ends)
     if known.items:
         packing.add(known)
@@ -120,9 +120,9 @@ def prime(
     return packing.finished()
 
 
-def page_alone(error: BatonError) -> str:
+def page_alone(error: DeedbookError) -> str:
     """Return the brief where the ledger cannot be read: the page, and why there is no more (a message may quote)."""
-    return f"{agents_page()}\nThe ledger cannot be read now ({error.code}): `baton doctor` says why.\n"
+    return f"{agents_page()}\nThe ledger cannot be read now ({error.code}): `deed doctor` says why.\n"
 
 
 class _Packing:
@@ -169,29 +169,29 @@ def _acting(view: Ask, agent: str | None, session: str | None) -> _Section:
     """Return who acts and in which session, and what must be done before anything can be."""
     registered = [one["name"] for one in view("agents.list", {})["agents"] if one["name"] not in {NODE, ROOT}]
     if not registered:
-        lines = ["- Nobody is registered in this ledger yet: begin with `baton agent add NAME --role agent`."]
+        lines = ["- Nobody is registered in this ledger yet: begin with `deed agent add NAME --role agent`."]
     elif agent is None:
         named = ", ".join(registered[:named_agents_max])
         more = "" if len(registered) <= named_agents_max else f" and {len(registered) - named_agents_max} more"
-        lines = [f"- Nobody acts: set BATON_AGENT, or add `--as`, to one of {named}{more}."]
+        lines = [f"- Nobody acts: set DEEDBOOK_AGENT, or add `--as`, to one of {named}{more}."]
     elif agent not in registered:
-        lines = [f"- {agent} is not registered: `baton agent add {agent} --role agent`."]
+        lines = [f"- {agent} is not registered: `deed agent add {agent} --role agent`."]
     else:
         lines = [f"- You act as {agent}.", _session_line(view, agent, session)]
-    return _Section("you", "You", [_Item(line) for line in lines], len(lines), "baton agent list")
+    return _Section("you", "You", [_Item(line) for line in lines], len(lines), "deed agent list")
 
 
 def _session_line(view: Ask, agent: str, session: str | None) -> str:
     page = view("sessions.list", {"author": agent, "status": "open", "limit": 1})
     if session is not None:
-        advice = "start no other. Where BATON_SESSION is not set, name it in each verb."
+        advice = "start no other. Where DEEDBOOK_SESSION is not set, name it in each verb."
         return f"- Your open session is {session}: {advice}"
     if page["total"] == 0:
         return "- You have no open session."
     if page["total"] == 1:
         return f"- Your open session is {page['sessions'][0]['id']}."
-    listed = f"`baton session list --agent {agent} --status open`"
-    return f"- You have {page['total']} open sessions ({listed}): set BATON_SESSION to one."
+    listed = f"`deed session list --agent {agent} --status open`"
+    return f"- You have {page['total']} open sessions ({listed}): set DEEDBOOK_SESSION to one."
 
 
 def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
 
 def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) -> _Section:
     whom = "" if agent is None else f" for {agent}"
-    command = "baton next" if agent is None else f"baton next --as {agent}"
+    command = "deed next" if agent is None else f"deed next --as {agent}"
     items = []
     for number, one in enumerate(waiting["items"], 1):
         whose = f"{one['agent']}: " if agent is None else ""
@@ -229,7 +229,7 @@ def _related(
 ) -> tuple[_Section, _Section]:
     """Return what failed in work like the task that was given, else like what waits, and what is known of the task."""
     wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
-    command = f"baton report similar {quote(one_line(task))}" if task else "baton report resume --detail-level full"
+    command = f"deed report similar {quote(one_line(task))}" if task else "deed report resume --detail-level full"
     related: Mapping[str, Any] = {"dead_ends": [], "reasonings": [], "sessions": []}
     if wanted.strip():
         related = view("search.related", {"task": wanted, "limit": dead_ends_max, "session_id": present})
@@ -245,7 +245,7 @@ def _related(
         *(_known(f"session {one['session_id']}", one["outcome"], age(one["happened_ms"], now), one)
           for one in related["sessions"]),
     ]  # fmt: skip
-    heading = "Worked on before: `baton reasoning brief ID` or `baton report resume --session-id ID` tells one"
+    heading = "Worked on before: `deed reasoning brief ID` or `deed report resume --session-id ID` tells one"
     return failed, _Section("related", heading, known, len(known), command)
 
 
@@ -257,7 +257,7 @@ def _known(what: str, outcome: str, when: str, one: Mapping[str, Any]) -> _Item:
 
 def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:
     """Return which session was the last, and the command that tells it; the present one only if it holds something."""
-    command = "baton report resume"
+    command = "deed report resume"
     by = whose(view, resumed)
     for one in resumed["sessions"]:
         if one["session_id"] != present or any(one.get(what) for what in _RECORDED):
@@ -280,8 +280,8 @@ def _how_to(folder: Path) -> str:
                     return ""
         except (OSError, Refused):
             continue
-    advice = "`baton setup claude-code|codex|gemini` puts that where your harness reads it"
-    return f"`baton prime --page` prints how to work with Baton; {advice}.\n"
+    advice = "`deed setup claude-code|codex|gemini` puts that where your harness reads it"
+    return f"`deed prime --page` prints how to work with Deedbook; {advice}.\n"
 
 
 def agents_page() -> str:

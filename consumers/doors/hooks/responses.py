@@ -1,16 +1,16 @@
 """What each hook does, in a process of its own that the supervisor ends (``supervisor``).
 
-SessionStart opens the Baton session that stands for the harness's, and prints a brief, what `baton prime` prints,
+SessionStart opens the Deedbook session that stands for the harness's, and prints a brief, what `deed prime` prints,
 where the conversation has none: at startup, after clear and after compaction, not on resume. Where the key is locked
 or the disk is full the brief comes all the same, and where the ledger cannot be read, the page for agents alone.
 
 The events before compaction, at the end of a turn and of a session save silently: a ``snapshot.taken`` of what the
 session's events say, when something was recorded since the last one; nothing when nothing was. The end of the harness's
 session ends ours: else each would stay open, and which one is meant be ambiguous. A report that it lacks is its own
-POSTFLIGHT's, or made by `baton session sweep`.
+POSTFLIGHT's, or made by `deed session sweep`.
 
-The id of the Baton session that stands for a harness's is the harness's name and its session's id, so that every hook
-of that session finds it without remembering anything. A session of a harness that goes on after its Baton session was
+The id of the Deedbook session that stands for a harness's is the harness's name and its session's id, so that every hook
+of that session finds it without remembering anything. A session of a harness that goes on after its Deedbook session was
 ended gets the next one (``ID.2``), which resumes the earlier.
 """
 
@@ -34,7 +34,7 @@ from ledger import trust
 from ledger.author import Author, Draft
 from ledger.client import Ask
 from ledger.config import check_place, environment_variable, present_session, resolved
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.events.session import SessionEnded, SessionStarted
 from ledger.home import Home
 
@@ -63,7 +63,7 @@ def respond_to(work: Work) -> bytes:
         except BaseException:
             ledger.close()
             raise
-    except BatonError as error:
+    except DeedbookError as error:
         if error.code == "NOT_TRUSTED":
             return _answer(work, lambda: trust.UNTRUSTED) if does == "start" else b""
         from consumers.doors.hooks.prime import page_alone  # noqa: PLC0415 - only a start needs it
@@ -94,14 +94,14 @@ def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
         session = open_session(partial(_author, ledger, work.call.agent), ledger.client.view, work.call.agent, name)
         if harness.has_env_file:
             _export(work, session)
-    except (BatonError, OSError) as error:
+    except (DeedbookError, OSError) as error:
         _log(work, error)
         return None
     return session
 
 
 def _author(ledger: Ledger, agent: str) -> Author:
-    """Return who signs; whom BATON_AGENT names nobody has looked at, and shared settings may set it."""
+    """Return who signs; whom DEEDBOOK_AGENT names nobody has looked at, and shared settings may set it."""
     from consumers.doors.mcp.tool_ledger import check_may_sign, roles_of  # noqa: PLC0415 - most turns sign nothing
 
     check_may_sign(agent, roles_of(ledger.client, agent))
@@ -113,8 +113,8 @@ def _export(work: Work, session: str) -> None:
     file = environment_variable("CLAUDE_ENV_FILE")
     if not file:
         return
-    variables = {"BATON_SESSION": session, "BATON_AGENT": work.call.agent, "BATON_SERVER": work.call.server}
-    variables["BATON_HOME"] = None if work.call.home is None else str(work.call.home)
+    variables = {"DEEDBOOK_SESSION": session, "DEEDBOOK_AGENT": work.call.agent, "DEEDBOOK_SERVER": work.call.server}
+    variables["DEEDBOOK_HOME"] = None if work.call.home is None else str(work.call.home)
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value is not None]
     # Appended, as other hooks write to it too; the documentation of SessionStart asks for it.
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -139,7 +139,7 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
             if len(made.text) <= brief_max_chars:
                 return made.text
             budget = int(budget * _budget_step)
-    except BatonError as error:
+    except DeedbookError as error:
         _log(work, error)
         return page_alone(error)
 
@@ -161,19 +161,19 @@ def _save(ledger: Ledger, work: Work, *, is_end: bool) -> bytes:
         # If we are killed here, within the little time that a harness gives, the sweep ends the session.
         if its is not None and its["author"] == agent:
             _author(ledger, agent).emit(Draft(stream=f"session/{its['id']}", data=SessionEnded()))
-    except BatonError as error:
+    except DeedbookError as error:
         _log(work, error)
     return b""
 
 
-def _log(work: Work, error: BatonError | OSError) -> None:
-    code = error.code if isinstance(error, BatonError) else "STORE_UNAVAILABLE"
-    message: Any = error.message if isinstance(error, BatonError) else error
+def _log(work: Work, error: DeedbookError | OSError) -> None:
+    code = error.code if isinstance(error, DeedbookError) else "STORE_UNAVAILABLE"
+    message: Any = error.message if isinstance(error, DeedbookError) else error
     log_failure(work.home, work.call.harness, work.event, code, str(message))
 
 
 def session_name(harness: str, session_id: object) -> str | None:
-    """Return the id of the first Baton session of a harness's session; None for what is no session id."""
+    """Return the id of the first Deedbook session of a harness's session; None for what is no session id."""
     if not isinstance(session_id, str) or not session_id:
         return None
     if _PLAIN.fullmatch(session_id) is None:
@@ -197,7 +197,7 @@ def find_open(view: Ask, name: str) -> tuple[dict[str, Any] | None, str, str]:
         if found["status"] == "open":
             return found, numbered, earlier
         earlier = numbered
-    raise Refused("TRANSITION_NOT_ALLOWED", f"{name} was ended {continued_max} times: `baton session start` goes on")
+    raise Refused("TRANSITION_NOT_ALLOWED", f"{name} was ended {continued_max} times: `deed session start` goes on")
 
 
 def open_session(author: Callable[[], Author], view: Ask, agent: str, name: str) -> str:
@@ -214,7 +214,7 @@ def open_session(author: Callable[[], Author], view: Ask, agent: str, name: str)
 def to_save(view: Ask, agent: str, name: str | None, present: str | None) -> dict[str, Any] | None:
     """Return the session in which something was recorded since the agent's last snapshot of it; None for none.
 
-    It is the harness's own, else the one named (``BATON_SESSION``), else the agent's only open one.
+    It is the harness's own, else the one named (``DEEDBOOK_SESSION``), else the agent's only open one.
     """
     found = _its_session(view, agent, name, present)
     if found is None or found["author"] != agent or not any(found["counts"].values()):

@@ -71,7 +71,7 @@ def supervise(call: Call, respond: Callable[[Work], bytes]) -> None:
         given = _given(_read_all(until))
         home = _home_of(call, given)
         if home is None:
-            return  # no ledger here: this project has nothing to do with Baton
+            return  # no ledger here: this project has nothing to do with Deedbook
         if isinstance(given, Refused):
             log_failure(home, call.harness, "", given.code, given.message)
         else:

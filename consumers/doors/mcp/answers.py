@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from consumers.sdk.quotation import words_of
 from consumers.sdk.text import json_text, visible
 from consumers.sdk.tokens import Budget, cut_to_tokens
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from projections.briefs.tokens import count_tokens
 
 answer_tokens_max: Final = 2_000
@@ -122,12 +122,12 @@ def quoted(item: Mapping[str, Any], author: str, at: str | int, *names: str) -> 
     return {name: item[name] for name in item if name not in names} | {"words": words_of(author, at, text)}
 
 
-def failed(error: BatonError) -> CallToolResult:
+def failed(error: DeedbookError) -> CallToolResult:
     """Return the answer of a call that failed."""
     return CallToolResult(content=[TextContent(type="text", text=json_text(error_dict(error)))], is_error=True)
 
 
-def error_dict(error: BatonError) -> dict[str, Any]:
+def error_dict(error: DeedbookError) -> dict[str, Any]:
     """Return an error as it is published, its message and details within an answer's tokens."""
     answer = error.to_dict() | {"message": cut_to_tokens(error.message.replace(_OF_EVENT, ""), _message_tokens_max)}
     if str(error.details.get("path", "")).startswith(_OF_EVENT):  # a field of the event, by the argument it came from
@@ -137,16 +137,16 @@ def error_dict(error: BatonError) -> dict[str, Any]:
     return answer
 
 
-def fault_of(failure: BaseException, tool: str) -> BatonError:
+def fault_of(failure: BaseException, tool: str) -> DeedbookError:
     """Return what a tool's failure is in the ledger's codes; ``failure`` or its cause is what the tool raised."""
     cause = failure.__cause__
-    if isinstance(cause, BatonError):
+    if isinstance(cause, DeedbookError):
         return cause
     if isinstance(cause, ValidationError) and not isinstance(failure, UnexpectedToolError):
         return refused_arguments(cause)
     _log.error("the tool %s failed", tool, exc_info=cause or failure)
     name = type(cause or failure).__name__
-    return BatonError("UNEXPECTED", f"{tool} failed with {name}: please report it with the server's log")
+    return DeedbookError("UNEXPECTED", f"{tool} failed with {name}: please report it with the server's log")
 
 
 def refused_arguments(error: ValidationError) -> Refused:

@@ -192,7 +192,7 @@ class HandoffTools(Tools):
         ledger = self._ledger
         author = ledger.author()
         if action in REVIEWS and "reviewer" not in (roles_of(ledger.client, author.name) or ()):
-            message = f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `baton handoff`"
+            message = f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `deed handoff`"
             raise Refused("NOT_AUTHORIZED", message, name=author.name)
         warnings: list[str] = []
         events: list[EventData]
@@ -262,7 +262,7 @@ def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]
     """Return an item of ``handoffs.next`` as it is told, its texts as the words of who sent it."""
     told = answers.shorten(item, ("why", "title"), _why_tokens) | {"call": call}
     if not is_plain(item["id"]):
-        told["command"] = "baton next"
+        told["command"] = "deed next"
     if not is_plain(item["from"]):  # what an imported file says of itself
         told["from"] = item["author"]
     author, at_ms = told.pop("author"), told.pop("since_ms")
@@ -272,7 +272,7 @@ def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]
 def listed(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of ``handoffs.list`` as an item: what goes on with it is to read it."""
     item = {name: row[name] for name in ("id", "status", "from", "to", "title")} | {"agent": row["to"]}
-    item |= {"kind": "handoff", "action": "show", "command": f"baton handoff show {quote(row['id'])}"}
+    item |= {"kind": "handoff", "action": "show", "command": f"deed handoff show {quote(row['id'])}"}
     item |= {"author": row["importer"] or row["from"], "why": row["reason"]}
     item |= {"since_index": row["updated_index"], "since_ms": row["updated_ms"]}
     return waiting(item, call_of(item | {"act": "show", "arguments": {}}))

@@ -20,7 +20,7 @@ from pydantic import AnyHttpUrl
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from consumers.doors.mcp.server import BatonServer
+from consumers.doors.mcp.server import DeedbookServer
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.doors.web.server import LOOPBACK
 from ledger.errors import Refused
@@ -77,7 +77,7 @@ def application(ledger: ToolLedger, port: int, token: str) -> ASGIApp:
     """Return what a server runs at a port, which tells it when it begins and ends."""
     hosts = [f"{name}:{port}" for name in (LOOPBACK, "localhost")]
     origins = [f"http://{host}" for host in hosts]
-    server = BatonServer(
+    server = DeedbookServer(
         ledger,
         # Nobody issues tokens here; the SDK asks for an address none the less, and tells it to nobody.
         auth=AuthSettings(issuer_url=AnyHttpUrl(f"http://{LOOPBACK}:{port}"), resource_server_url=None),

@@ -132,7 +132,7 @@ class LookupTools(Tools):
         decision = decide(level=asked or None)
         ref = decision.snapshot.reasoning_ref or ""
         if not ref:
-            raise Refused("NOT_FOUND", f"{subject} holds no reasoning: `baton snapshot show` prints it", asked=subject)
+            raise Refused("NOT_FOUND", f"{subject} holds no reasoning: `deed snapshot show` prints it", asked=subject)
         sent, gate = TransferLevel(decision.level), decision.gate
         found = receive_brief(view, ref, sent, budget=budget, memory=decision.graph)
         fidelity = found.brief.fidelity.value

@@ -1,14 +1,14 @@
 """The tool that records: sessions and reasoning in one signed submission, all of it or nothing.
 
 With a task, a session or reasoning that does not exist is started in the same submission; without one an unknown
-session is refused, as everywhere. A session that is left out is that of ``BATON_SESSION``, else that of this process's
+session is refused, as everywhere. A session that is left out is that of ``DEEDBOOK_SESSION``, else that of this process's
 call before while it is open, else the one that is meant (``meant_session``); with a task, or when none is open, a new
 one. A reasoning that is left out is named by day and task. What begins another's name is not taken for it.
 
 A call that is repeated under its idempotency key adds nothing: what it recorded is found by the correlation that its
 events carry, because step numbers would otherwise make the second call another one; new names are made from the call's
 seed. What happens if we crash after the submission: the events stand, and the repeated call answers with them; a report
-that was still to be made is made by ``baton session sweep``.
+that was still to be made is made by ``deed session sweep``.
 
 A snapshot, a validation, the request for a human and a search of a tree of thoughts are entries, too, each alone in its
 call: so the tools stay eight, and `fetch_reasoning` only reads.
@@ -193,7 +193,7 @@ class RecordTool(Tools):
             # Whatever it was: the assessment is in the ledger, and its author must hear that beside what failed.
             _log.exception("no report was made of session %s", name)
             warning = f"POSTFLIGHT is recorded, but there is no report of it: {type(failure).__name__}"
-            return {"handoff_report": None, "warnings": [f"{warning}; `baton session sweep` makes it again"]}
+            return {"handoff_report": None, "warnings": [f"{warning}; `deed session sweep` makes it again"]}
 
     def _answer(
         self, events: list[dict[str, Any]], report: dict[str, Any] | None, *, is_repeat: bool,

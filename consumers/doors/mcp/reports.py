@@ -210,7 +210,7 @@ def fit_report(made: dict[str, Any]) -> ReportMade:
     """Return what a published report came to, its Markdown in whole sections within an answer's tokens."""
     names = set(ReportMade.model_fields) - {"left_out", "resource"}
     answer = {name: value for name, value in made.items() if name in names}
-    answer["resource"] = f"baton://report/{made['session_id']}"
+    answer["resource"] = f"deedbook://report/{made['session_id']}"
     answer["warnings"] = made["warnings"][:10]
     head, *sections = made["markdown"].split("\n## ")
     left_out: list[str] = []

@@ -37,13 +37,13 @@ from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.reasoning.compressor.transfer import receive_brief
 from consumers.sdk.text import json_text
 from consumers.sessions.resume import whole
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from projections.briefs.prompt import TransferLevel
 from projections.views import ask
 
 _log: Final = logging.getLogger(__name__)
 
-NAME: Final = "baton"
+NAME: Final = "deedbook"
 listed_max: Final = 5
 MARKDOWN: Final = "text/markdown"
 TEXT: Final = "text/plain"
@@ -109,7 +109,7 @@ TEXTS: Final[dict[str, ToolText]] = {
 }
 
 
-class BatonServer(MCPServer[Any]):
+class DeedbookServer(MCPServer[Any]):
     """The MCP server of one ledger."""
 
     def __init__(
@@ -120,8 +120,8 @@ class BatonServer(MCPServer[Any]):
         boxes = (ReportTools(ledger), RecordTool(ledger), LookupTools(ledger), HandoffTools(ledger))
         tools = [make_tool(getattr(box, name)) for name in TEXTS for box in boxes if hasattr(box, name)]
         super().__init__(
-            NAME, title="Baton", description="A signed, append-only ledger of what agents learn and hand over.",
-            instructions=INSTRUCTIONS, version=version("baton-ledger"), tools=tools, auth=auth,
+            NAME, title="Deedbook", description="A signed, append-only ledger of what agents learn and hand over.",
+            instructions=INSTRUCTIONS, version=version("deedbook"), tools=tools, auth=auth,
             token_verifier=token_verifier, log_level="WARNING",
         )  # fmt: skip
         self._ledger = ledger
@@ -138,7 +138,7 @@ class BatonServer(MCPServer[Any]):
             await asyncio.to_thread(getattr, self._ledger, "client")  # in a folder that is not trusted each is refused
             check_arguments(name, self._arguments[name], arguments)
             result = await super().call_tool(name, arguments, context)
-        except BatonError as error:
+        except DeedbookError as error:
             return _refused(name, error)
         except ToolError as error:
             return _refused(name, fault_of(error, name))
@@ -164,7 +164,7 @@ class BatonServer(MCPServer[Any]):
         """List the latest briefs and reports: the templates name every other."""
         try:
             listed = await asyncio.to_thread(latest, self._ledger)
-        except BatonError as error:
+        except DeedbookError as error:
             raise MCPError(code=types.INTERNAL_ERROR, message=error.message, data=error_dict(error)) from error
         return [*await super().list_resources(), *listed]
 
@@ -202,16 +202,16 @@ def slim(schema: Any) -> None:
             slim(part)
 
 
-def _refused(name: str, error: BatonError) -> types.CallToolResult:
+def _refused(name: str, error: DeedbookError) -> types.CallToolResult:
     _log.info("%s: %s: %s", name, error.code, error.message)
     return failed(error)
 
 
-def _add_resources(server: BatonServer, ledger: ToolLedger) -> None:
+def _add_resources(server: DeedbookServer, ledger: ToolLedger) -> None:
     """Add the templates of briefs and reports: the same texts that tools give, for clients that attach them."""
 
     @server.resource(
-        "baton://brief/{ref}", name="brief", title="Reasoning brief", mime_type=TEXT,
+        "deedbook://brief/{ref}", name="brief", title="Reasoning brief", mime_type=TEXT,
         description="The standard brief of a reasoning, by its id or ref, as a prompt.",
     )  # fmt: skip
     def brief(ref: str) -> str:
@@ -220,7 +220,7 @@ def _add_resources(server: BatonServer, ledger: ToolLedger) -> None:
             return ledger.quote(found.author, found.at_ms, found.prompt.prompt)
 
     @server.resource(
-        "baton://report/{session_id}", name="report", title="Handoff report", mime_type=MARKDOWN,
+        "deedbook://report/{session_id}", name="report", title="Handoff report", mime_type=MARKDOWN,
         description="The whole report of a session, as Markdown.",
     )  # fmt: skip
     def report(session_id: str) -> str:
@@ -248,7 +248,7 @@ def _resource(sort: str, id_: str, by: str, mime_type: str) -> types.Resource:
     # Listed is no word of others, what it is about neither: a list has no place for the marks around them.
     name = quote(id_, safe="")
     return types.Resource(
-        uri=f"baton://{sort}/{name}", name=f"{sort} {name}", description=f"By {by}.", mime_type=mime_type,
+        uri=f"deedbook://{sort}/{name}", name=f"{sort} {name}", description=f"By {by}.", mime_type=mime_type,
     )  # fmt: skip
 
 
@@ -257,6 +257,6 @@ def _answered() -> Iterator[None]:
     """Answer in the ledger's codes what is refused within the block."""
     try:
         yield
-    except BatonError as error:
+    except DeedbookError as error:
         kind = ResourceNotFoundError if error.code == "NOT_FOUND" else ResourceError
         raise kind(json_text(error_dict(error))) from error

@@ -49,7 +49,7 @@ def stoppable_input() -> Iterator[None]:
     os.dup2(reading, 0)
     os.close(reading)
     stopped, stop = os.pipe()
-    filling = threading.Thread(target=_fill, args=(real, stopped, writing), name="baton-stdin", daemon=True)
+    filling = threading.Thread(target=_fill, args=(real, stopped, writing), name="deedbook-stdin", daemon=True)
     handlers = {number: signal.signal(number, lambda *_: os.write(stop, b".")) for number in _SIGNALS}
     filling.start()
     try:

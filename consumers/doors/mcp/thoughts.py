@@ -1,7 +1,7 @@
 """Searches of a tree of thoughts through the tools: begun in a call, played beside the calls, asked about by their id.
 
 A search runs for minutes, so the call that begins it returns the task's id as soon as the task stands in the ledger.
-What happens if this server ends first: its agents stop, and the entry with ``resume``, or `baton tot resume`, goes on.
+What happens if this server ends first: its agents stop, and the entry with ``resume``, or `deed tot resume`, goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from consumers.thoughts.logs import entries_of
 from consumers.thoughts.run import new_task_id, outcome, read_task, resume_task, run_task
 from consumers.thoughts.settings import TaskOptions
 from consumers.thoughts.task import Task
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 
 _log: Final = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ def _play(ledger: ToolLedger, task_id: str, play: Callable[..., Any]) -> None:
     """Play a task in a thread; return once something was texts of it, or raise what kept it from that."""
     if sum(thread.name.startswith(_NAME) for thread in threading.enumerate()) >= searches_max:
         raise Refused("USAGE", f"{searches_max} searches run already: wait for one to end", field="entries")
-    begun, failures, client = threading.Event(), list[BatonError](), ledger.client
+    begun, failures, client = threading.Event(), list[DeedbookError](), ledger.client
 
     def run() -> None:
         try:
             play(progress=lambda _: begun.set(), client=client)
-        except BatonError as error:
+        except DeedbookError as error:
             failures.append(error)
             _log.warning("%s: %s: %s", task_id, error.code, error.message)
         finally:

@@ -81,9 +81,9 @@ class ToolLedger(Ledger):
         """Return the author that signs. Raises Refused: ``USAGE`` without an agent; as ``check_may_sign``."""
         agent = name or self.agent
         if agent is None:
-            advice = "start it with `baton mcp --as NAME`, or set BATON_AGENT"
+            advice = "start it with `deed mcp --as NAME`, or set DEEDBOOK_AGENT"
             message = f"somebody must sign this, and this server acts for nobody: {advice}"
-            raise Refused("USAGE", f"{message}; `baton agent add NAME` registers an agent")
+            raise Refused("USAGE", f"{message}; `deed agent add NAME` registers an agent")
         check_may_sign(agent, roles_of(self.client, agent))
         return super().author(agent)
 
@@ -94,7 +94,7 @@ class ToolLedger(Ledger):
             if refusal.code != "KEY_LOCKED":
                 raise
             message = (
-                f"the key of {name} is sealed: `baton key delegate --as {name}` in a terminal makes a session key for"
+                f"the key of {name} is sealed: `deed key delegate --as {name}` in a terminal makes a session key for"
                 " this server, or start it with --passphrase-fd"
             )
             raise Refused("KEY_LOCKED", message, **refusal.details) from refusal
@@ -119,11 +119,11 @@ def check_may_sign(name: str, roles: frozenset[str] | None, before: str = "") ->
     """
     before = before and f"{before}, but "
     if roles is None:
-        advice = f"`baton agent add {name} --role agent` registers it, --as NAME takes another"
+        advice = f"`deed agent add {name} --role agent` registers it, --as NAME takes another"
         raise Refused("AGENT_UNKNOWN", f"{before}{name} is not registered in this ledger: {advice}", name=name)
     held = [role for role in NEVER_SIGNED_AS if role in roles]
     if name in RESERVED_NAMES or held:
         reason = f"{name} has the role {held[0]}" if held else f"{name} is the ledger's own key"
-        advice = "a person decides with `baton` in a terminal; start the server as an agent, with `baton mcp --as NAME`"
+        advice = "a person decides with `deed` in a terminal; start the server as an agent, with `deed mcp --as NAME`"
         message = f"{before}{reason}, and no tool signs as that: {advice}"
         raise Refused("NOT_AUTHORIZED", message, name=name, roles=sorted(roles))

@@ -1,1 +1,1 @@
-"""One node of a ledger in one process: the log, the bus, the views and the service agents (`baton serve`)."""
+"""One node of a ledger in one process: the log, the bus, the views and the service agents (`deed serve`)."""

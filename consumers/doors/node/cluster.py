@@ -13,14 +13,14 @@ from consumers.doors.node.replica import DamagedError, Replica
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.server_config import BusUsers, Member, Tls
 from ledger.config import Cluster, Settings, beside
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.home import Home, public_bus_key
 from ledger.identity import read_key_file, read_private
 from ledger.log.environment import FILE
 from ledger.log.log import Log
 from ledger.trust import actions_of, server_program
 
-log = structlog.get_logger("baton.nodes")
+log = structlog.get_logger("deedbook.nodes")
 
 retry_s: Final = 1.0
 Connect = Callable[[EmbeddedServer], Awaitable[NatsClient]]
@@ -39,7 +39,7 @@ def member_of(cluster: Cluster, home: Home, ledger: str) -> Member:
         folder = beside(home.path, cluster.tls)
         tls = Tls(folder / f"{cluster.name}.pem", folder / f"{cluster.name}.key", folder / "ca.pem")
     server = f"{ledger[:8]}-{cluster.name}"
-    return Member(f"baton-{ledger}", server, cluster.listen, tuple(cluster.routes), password, tls)
+    return Member(f"deedbook-{ledger}", server, cluster.listen, tuple(cluster.routes), password, tls)
 
 
 async def bring_log(settings: Settings, connect: Connect, is_stopped: Callable[[], bool]) -> None:
@@ -83,6 +83,6 @@ async def _try(replica: Replica) -> None:
     try:
         await replica.follow()
     except (DamagedError, Unavailable) as error:
-        log.info("waiting for the other nodes", error=error.message if isinstance(error, BatonError) else str(error))
+        log.info("waiting for the other nodes", error=error.message if isinstance(error, DeedbookError) else str(error))
         replica.forget_stream()
         await asyncio.sleep(retry_s)

@@ -34,7 +34,7 @@ from ledger.bus.connection import bus_errors
 from ledger.bus.nodes import LeaseBucket
 from ledger.bus.service import News
 from ledger.codec import UNREADABLE
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import DeedbookError, Unavailable
 from ledger.events.authority import TermStarted as TermEvent
 from ledger.files import replacing
 from ledger.identity import Key
@@ -66,7 +66,7 @@ from ledger.replication.signals import (
     Tick,
 )
 
-log = structlog.get_logger("baton.nodes")
+log = structlog.get_logger("deedbook.nodes")
 
 tick_s: Final = 0.1
 beat_pause_s: Final = 0.02
@@ -210,7 +210,7 @@ class Membership:
                 self._replica.forget_stream()
                 seen = Damaged(str(error))
                 log.error("stream degraded", error=str(error))
-            except BatonError as error:
+            except DeedbookError as error:
                 log.warning("not yet", role=_role(self.state), code=error.code, error=error.message)
                 seen = Failed()
             except Exception:
@@ -272,7 +272,7 @@ class Membership:
                 self._replica.forget_stream()
                 self._seen.put_nowait(Damaged(str(error)))
                 await asyncio.sleep(follow_every_s)
-            except BatonError as error:
+            except DeedbookError as error:
                 log.info("not followed", code=error.code, error=error.message)
                 await asyncio.sleep(tick_s)
 
@@ -291,7 +291,7 @@ class Membership:
             duty = await self._duties.get()
             try:
                 await duty()
-            except BatonError as error:
+            except DeedbookError as error:
                 log.warning("duty failed", code=error.code, error=error.message)
                 await asyncio.sleep(tick_s)
                 if self._duties.empty():  # else what follows says what is to be now

@@ -41,7 +41,7 @@ from ledger.bus.publisher import Outbox
 from ledger.bus.server import EmbeddedServer
 from ledger.bus.service import News, Service
 from ledger.config import CHAINS_FILE, Cluster, Settings, read_file
-from ledger.errors import BatonError, Unavailable, message_of
+from ledger.errors import DeedbookError, Unavailable, message_of
 from ledger.files import as_unavailable
 from ledger.home import Home
 from ledger.lifecycle.authority import NODE
@@ -56,7 +56,7 @@ from projections.reader import Reader
 FATAL: Final = frozenset({"HISTORY_CHANGED", "STORE_STOPPED"})
 """What ends a node: the log is another one, or can no more be used by this process; a new start looks again."""
 
-log = structlog.get_logger("baton.node")
+log = structlog.get_logger("deedbook.node")
 
 checkpoint_interval_s: Final = 1.0
 watch_interval_s: Final = 1.0
@@ -97,7 +97,7 @@ class Node(AsyncResource):
         self._port, self._preferred = port, preferred
         self.tally = Tally()
         # One thread, so that a start, a reload and a stop of the server never overlap, whatever is cancelled.
-        self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="baton-server")
+        self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="deedbook-server")
 
     @property
     def url(self) -> str:
@@ -144,7 +144,7 @@ class Node(AsyncResource):
         if self._fatal.done():
             raise self._fatal.result()
 
-    def _failed(self, who: str, error: BatonError) -> None:
+    def _failed(self, who: str, error: DeedbookError) -> None:
         """Log why a task failed, which is started again; what no new start of a task can mend ends the node, once."""
         if error.code in FATAL:
             if self._fatal.done():
@@ -154,7 +154,7 @@ class Node(AsyncResource):
         log.warning("task failed", task=who, code=error.code, error=error.message)
 
     async def _start(self) -> None:
-        self._fatal: asyncio.Future[BatonError] = asyncio.get_running_loop().create_future()
+        self._fatal: asyncio.Future[DeedbookError] = asyncio.get_running_loop().create_future()
         self._parts.callback(self._server_thread.shutdown)
         self._cluster = actions_of(self._settings).cluster
         if self._cluster is not None:
@@ -264,7 +264,7 @@ class Node(AsyncResource):
 
     def _start_threads(self, works: Mapping[str, Work], parts: AsyncExitStack) -> None:
         # One event for all: they end side by side, each within its own wait for news.
-        stop, threads = threading.Event(), ThreadPoolExecutor(len(works), thread_name_prefix="baton-worker")
+        stop, threads = threading.Event(), ThreadPoolExecutor(len(works), thread_name_prefix="deedbook-worker")
 
         async def end() -> None:
             stop.set()
@@ -279,7 +279,7 @@ class Node(AsyncResource):
         while True:
             try:
                 await work()
-            except BatonError as error:
+            except DeedbookError as error:
                 self._failed(name, error)
             except Exception:
                 self.tally.count("task_failures", name)

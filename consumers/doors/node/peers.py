@@ -71,6 +71,6 @@ def read_nodes(folder: Path) -> NodesView:
         view = None
     if view is None or time.time() - view.at > silent_max_s:
         raise Unavailable(
-            "BUS_UNAVAILABLE", "no node of several runs here: `baton serve` starts it", folder=str(folder)
+            "BUS_UNAVAILABLE", "no node of several runs here: `deed serve` starts it", folder=str(folder)
         )
     return view

@@ -22,12 +22,12 @@ from ledger.bus.publisher import Outbox, StreamPublisher
 from ledger.bus.service import News
 from ledger.bus.stream import Incarnation, next_incarnation, open_stream
 from ledger.codec import UNREADABLE
-from ledger.errors import BatonError, Unavailable, message_of
+from ledger.errors import DeedbookError, Unavailable, message_of
 from ledger.files import read_regular, write_whole
 from ledger.limits import config_size_max_bytes
 from ledger.tally import Tally
 
-log = structlog.get_logger("baton.publisher")
+log = structlog.get_logger("deedbook.publisher")
 
 idle_wait_s: Final = 1.0
 gather_s: Final = 0.002
@@ -174,7 +174,7 @@ def read_record(record: Path, ledger: str) -> Incarnation:
         if content is None:
             return Incarnation(ledger)
         incarnation = msgspec.json.decode(content, type=Incarnation)
-    except (*UNREADABLE, BatonError) as error:
+    except (*UNREADABLE, DeedbookError) as error:
         # Not the folder: its streams may hold what the log has lost. They are found again without the record.
         message = f"{record} cannot be used ({message_of(error)}): delete this file, and keep the folder"
         raise Unavailable("STORE_UNAVAILABLE", message, path=str(record)) from error

@@ -30,7 +30,7 @@ from ledger.bus.server_config import BusUsers
 from ledger.bus.stream import Incarnation
 from ledger.codec import UNREADABLE
 from ledger.config import VIEWS_FILE, Settings
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.events.authority import EpochStarted
 from ledger.files import TEMPORARY, read_regular
 from ledger.history import Epoch, Trusted, is_continued
@@ -47,7 +47,7 @@ from ledger.trust import server_program
 Progress = Callable[[int, int], None]
 
 connect_wait_max_s: Final = 10.0
-_STREAM: Final = re.compile(r"BATON_([0-9a-f]{32})_([1-9][0-9]*)")
+_STREAM: Final = re.compile(r"DEEDBOOK_([0-9a-f]{32})_([1-9][0-9]*)")
 
 
 class Head(NamedTuple):
@@ -82,7 +82,7 @@ class Recovery(AsyncResource):
             self._nats = await self._parts.enter_async_context(_alone_with_the_bus(self._settings, self._home))
             self._stream, self.strangers = await _stream_in_use(self._nats, None if is_lost else self._ledger_of_log())
         if self._stream is None and is_lost:
-            message = f"there is no log in {folder}, and no stream of one in its bus folder: `baton restore` a copy"
+            message = f"there is no log in {folder}, and no stream of one in its bus folder: `deed restore` a copy"
             raise Unavailable("NO_LEDGER", message, folder=str(folder))
         if is_lost and self._is_dry:
             folder = Path(self._parts.enter_context(TemporaryDirectory(prefix=TEMPORARY)))
@@ -227,7 +227,7 @@ def _ledger_of_bus(home: Home) -> str:
     try:
         content = read_regular(home.bus / "incarnation.json", size_max_bytes=config_size_max_bytes)
         return msgspec.json.decode(content or b"", type=Incarnation).ledger
-    except (BatonError, *UNREADABLE):
+    except (DeedbookError, *UNREADABLE):
         return "0" * 32
 
 
@@ -241,6 +241,6 @@ def _new_seed() -> str:
 def _damaged(history: LostHistory, seq: int, brought_back: int) -> Corrupted:
     message = (
         f"message {seq} of {history.incarnation.name} is damaged or its batch is not whole: {brought_back} of "
-        f"{history.missing} entries were brought back; `baton recover --accept-loss` gives the others up"
+        f"{history.missing} entries were brought back; `deed recover --accept-loss` gives the others up"
     )
     return Corrupted("VERIFICATION_FAILED", message, index=seq - 1, brought_back=brought_back, missing=history.missing)

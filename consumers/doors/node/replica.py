@@ -33,7 +33,7 @@ from ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher, messa
 from ledger.bus.stream import Incarnation, open_stream, retire, scrub_quick, stream_info
 from ledger.bus.subjects import retired_subject
 from ledger.envelope import decode_entry
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.events.blob import blobs_of
 from ledger.events.body import decode_body
 from ledger.lifecycle.authority import is_node
@@ -42,7 +42,7 @@ from ledger.log.uploads import put_restored
 from ledger.replication.role import Own, Term
 from ledger.tally import Tally
 
-log = structlog.get_logger("baton.replica")
+log = structlog.get_logger("deedbook.replica")
 
 stream_silent_max_s: Final = 60.0
 """In less do servers elect who leads a stream, where a majority of them is there."""
@@ -120,7 +120,7 @@ class Replica:
             asyncio.run_coroutine_threadsafe(self._publish_within(start, entries), self._loop).result()
         except BaseException as error:
             self.is_behind = True  # from here on nobody knows what the stream holds, before it was followed
-            if isinstance(error, BatonError | concurrent.futures.CancelledError | TimeoutError):
+            if isinstance(error, DeedbookError | concurrent.futures.CancelledError | TimeoutError):
                 raise _unknown(error_text(error)) from error
             raise
 
@@ -392,4 +392,4 @@ def _refs(entries: Sequence[bytes]) -> list[str]:
 
 def error_text(error: BaseException) -> str:
     """Return what went wrong, for a log line."""
-    return error.message if isinstance(error, BatonError) else str(error) or type(error).__name__
+    return error.message if isinstance(error, DeedbookError) else str(error) or type(error).__name__

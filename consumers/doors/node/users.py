@@ -14,7 +14,7 @@ from ledger.lifecycle.authority import NODE, ROOT
 from ledger.lifecycle.clock import ledger_now
 from ledger.local import LocalClient, now_ms
 
-log = structlog.get_logger("baton.node")
+log = structlog.get_logger("deedbook.node")
 
 _CHECKSUM_BYTES: Final = 2
 

@@ -38,14 +38,14 @@ from ledger.checkpoint import Checkpoint, note_size_max_bytes, parse_checkpoint,
 from ledger.client import Client
 from ledger.codec import converted, decode_decimal, encode_base64
 from ledger.config import WITNESSED_FILE, Settings
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.files import write_whole
 from ledger.history import Growth, Trusted, is_continued, shown
 from ledger.local import LocalClient
 from ledger.policy import Policy, Witness, Witnessed
 from ledger.tally import Tally
 
-log = structlog.get_logger("baton.witness")
+log = structlog.get_logger("deedbook.witness")
 
 interval_s: Final = 1.0
 threads_max: Final = 8
@@ -101,7 +101,7 @@ def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Wi
     cosigned = parse_checkpoint(note)
     (old, old_root), (new, new_root) = sorted([(size, root), (cosigned.size, cosigned.root.hex())])
     if not is_continued(Trusted(old, old_root), Growth(new, new_root, client.consistency(old, new).path)):
-        message = f"the witnesses cosigned another history than {shown(size, root)}: see `baton verify --policy`"
+        message = f"the witnesses cosigned another history than {shown(size, root)}: see `deed verify --policy`"
         raise Corrupted("HISTORY_CHANGED", message, size=size, tree_head=root)
     return configured[0].judge(note, time.time())
 
@@ -134,7 +134,7 @@ class Witnessing:
 
         Raises Corrupted: ``HISTORY_CHANGED``: it is not the log that was served.
         """
-        with ThreadPoolExecutor(threads_max, thread_name_prefix="baton-witness") as threads:
+        with ThreadPoolExecutor(threads_max, thread_name_prefix="deedbook-witness") as threads:
             while not stop.is_set():
                 self.ask_once(threads)
                 stop.wait(interval_s)
@@ -147,7 +147,7 @@ class Witnessing:
             self._note, kept = note, self._client.checkpoint()
             for asked in self._asked:
                 asked.line = ""
-                with suppress(BatonError):  # of an earlier run, if it was of this head; damaged, it is asked for again
+                with suppress(DeedbookError):  # of an earlier run, if it was of this head; damaged, it is asked for again
                     asked.line = _line_of(asked.witness, note, kept)[0]
         due = [asked for asked in self._asked if not asked.line and asked.again_s <= time.monotonic()]
         list(threads.map(self._ask, due))
@@ -156,7 +156,7 @@ class Witnessing:
     def _ask(self, asked: _Asked) -> None:
         try:
             asked.line = self._cosignature(asked)
-        except (BatonError, NoAnswer) as error:
+        except (DeedbookError, NoAnswer) as error:
             problem = str(error)
             self._tally.count("witness_failures", asked.name)
             if problem != asked.problem:
@@ -175,7 +175,7 @@ class Witnessing:
         for _ in range(2):
             if asked.size > checkpoint.size:
                 sizes = f"it has cosigned {asked.size} entries, and the log has {checkpoint.size}"
-                message = f"{sizes}: some were lost, or an older copy was put back (`baton recover --from-stream`)"
+                message = f"{sizes}: some were lost, or an older copy was put back (`deed recover --from-stream`)"
                 raise Corrupted("HISTORY_CHANGED", message, witness=asked.name, size=asked.size)
             status, body = self._submit(asked, checkpoint)
             if status != _CONFLICT:

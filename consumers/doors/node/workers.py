@@ -32,7 +32,7 @@ from projections.reader import Reader
 Work = Callable[[threading.Event], None]
 """What runs in a thread of its own until the event is set; what it raises is logged, and it is started again."""
 
-log = structlog.get_logger("baton.node")
+log = structlog.get_logger("deedbook.node")
 
 blobs_interval_s: Final = 600.0
 

@@ -1,4 +1,4 @@
-"""The web: what a node lets be read over HTTP (`baton serve --web`), and what every server of ours shares.
+"""The web: what a node lets be read over HTTP (`deed serve --web`), and what every server of ours shares.
 
 ``server`` binds, serves and names its hosts; ``stream`` carries events as they come; ``rebuild`` says how far views are
 that are being made. The node's application is ``app``: ``api`` and ``questions`` answer, ``log`` shows the tiles of

@@ -34,7 +34,7 @@ from consumers.sdk.text import document, error_document, json_text
 from ledger import limits
 from ledger.bundle.layout import tile_name
 from ledger.entries import read_event
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.local import LocalClient, now_ms
 from ledger.log.tiles import TILE_WIDTH
 from projections.query import Arguments, Limit
@@ -199,7 +199,7 @@ class Api:
             question = Question(question.query, arguments, moment)
             try:
                 answer = await to_thread.run_sync(self._answer, question, size, limiter=self._followers.threads)
-            except BatonError as error:  # the status was sent long ago
+            except DeedbookError as error:  # the status was sent long ago
                 yield _line(error_document(error))
                 return
 
@@ -274,7 +274,7 @@ class Api:
         asked.accepted(BYTES)
         size, _ = self._client.blob_chunk(ref := asked.ref, 0)
         if size > blob_read_max_bytes:
-            raise Refused("TOO_LARGE", f"this blob has {size} bytes: `baton blob get {ref}` brings it", size=size)
+            raise Refused("TOO_LARGE", f"this blob has {size} bytes: `deed blob get {ref}` brings it", size=size)
         shut = {"content-disposition": "attachment", "content-security-policy": "sandbox"}  # whatever it is
         return asked.answer(self._client.get_blob(ref), BYTES, _IMMUTABLE, "blob", **shut)
 
@@ -290,11 +290,11 @@ class Api:
         raise Refused("NOT_FOUND", "there is no such tile")
 
 
-def refused(error: BatonError, status: int = 0, **headers: str) -> Response:
+def refused(error: DeedbookError, status: int = 0, **headers: str) -> Response:
     """Return an error as an answer, by default under the status of its code."""
     status = status or status_of(error)
     headers |= {"cache-control": "no-store", **NEVER_SNIFFED} | ({"retry-after": "1"} if status == 503 else {})
-    headers |= {"www-authenticate": 'Bearer realm="baton"'} if status == 401 else {}
+    headers |= {"www-authenticate": 'Bearer realm="deedbook"'} if status == 401 else {}
     return Response(json_text(error_document(error)), status, headers, JSON)
 
 

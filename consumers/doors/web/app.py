@@ -1,4 +1,4 @@
-"""What `baton serve --web` serves: the read API, what is counted, and a door before all of it.
+"""What `deed serve --web` serves: the read API, what is counted, and a door before all of it.
 
 The door answers what is no question (another method, a request with a body, an address that is too long), and whoever
 has no token for what is asked. Nothing but the description of the API is for everybody: the log's entries hold all that
@@ -40,7 +40,7 @@ from consumers.doors.web.server import hosts, serving
 from consumers.doors.web.stream import CHECK, Followers
 from consumers.doors.web.tokens import Tokens
 from ledger import trust
-from ledger.errors import BatonError, Refused, Unavailable, did_you_mean, near
+from ledger.errors import DeedbookError, Refused, Unavailable, did_you_mean, near
 from ledger.tally import METERS, SECONDS, Tally
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ DESCRIPTION: Final = f"{ROOT}/openapi.json"
 answer_wait_max_s: Final = 30.0
 questions_running_max: Final = 8
 address_max_chars: Final = 8_192
-_log: Final = logging.getLogger("baton.web")
+_log: Final = logging.getLogger("deedbook.web")
 
 
 @contextlib.asynccontextmanager
@@ -93,7 +93,7 @@ class Web:
         self.api = Api(client, self.followers)
         self._client = client
         self._tokens = Tokens(client.settings.home)
-        self._threads = ThreadPoolExecutor(questions_running_max, thread_name_prefix="baton-web")
+        self._threads = ThreadPoolExecutor(questions_running_max, thread_name_prefix="deedbook-web")
         self._description = resources.files(__package__).joinpath("openapi.json").read_bytes()
         # These ask no view, and are answered at once, whatever the threads are busy with.
         self._at_once: dict[str, Callable[[Asked], Response]] = {
@@ -111,7 +111,7 @@ class Web:
         }  # fmt: skip
         registry = _new_registry(tally, {**own, **(gauges or {})})
         self._seconds = Histogram(
-            "baton_http_request_seconds", "Requests, and the seconds until each began to be answered",
+            "deedbook_http_request_seconds", "Requests, and the seconds until each began to be answered",
             ("route", "status"), registry=registry, buckets=SECONDS,
         )  # fmt: skip
 
@@ -134,9 +134,9 @@ class Web:
         try:
             await (await self._answer(scope, route, ref))(scope, receive, send_noted)
         except Exception as error:  # what nobody foresaw is an answer, too
-            if not isinstance(error, BatonError):
+            if not isinstance(error, DeedbookError):
                 _log.exception("%s failed", scope["path"])
-                error = BatonError("UNEXPECTED", f"{type(error).__name__}: the log of `baton serve` says more")
+                error = DeedbookError("UNEXPECTED", f"{type(error).__name__}: the log of `deed serve` says more")
             if has_begun:
                 raise
             await refused(error)(scope, receive, send_noted)
@@ -206,10 +206,10 @@ class _Counted(NamedTuple):
             if meter.bounds:
                 bounds, counts = [*map(str, meter.bounds), "+Inf"], accumulate(self.tally.spread(name))
                 buckets = [*zip(bounds, counts, strict=True)]
-                yield HistogramMetricFamily(f"baton_{name}", meter.help, buckets=buckets, sum_value=values[""])
+                yield HistogramMetricFamily(f"deedbook_{name}", meter.help, buckets=buckets, sum_value=values[""])
                 continue
             family = CounterMetricFamily if meter.kind == "counter" else GaugeMetricFamily
-            metric = family(f"baton_{name}", meter.help, labels=[meter.label] if meter.label else [])
+            metric = family(f"deedbook_{name}", meter.help, labels=[meter.label] if meter.label else [])
             for label, value in values.items():
                 metric.add_metric([label] if meter.label else [], value)
             yield metric
@@ -219,9 +219,9 @@ def _new_registry(tally: Tally | None, gauges: Gauges) -> CollectorRegistry:
     """Return what `/metrics` shows: the process, what a node has counted (None: nobody counts), and levels by name."""
     registry = CollectorRegistry()
     Process(registry=registry)
-    Info("baton_build", "The version that runs", registry=registry).info({"version": version("baton-ledger")})
+    Info("deedbook_build", "The version that runs", registry=registry).info({"version": version("deedbook")})
     if tally is not None:
         registry.register(_Counted(tally))
     for name, value in gauges.items():
-        Gauge(f"baton_{name}", name.replace("_", " "), registry=registry).set_function(value)
+        Gauge(f"deedbook_{name}", name.replace("_", " "), registry=registry).set_function(value)
     return registry

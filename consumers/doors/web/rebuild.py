@@ -1,6 +1,6 @@
 """Views that are far behind are folded in the background, and whoever asks is told how far they are.
 
-That is so once for a large log that was imported or met a new version of Baton, and when it is searched for the first
+That is so once for a large log that was imported or met a new version of Deedbook, and when it is searched for the first
 time. What is behind by less is folded by the question itself, as everywhere; behind a server, that one folds.
 """
 
@@ -10,7 +10,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import DeedbookError, Unavailable
 from projections.reader import Reader
 from projections.runner import Progress
 from projections.views import ON_DEMAND, VIEW_VERSIONS
@@ -30,7 +30,7 @@ class Rebuild:
         self.reader = Reader(client, settings)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._error: BatonError | None = None
+        self._error: DeedbookError | None = None
         self._reached = Progress(0, 0)
         self._known = {False: -behind_max, True: -behind_max}
 
@@ -63,5 +63,5 @@ class Rebuild:
     def _fold(self) -> None:
         try:
             self.reader.catch_up(progress=partial(setattr, self, "_reached"))
-        except BatonError as error:
+        except DeedbookError as error:
             self._error = error

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 import uvicorn
 
 from ledger.entries import read_event
-from ledger.errors import BatonError, Exit, Refused, Unavailable
+from ledger.errors import DeedbookError, Exit, Refused, Unavailable
 from ledger.events.authority import LedgerCreated
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ keep_alive_max_s: Final = 5
 request_wait_max_s: Final = 15
 request_head_max_bytes: Final = 16 * 1024
 stop_wait_max_s: Final = 3
-DROP: Final = "baton.drop"
+DROP: Final = "deedbook.drop"
 _STATUSES: Final = {"TOKEN_INVALID": 401, "NOT_ACCEPTABLE": 406, "TOO_LARGE": 413, "NOT_WITNESSED": 503}
 _WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
 
@@ -92,7 +92,7 @@ async def serving(
         await serving
 
 
-def status_of(error: BatonError) -> int:
+def status_of(error: DeedbookError) -> int:
     """Return the HTTP status that says what the exit code of an error says to a shell, and of some codes more."""
     if (status := _STATUSES.get(error.code)) is not None:
         return status

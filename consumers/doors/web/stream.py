@@ -25,7 +25,7 @@ from ledger.entries import read_event
 from ledger.errors import Refused, Unavailable
 from ledger.events.body import Event
 
-CHECK: Final = "baton.check"
+CHECK: Final = "deedbook.check"
 EVENT_STREAM: Final = "text/event-stream"
 heartbeat_s: Final = 15.0
 stall_max_s: Final = 30.0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.events.fields import Name
 from ledger.files import as_unavailable, locked, write_whole
 from ledger.identity import read_private
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ledger.log.read import Snapshot
 
 FILE: Final = "tokens.json"
-PREFIX: Final = "baton_"
+PREFIX: Final = "deedbook_"
 tokens_max: Final = 256
 _token_bytes: Final = 32
-_log: Final = logging.getLogger("baton.web")
+_log: Final = logging.getLogger("deedbook.web")
 _id_digits: Final = 8
 
 Role = Literal["reader", "metrics"]
@@ -85,7 +85,7 @@ class Tokens:
         token = Token(digest[:_id_digits], agent, role, digest, time.time_ns() // 1_000_000, expires_ms)
         with as_unavailable(self._file), locked(self._file.parent):
             if len(held := self.present()) >= tokens_max:
-                raise Refused("TOO_LARGE", f"there are {tokens_max} tokens: `baton token revoke` those of nobody")
+                raise Refused("TOO_LARGE", f"there are {tokens_max} tokens: `deed token revoke` those of nobody")
             write_whole(self._file, msgspec.json.encode([*held, token]))
         return token, text
 
@@ -94,7 +94,7 @@ class Tokens:
         with as_unavailable(self._file), locked(self._file.parent):
             gone = [one for one in self.present() if name in (one.id, one.agent)]
             if not gone:
-                raise Refused("NOT_FOUND", f"there is no token {name}, nor one of {name}: see `baton token list`")
+                raise Refused("NOT_FOUND", f"there is no token {name}, nor one of {name}: see `deed token list`")
             write_whole(self._file, msgspec.json.encode([one for one in self.present() if one not in gone]))
         return gone
 
@@ -106,15 +106,15 @@ class Tokens:
         """
         try:
             known = self.present()
-        except BatonError as error:
+        except DeedbookError as error:
             _log.warning("nobody is let in: %s", error)
-            message = "no token can be looked up here: whoever serves this sees why by `baton token list`"
+            message = "no token can be looked up here: whoever serves this sees why by `deed token list`"
             raise Unavailable("STORE_UNAVAILABLE", message) from error
         scheme, _, text = header.partition(" ")
         digest = sha256(text.strip().encode("utf-8", "surrogateescape")).hexdigest()
         fitting = [one for one in known if hmac.compare_digest(one.digest, digest)]
         if scheme.lower() != "bearer" or not fitting:
-            message = "reading takes a token: `baton token create NAME` in the ledger's folder makes one"
+            message = "reading takes a token: `deed token create NAME` in the ledger's folder makes one"
             raise Refused("TOKEN_INVALID", message)
         state = state_of(fitting[0], snapshot)
         if state != "valid":

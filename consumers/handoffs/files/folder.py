@@ -60,7 +60,7 @@ class Folder:
         if content is None and not self.path.is_dir():
             raise Unavailable("STORE_UNAVAILABLE", f"the folder {self.path} is gone", path=str(self.path))
         if content is not None and active_table.is_active_table(content):
-            command = shlex.join(("baton", "handoff", "import", str(self.path / file_name(id_))))
+            command = shlex.join(("deed", "handoff", "import", str(self.path / file_name(id_))))
             self._say(id_, sync.Notice("table", id_, f"its rows are brought in by {command}, and go on by commands"))
             return
         handoff = self._answered(id_)
@@ -75,7 +75,7 @@ class Folder:
         agreed = self._agreed(handoff)
         if content is None:
             if agreed.base:
-                command = shlex.join(("baton", "handoff", "render", id_, "--out", str(self.path / file_name(id_))))
+                command = shlex.join(("deed", "handoff", "render", id_, "--out", str(self.path / file_name(id_))))
                 self._say(id_, sync.Notice("deleted", id_, f"restore it: {command}"))
             else:
                 self._write(handoff, now, None)

@@ -138,7 +138,7 @@ class _Planner:
         """Leave a file that was imported and never confirmed to another import: it is a claim as a whole."""
         if edits != Edits(None, {}, {}, (), (), is_content_changed=False, fields=()):
             name = self._handoff.importer or ""
-            command = f"baton handoff import {shlex.quote(self._handoff.id + '.md')} --as {name}"
+            command = f"deed handoff import {shlex.quote(self._handoff.id + '.md')} --as {name}"
             self._held.append(Held("take over what the file says now", name, command))
 
     def _step(self, data: EventData) -> bool:
@@ -249,7 +249,7 @@ class _Planner:
     def _hold(self, what: str, who: tuple[str, ...], command: str) -> None:
         name = who[0] if who and who[0] else self._handoff.reviewer
         verb, _, options = command.partition(" ")
-        words = f"baton handoff {verb} {shlex.quote(self._handoff.id)}" + (f" {options}" if options else "")
+        words = f"deed handoff {verb} {shlex.quote(self._handoff.id)}" + (f" {options}" if options else "")
         self._held.append(Held(what, name, words if verb == "why" else f"{words} --as {name}"))
 
 

@@ -55,7 +55,7 @@ def held_notice(id_: str, held: Held) -> Notice:
 def sender_notice(id_: str, what: str, file: Path, sender: str | None, client: Client) -> Notice:
     """Return what is told of a handoff From somebody else; where he is no agent here, anybody may import it."""
     is_agent = any(one.name == sender for one in client.agents())
-    command = shlex.join(("baton", "handoff", "import", str(file), "--as", sender if sender and is_agent else "NAME"))
+    command = shlex.join(("deed", "handoff", "import", str(file), "--as", sender if sender and is_agent else "NAME"))
     return held_notice(id_, Held(what, sender or "", command))
 
 

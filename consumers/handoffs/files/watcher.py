@@ -20,7 +20,7 @@ from consumers.handoffs.files.sync import FILES, Notice, SyncContext
 from consumers.handoffs.files.syntax.sections import is_handoff_id
 from consumers.sdk.files import settled_for_s
 from ledger.client import every_row, follow
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import DeedbookError, Unavailable
 from ledger.files import as_unavailable
 from projections.handoffs.fold import HANDLED
 
@@ -71,7 +71,7 @@ class Watcher:
         """Watch until ``stop`` is set; an outage of the ledger or the folder is waited out, and told."""
         self._position = self._store.position(FILES) or 0
         threads = [
-            threading.Thread(target=self._until_stopped, args=(what, work, stop), name=f"baton-{what}")
+            threading.Thread(target=self._until_stopped, args=(what, work, stop), name=f"deedbook-{what}")
             for what, work in (("log", self._follow_log), ("files", self._follow_files))
         ]
         for thread in threads:
@@ -144,7 +144,7 @@ class Watcher:
         self._waiting.pop(id_, None)
         return None
 
-    def _told_waiting(self, id_: str, error: BatonError | OSError) -> None:
+    def _told_waiting(self, id_: str, error: DeedbookError | OSError) -> None:
         """Tell of an outage once, for as long as it is the same."""
         text = str(error)
         is_known = text in self._waiting.values()
@@ -198,7 +198,7 @@ class Watcher:
             started = time.monotonic()
             try:
                 work(stop)
-            except (BatonError, OSError) as error:
+            except (DeedbookError, OSError) as error:
                 self._told_waiting(what, error)
                 wait_s = retry_wait_s if time.monotonic() - started > retry_wait_max_s else wait_s
                 stop.wait(wait_s)

@@ -53,7 +53,7 @@ def post_notification(channel: Channel, notification: Notification, now_ms: int)
     assert url is not None  # noqa: S101 - the caller chose by it
     assert secret is not None  # noqa: S101 - a channel that is ready has one
     headers = signed_headers(notification.id, now_ms // 1000, notification.document, secret)
-    headers |= {"content-type": "application/json", "user-agent": "baton-notifier"}
+    headers |= {"content-type": "application/json", "user-agent": "deedbook-notifier"}
     try:
         answer = request("POST", url, notification.document, headers, limit_s=limit_s)
     except NoAnswer as error:
@@ -80,7 +80,7 @@ def signed_headers(message_id: str, timestamp_s: int, body: bytes, secret: Secre
 
 _ENDED: Final = Outcome("passing", "the notifier ended while it sent this")
 
-log = structlog.get_logger("baton.notifier")
+log = structlog.get_logger("deedbook.notifier")
 
 outbox_poll_s: Final = 0.5
 
@@ -92,8 +92,8 @@ def attempt(
     command = channel.settings.command
     if command is None:
         return post_notification(channel, notification, now_ms)
-    words = {"BATON_TITLE": notification.title, "BATON_TEXT": notification.text}
-    environment = {"BATON_NOTIFICATION_ID": notification.id} | words
+    words = {"DEEDBOOK_TITLE": notification.title, "DEEDBOOK_TEXT": notification.text}
+    environment = {"DEEDBOOK_NOTIFICATION_ID": notification.id} | words
     document, limit_s = notification.document + b"\n", channel.settings.timeout_s
     ended = run_command(command, document, environment, limit_s=limit_s, stop=stop, drops_output=True)
     if ended.problem is not None:

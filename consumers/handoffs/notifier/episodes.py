@@ -82,8 +82,8 @@ def episodes(open_before: Collection[Key], waiting_now: Iterable[Waiting]) -> tu
     return begun, [key for key in open_before if key not in found]
 
 
-WAITING: Final = "baton.waiting"
-TEST: Final = "baton.test"
+WAITING: Final = "deedbook.waiting"
+TEST: Final = "deedbook.test"
 title_max_chars: Final = 200
 status_max_chars: Final = 40
 said_max_chars: Final = 400
@@ -120,7 +120,7 @@ def notification_of(
     waits = waiting.receiver if key.action in {"unblock", "verify"} else waiting.sender
     who = waits if waits not in (None, key.agent) else "somebody"
     what = _WORDS.get(key.action, key.action)
-    text = f"Baton: {who} waits for {key.agent} to {what} {named}"
+    text = f"Deedbook: {who} waits for {key.agent} to {what} {named}"
     text += "".join(f"; its reasoning: {_line(one['said'], said_max_chars)}" for one in behind[:1])
     data: dict[str, Any] = {
         "id": identity, "ledger": ledger, "kind": key.kind, "subject": _line(key.id), "agent": key.agent,
@@ -140,9 +140,9 @@ def notification_of(
 
 def trial(identity: str, now_ms: int) -> Notification:
     """Return the notification that an operator sends to see whether a channel works."""
-    text = "Baton: this is a test; nothing waits"
+    text = "Deedbook: this is a test; nothing waits"
     document = _document(TEST, now_ms, {"id": identity, "text": text})
-    return Notification(id=identity, title="Baton: test", text=text, document=document)
+    return Notification(id=identity, title="Deedbook: test", text=text, document=document)
 
 
 def _line(text: str, chars_max: int = title_max_chars) -> str:

@@ -90,7 +90,7 @@ class NotifierWorker:
                     sender.send_due(store, stop)
                 return
             ended = threading.Event()
-            with ThreadPoolExecutor(max(1, len(senders)), thread_name_prefix="baton-notify") as pool:
+            with ThreadPoolExecutor(max(1, len(senders)), thread_name_prefix="deedbook-notify") as pool:
                 sending = [pool.submit(sender.run, ended) for sender in senders]
                 try:
                     self._follow(store, stop, None, sending)

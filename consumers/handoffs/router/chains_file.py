@@ -31,7 +31,7 @@ from ledger.files import read_regular
 from ledger.forms import NAME_PATTERN
 from ledger.limits import config_size_max_bytes
 
-log = structlog.get_logger("baton.router")
+log = structlog.get_logger("deedbook.router")
 
 CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", "chain")
 

@@ -129,7 +129,7 @@ def _content_of(last: Event, first: Event) -> tuple[HandoffContent, str]:
     return content, sender
 
 
-log = structlog.get_logger("baton.router")
+log = structlog.get_logger("deedbook.router")
 
 NAME: Final = "router"
 stop_wait_s: Final = 0.2

@@ -32,7 +32,7 @@ from projections.briefs.text import clauses, count_sentences, one_line, words
 from projections.briefs.tokens import count_tokens, tokenizer
 from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
 
-COMPRESSOR_NAME: Final = "baton-extractive"
+COMPRESSOR_NAME: Final = "deedbook-extractive"
 COMPRESSOR_VERSION: Final = "1"
 
 top_assumptions_max: Final = 3

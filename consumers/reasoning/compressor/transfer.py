@@ -271,7 +271,7 @@ def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None)
 
 
 def read_graph_file(path: Path) -> ReasoningMemory:
-    """Return the graph in a file, as `baton reasoning fetch` prints it."""
+    """Return the graph in a file, as `deed reasoning fetch` prints it."""
     try:
         with path.open("rb") as file:
             text = file.read(graph_size_max_bytes + 1)

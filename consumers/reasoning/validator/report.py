@@ -17,7 +17,7 @@ import msgspec
 from consumers.reasoning.validator.evidence import HOLDING, cut
 from ledger.events import reasoning
 
-VALIDATOR_NAME: Final = "baton-validator"
+VALIDATOR_NAME: Final = "deedbook-validator"
 VALIDATOR_VERSION: Final = "1"
 report_size_max_bytes: Final = 36 * 1024
 

@@ -47,7 +47,7 @@ listing_size_max_bytes: Final = 32 * 1024**2
 # Control characters and those that turn the direction of reading.
 _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PRIVATE: Final = (
-    *(".git", ".baton", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".htpasswd"),
+    *(".git", ".deedbook", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".htpasswd"),
     *(".git-credentials", ".env", ".env.*", "id_rsa*", "id_ed25519*", "id_ecdsa*", "*.pem", "*.key", "*.p12", "*.pfx"),
 )
 _SHOWN_TO_ALL: Final = (".env.example", ".env.sample", ".env.template", "*.pub")

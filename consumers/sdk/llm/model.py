@@ -104,7 +104,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         elif name is None:
             return None
         elif not (key := (self.variable(name) or "").strip()):
-            message = f"the environment has no {name}: set it where `baton` is started, or take api_key_file"
+            message = f"the environment has no {name}: set it where `deed` is started, or take api_key_file"
             raise Unavailable("LLM_UNAVAILABLE", message, variable=name)
         if len(key) > api_key_max_chars or not _KEY.fullmatch(key):
             message = f"the API key in {file or name} is not 1 to {api_key_max_chars} printable ASCII characters"

@@ -13,7 +13,7 @@
 A thinker may be a program or a model; the search cannot tell them apart. A *path* is the list of nodes from the root to
 a node. What a thinker cannot do it says by returning a ``Failure``, which the agent sends as the message's ``error``.
 
-Programs are registered by installed packages as entry points of the group ``baton.thinkers``, ours among them: a name,
+Programs are registered by installed packages as entry points of the group ``deedbook.thinkers``, ours among them: a name,
 and what makes the thinker when it is called without arguments. Nothing of the working folder is loaded. A program
 thinks about a problem only if it ``reads`` it; the others are the configured model's (``llm``).
 """
@@ -32,7 +32,7 @@ from ledger.events import tot as kinds
 
 Path: TypeAlias = Sequence[kinds.ThoughtNode]
 
-GROUP: Final = "baton.thinkers"
+GROUP: Final = "deedbook.thinkers"
 MODEL: Final = "llm"
 candidates_max: Final = 64
 hopeless_below: Final = 1.0
@@ -121,7 +121,7 @@ def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | 
     known = "; ".join(f"{program.name} reads {program.problems}" for program in programs)
     message = (
         f"no program reads this {task_type} problem, and no model is configured: give config.toml a table [llm] "
-        f"(deploy/README.md; `baton doctor --llm` tries it), or name who thinks by --thinker: {known}"
+        f"(deploy/README.md; `deed doctor --llm` tries it), or name who thinks by --thinker: {known}"
     )
     raise Refused("USAGE", message, thinkers=[program.name for program in programs])
 

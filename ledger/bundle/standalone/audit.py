@@ -49,7 +49,7 @@ def read_manifest(text: bytes) -> dict[str, Any]:
     need(set(manifest) == FIELDS, "manifest.json has other fields than it must")
     canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     need(canonical.encode() + b"\n" == text, "manifest.json is not in its one form")
-    need(manifest["format"] == "baton-bundle-1", "manifest.json names an unknown format")
+    need(manifest["format"] == "deedbook-bundle-1", "manifest.json names an unknown format")
     content, indexes, files = manifest["content"], manifest["indexes"], manifest["files"]
     numbers = [manifest["size"], *indexes]
     need(all(type(one) is int and 0 <= one <= TREE_MAX for one in numbers), "manifest.json has an impossible number")
@@ -335,7 +335,7 @@ def shown(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Check the bundle and print the verdict; return the exit code."""
-    parser = argparse.ArgumentParser("verify.py", description="Check a bundle of a Baton ledger.")
+    parser = argparse.ArgumentParser("verify.py", description="Check a bundle of a Deedbook ledger.")
     parser.add_argument("place", nargs="?", type=Path, default=Path(__file__).resolve().parent)
     parser.add_argument("--root", help="the fingerprint of the root key, or its first 32 digits")
     parser.add_argument("--partial", action="store_true", help="exit with 0 even if events are missing")

@@ -10,11 +10,11 @@ from blake3 import blake3
 from nacl.exceptions import CryptoError
 from nacl.signing import VerifyKey
 
-EVENT = b"application/vnd.baton.event.v1+json"
-BATCH = b"application/vnd.baton.batch.v1"
-ENDS = "application/vnd.baton.ends.v1"
-POSSESSION = b"application/vnd.baton.possession.v1"
-JOINING = b"application/vnd.baton.joining.v1"
+EVENT = b"application/vnd.deedbook.event.v1+json"
+BATCH = b"application/vnd.deedbook.batch.v1"
+ENDS = "application/vnd.deedbook.ends.v1"
+POSSESSION = b"application/vnd.deedbook.possession.v1"
+JOINING = b"application/vnd.deedbook.joining.v1"
 NOTE_MAX = 256 * 1024
 NOTE_SIGNATURES_MAX = 64
 TREE_MAX = 2**63 - 1

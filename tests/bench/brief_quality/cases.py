@@ -1,6 +1,6 @@
 """The graphs that brief quality is measured on: human proof trees where they are at hand, else generated ones.
 
-``BATON_CASES`` names a folder of cases (default ``../shared/cases``); its ``reasoning/*.jsonl`` hold one row a line:
+``DEEDBOOK_CASES`` names a folder of cases (default ``../shared/cases``); its ``reasoning/*.jsonl`` hold one row a line:
 ``{id, task, steps, dependencies, conclusion, critical_steps?, distractor_steps?}``. Without such a folder the same
 rows are generated (``generated``), so that the table can be printed anywhere; its first line says which it was.
 
@@ -52,7 +52,7 @@ class Cases(NamedTuple):
 
 def load_cases() -> Cases:
     """Return the graphs of this run."""
-    folder = Path(os.environ.get("BATON_CASES", Path(__file__).parents[3].parent / "shared" / "cases"))
+    folder = Path(os.environ.get("DEEDBOOK_CASES", Path(__file__).parents[3].parent / "shared" / "cases"))
     files = sorted((folder / "reasoning").glob("*.jsonl"))
     rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines() if line.strip()]
     trees = [row for row in rows if row.get("distractor_steps")]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """A ledger of more than one tile."""
-    with Ledger(tmp_path_factory.mktemp("exported") / ".baton") as ledger:
+    with Ledger(tmp_path_factory.mktemp("exported") / ".deedbook") as ledger:
         fill(ledger)
         ledger.emit("bob", "session/many", SessionStarted(task="fill a tile"))
         for start in range(0, 240, 80):

@@ -1,4 +1,4 @@
-"""The two that judge a bundle: Baton's own verifier, and the program that lies in it, called in process."""
+"""The two that judge a bundle: Deedbook's own verifier, and the program that lies in it, called in process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from consumers.auditor import verify_bundle
 from ledger.bundle.program import verify_program
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,10 +55,10 @@ def alone(path: Path, *arguments: str) -> Judgement:
 
 
 def ours(path: Path) -> Judgement:
-    """Return what Baton says of a bundle."""
+    """Return what Deedbook says of a bundle."""
     try:
         report = verify_bundle(path)
-    except BatonError as error:
+    except DeedbookError as error:
         return Judgement("INVALID", None, str(error))
     indexes = [one.index for one in report.problems if one.index is not None]
     text = "\n".join([report.verdict, *(f"{one.index} {one.code} {one.message}" for one in report.problems)])

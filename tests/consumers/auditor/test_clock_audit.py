@@ -27,7 +27,7 @@ DAY_S = 86_400
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    with Ledger(tmp_path / ".baton") as made:
+    with Ledger(tmp_path / ".deedbook") as made:
         made.emit("alice", SESSION, SessionStarted(task="audit"))
         yield made
 

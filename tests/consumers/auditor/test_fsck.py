@@ -1,4 +1,4 @@
-"""What `baton fsck` finds in the LMDB file itself: each damage, and where it is."""
+"""What `deed fsck` finds in the LMDB file itself: each damage, and where it is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CLOCK_FLIPS = ((-1, 1), (-2, 4), (-7, 1))
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
     """A ledger with one full tile and an unfinished one, closed; its folder and its entries."""
-    with Ledger(tmp_path_factory.mktemp("audited") / ".baton") as ledger:
+    with Ledger(tmp_path_factory.mktemp("audited") / ".deedbook") as ledger:
         fill(ledger)
         ledger.emit("bob", "session/many", SessionStarted(task="fill a tile"))
         for start in range(0, 210, 70):

@@ -77,8 +77,8 @@ class Contest:
 
     def __init__(self, processes: tuple[Process, Process]) -> None:
         self.processes = processes
-        self.folder = tempfile.TemporaryDirectory(prefix="baton-contest-")
-        self.home = Path(self.folder.name) / ".baton"
+        self.folder = tempfile.TemporaryDirectory(prefix="deedbook-contest-")
+        self.home = Path(self.folder.name) / ".deedbook"
         self.ledger = Ledger(self.home)
         self.client = self.ledger.client()
         self.reader = ReaderAt(self.client, self.ledger.settings())

@@ -1,4 +1,4 @@
-"""The command line that moves an item of `baton next` on: what a person pastes, whatever an id holds."""
+"""The command line that moves an item of `deed next` on: what a person pastes, whatever an id holds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ITEM = {"kind": "handoff", "id": "h", "agent": "rita", "act": "approve", "argume
 @pytest.mark.parametrize(
     ("more", "command"),
     [
-        ({}, "baton handoff approve --version VERSION --as rita h"),
-        ({"act": "verify"}, "baton handoff verify --version VERSION --as rita h"),
-        ({"act": "show"}, "baton handoff show --as rita h"),
-        ({"act": "request_changes"}, "baton handoff request-changes --as rita h"),
-        ({"act": "check", "arguments": {"criterion_numbers": [3]}}, "baton handoff check --criterion 3 --as rita h"),
+        ({}, "deed handoff approve --version VERSION --as rita h"),
+        ({"act": "verify"}, "deed handoff verify --version VERSION --as rita h"),
+        ({"act": "show"}, "deed handoff show --as rita h"),
+        ({"act": "request_changes"}, "deed handoff request-changes --as rita h"),
+        ({"act": "check", "arguments": {"criterion_numbers": [3]}}, "deed handoff check --criterion 3 --as rita h"),
         (
             {"kind": "review", "act": "answer", "arguments": {"approve": True}},
-            "baton review answer --approve --as rita h",
+            "deed review answer --approve --as rita h",
         ),
     ],
 )
@@ -32,9 +32,9 @@ def test_an_act_is_a_command_line(more, command):
 def test_a_command_can_be_pasted_whatever_the_id_is():
     id_ = "$(reboot); 東西 'x' --json"
     words = shlex.split(command_of(ITEM | {"id": id_}, is_asked=True))
-    assert words == ["baton", "handoff", "approve", "--as", "rita", id_]
+    assert words == ["deed", "handoff", "approve", "--as", "rita", id_]
 
 
 def test_a_reader_sees_the_command_in_place_of_the_act():
     (item,) = with_commands({"items": [ITEM], "total": 1}, is_asked=True)["items"]
-    assert item == {"kind": "handoff", "id": "h", "agent": "rita", "command": "baton handoff approve --as rita h"}
+    assert item == {"kind": "handoff", "id": "h", "agent": "rita", "command": "deed handoff approve --as rita h"}

@@ -249,7 +249,7 @@ def test_thousands_of_notes_come_in_whole_and_once(ledger: Ledger, importing: Im
 def test_an_import_that_is_killed_midway_is_completed_by_the_next(tmp_path: Path) -> None:
     count = 3_000 if is_long_run else 402
     folder = repository(tmp_path / "r", many(count))
-    home = tmp_path / ".baton"
+    home = tmp_path / ".deedbook"
     with Ledger(home):
         pass
     for number in range(times(2, 1)):

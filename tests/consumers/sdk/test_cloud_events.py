@@ -43,7 +43,7 @@ def test_every_kind_is_a_cloud_event_in_both_modes_and_says_what_its_author_sign
         read = from_http_event(message)
         attributes = read.get_attributes()
         assert {name: attributes[name] for name in ("id", "source", "type", "subject", "specversion", "sequence")} == {
-            "id": event.id, "source": f"urn:baton:ledger:{event.ledger}", "type": f"baton.{kind}",
+            "id": event.id, "source": f"urn:deedbook:ledger:{event.ledger}", "type": f"deedbook.{kind}",
             "subject": event.stream, "specversion": "1.0", "sequence": "0000000000000000007",
         }  # fmt: skip
         assert attributes["time"] == datetime.fromisoformat(event.at)
@@ -109,7 +109,7 @@ def test_watcher_prints_cloud_events_a_line_each(watched: Path, capsys: pytest.C
     assert watch(watched, "--format", "cloudevents") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["type"], line["data"]["data"]["finding"]) for line in lines] == [
-        ("baton.finding.logged", "first"), ("baton.finding.logged", "第二"),
+        ("deedbook.finding.logged", "first"), ("deedbook.finding.logged", "第二"),
     ]  # fmt: skip
 
 

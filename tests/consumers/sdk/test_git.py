@@ -98,11 +98,11 @@ def test_the_operators_settings_count_in_their_own_repository_and_in_no_stranger
 ) -> None:
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     settings = tmp_path / "settings"
-    settings.write_text("[baton]\n\tname = operator\n")
+    settings.write_text("[deedbook]\n\tname = operator\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
     monkeypatch.setenv("GIT_DIR", "/nowhere")
-    assert Git(tmp_path).ask("config", "baton.name") == "operator"
+    assert Git(tmp_path).ask("config", "deedbook.name") == "operator"
     stranger = Git(tmp_path, is_own=False)
-    assert stranger.call("config", "baton.name").code == 1
+    assert stranger.call("config", "deedbook.name").code == 1
     refused = stranger.call("ls-remote", str(tmp_path))
     assert "not allowed" in refused.error

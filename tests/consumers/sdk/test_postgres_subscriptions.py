@@ -18,7 +18,7 @@ from consumers.doors.cli.program import run as cli_run
 from consumers.sdk.postgres import PostgresSubscriptions
 from consumers.sdk.reactor import Reactor
 from consumers.sdk.subscriptions import open_subscriptions
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
@@ -44,17 +44,17 @@ def kept(database: str) -> Iterator[PostgresSubscriptions]:
 
 
 @pytest.fixture
-def run(ledger: Ledger, local_client: LocalClient, kept: PostgresSubscriptions) -> Callable[..., BatonError | None]:
+def run(ledger: Ledger, local_client: LocalClient, kept: PostgresSubscriptions) -> Callable[..., DeedbookError | None]:
     """React to all findings with a function; return the error with which that ended."""
     ledger.emit("alice", SESSION, SessionStarted())
 
-    def run(effect: Callable[[Event, Any], Any]) -> BatonError | None:
+    def run(effect: Callable[[Event, Any], Any]) -> DeedbookError | None:
         reactor = Reactor(local_client, kept, "rows", attempts=3, retry_wait_s=0.001, wait_s=0.05)
         reactor.on("finding.logged")(effect)
         reactor.start_at(0)
         try:
             reactor.run(threading.Event(), until=ledger.head()[0])
-        except BatonError as error:
+        except DeedbookError as error:
             return error
         return None
 
@@ -78,7 +78,7 @@ def done(kept: PostgresSubscriptions) -> list[str]:
 
 
 def test_server_that_goes_in_an_effect_and_is_back_finds_it_done_once_and_nothing_given_up(
-    ledger: Ledger, run: Callable[..., BatonError | None], kept: PostgresSubscriptions, postgres: Postgres
+    ledger: Ledger, run: Callable[..., DeedbookError | None], kept: PostgresSubscriptions, postgres: Postgres
 ) -> None:
     chance, outages = random.Random("outages"), times(8, 30)
     texts = [str(number) for number in range(4)]
@@ -106,7 +106,7 @@ def test_server_that_goes_in_an_effect_and_is_back_finds_it_done_once_and_nothin
 
 
 def test_commit_whose_answer_is_lost_is_not_made_again(
-    ledger: Ledger, run: Callable[..., BatonError | None], kept: PostgresSubscriptions, database: str
+    ledger: Ledger, run: Callable[..., DeedbookError | None], kept: PostgresSubscriptions, database: str
 ) -> None:
     find(ledger, "a")
     # What is deferred runs within COMMIT: the session ends after everything was written, and before it is said.
@@ -123,7 +123,7 @@ def test_commit_whose_answer_is_lost_is_not_made_again(
 
 
 def test_function_that_goes_on_after_a_failed_statement_is_told_how_it_may(
-    ledger: Ledger, run: Callable[..., BatonError | None], kept: PostgresSubscriptions
+    ledger: Ledger, run: Callable[..., DeedbookError | None], kept: PostgresSubscriptions
 ) -> None:
     find(ledger, "a")
 
@@ -148,7 +148,7 @@ def test_function_that_goes_on_after_a_failed_statement_is_told_how_it_may(
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_function_cannot_end_its_transaction(
-    end: str, ledger: Ledger, run: Callable[..., BatonError | None], kept: PostgresSubscriptions
+    end: str, ledger: Ledger, run: Callable[..., DeedbookError | None], kept: PostgresSubscriptions
 ) -> None:
     find(ledger, "a")
 
@@ -161,7 +161,7 @@ def test_function_cannot_end_its_transaction(
 
 
 def test_statement_that_ends_the_transaction_is_refused(
-    ledger: Ledger, run: Callable[..., BatonError | None], kept: PostgresSubscriptions
+    ledger: Ledger, run: Callable[..., DeedbookError | None], kept: PostgresSubscriptions
 ) -> None:
     find(ledger, "a")
     assert run(lambda _, db: db.execute("ROLLBACK")) is None
@@ -169,7 +169,7 @@ def test_statement_that_ends_the_transaction_is_refused(
 
 
 def test_constraint_that_is_checked_when_it_commits_is_the_events_fault(
-    ledger: Ledger, run: Callable[..., BatonError | None], kept: PostgresSubscriptions
+    ledger: Ledger, run: Callable[..., DeedbookError | None], kept: PostgresSubscriptions
 ) -> None:
     kept.run("CREATE TABLE once (finding TEXT UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     find(ledger, "a", "A", "b")
@@ -234,7 +234,7 @@ def test_program_without_the_driver_is_told_what_to_install(monkeypatch: pytest.
     with pytest.raises(Unavailable) as refused:
         open_subscriptions("postgresql://h/d")
     assert refused.value.code == "EXTRA_MISSING"
-    assert "baton-ledger[postgres]" in refused.value.message
+    assert "deedbook[postgres]" in refused.value.message
 
 
 def test_watcher_goes_on_where_another_machines_stopped(

@@ -328,7 +328,7 @@ def test_attempt_is_counted_before_the_effect(
 
     def count(event: Event, _: sqlite3.Connection) -> None:
         other = open_subscriptions(store)
-        counts.append(other.run("SELECT count FROM baton_attempts")[0][0])
+        counts.append(other.run("SELECT count FROM deedbook_attempts")[0][0])
         other.close()
         if len(counts) < 3:
             raise RuntimeError

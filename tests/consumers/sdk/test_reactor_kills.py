@@ -72,7 +72,7 @@ def rows(store: Path | str) -> tuple[list[str], list[str]]:
 def test_effects_happen_once_across_kills(
     ledger: Ledger, store: Path | str, start: Callable[[], subprocess.Popen[str]]
 ) -> None:
-    chance = random.Random(os.environ.get("BATON_SEED"))
+    chance = random.Random(os.environ.get("DEEDBOOK_SEED"))
     count = 500 * FAULTS if is_long_run else 250
     for first in range(0, count, 250):
         drafts = [Draft(stream=SESSION, data=FindingLogged(finding=str(first + number))) for number in range(250)]

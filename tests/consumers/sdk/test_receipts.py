@@ -14,7 +14,7 @@ from invitations import checkpoint_key_of, invite, join
 from consumers.sdk.receipts import Anchors, check, evidence_in, take
 from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
 from ledger.envelope import decode_entry
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import DeedbookError, Corrupted, Refused
 from ledger.events.authority import CheckpointKeyRotated, KeyRotated
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.identity import write_key
@@ -104,7 +104,7 @@ def test_a_node_that_shows_another_branch_to_the_receipt_than_to_the_memory_is_r
                 take(Node(branch, memory=client.memory), 8)  # type: ignore[arg-type]
             # Even if it proves the memory's head by the old branch.
             lie = Node(branch, memory=client.memory, consistency=client.consistency)
-            with pytest.raises(BatonError):
+            with pytest.raises(DeedbookError):
                 take(lie, 8)  # type: ignore[arg-type]
     assert check(taken, Anchors()).event.index == 8
 

@@ -42,9 +42,9 @@ def agents_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ledger that the environment names, with alice as the acting agent; nobody has it open."""
     with Ledger(home) as ledger:
         ledger.write_keys()
-    for name in ("BATON_SERVER", "BATON_SESSION"):
+    for name in ("DEEDBOOK_SERVER", "DEEDBOOK_SESSION"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("BATON_HOME", str(home))
-    monkeypatch.setenv("BATON_AGENT", "alice")
+    monkeypatch.setenv("DEEDBOOK_HOME", str(home))
+    monkeypatch.setenv("DEEDBOOK_AGENT", "alice")
     monkeypatch.chdir(home.parent)
     return home

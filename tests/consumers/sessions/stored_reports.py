@@ -1,4 +1,4 @@
-"""Reports as the stores beside the log have them: for tests, because Baton itself answers from the signed log."""
+"""Reports as the stores beside the log have them: for tests, because Deedbook itself answers from the signed log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from consumers.sdk.files import read_file
 from consumers.sessions.copies import _LAST_LINE
 from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
 from consumers.sessions.places import Project, name_of
-from ledger.errors import BatonError, Corrupted, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Unavailable
 
 Format = Literal["json", "markdown"]
 
@@ -25,12 +25,12 @@ def load_handoff(session_id: str, format: Format, project: Project) -> dict[str,
         Corrupted: ``CORRUPTED`` when the JSON is none. Refused: ``TOO_LARGE``. Unavailable: the last store failed.
     """
     text: str | None = None
-    problem: BatonError | None = None
+    problem: DeedbookError | None = None
     if project.git is not None:
         root = MARKDOWN_NOTES if format == "markdown" else JSON_NOTES
         try:
             text = Notes(project.git).read(root + name_of(session_id))
-        except BatonError as error:
+        except DeedbookError as error:
             problem = error
     if text is None and project.files is not None:
         text = read_files(project.files, session_id)[format == "markdown"]

@@ -108,7 +108,7 @@ def test_stores_that_cannot_be_written_are_a_warning_and_the_report_stands(agent
     assert again["report_id"] == made["report_id"]
     assert again["storage_location"] == f"ledger:session/{session_id}"
     assert again["warnings"][-1].startswith("not stored in git_notes")
-    assert "`baton notes sync`" in again["warnings"][-1]
+    assert "`deed notes sync`" in again["warnings"][-1]
 
 
 @pytest.mark.usefixtures("agents_home")
@@ -164,7 +164,7 @@ def test_a_session_unknown_ended_or_anothers_is_refused_with_its_code(
     agents_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id = bootstrap_session("Find the leak")
-    monkeypatch.setenv("BATON_AGENT", "bob")
+    monkeypatch.setenv("DEEDBOOK_AGENT", "bob")
     for call, code in (
         (lambda: submit_preflight_assessment(session_id, BEFORE), "NOT_AUTHORIZED"),
         (lambda: generate_handoff_report(session_id, "x", FINDINGS), "NOT_AUTHORIZED"),
@@ -180,7 +180,7 @@ def test_a_session_unknown_ended_or_anothers_is_refused_with_its_code(
         with pytest.raises(Refused) as caught:
             call()
         assert caught.value.code == code
-    monkeypatch.delenv("BATON_AGENT")
+    monkeypatch.delenv("DEEDBOOK_AGENT")
     with pytest.raises(Refused) as caught:
         generate_handoff_report(session_id, "x", FINDINGS)
     assert caught.value.code == "USAGE"

@@ -91,7 +91,7 @@ def test_a_repository_of_somebody_else_is_told_with_the_way_out(
 @pytest.fixture
 def unprivileged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that everybody can enter; git runs as nobody if these tests run as root."""
-    with tempfile.TemporaryDirectory(prefix="baton-test-") as made:
+    with tempfile.TemporaryDirectory(prefix="deedbook-test-") as made:
         shared = Path(made)
         shared.chmod(0o777)
         if os.geteuid() == 0:

@@ -38,7 +38,7 @@ class Log:
 
 def settings(folder: Path, **reports: Any) -> Settings:
     """Return the settings of a ledger in a project's folder."""
-    return Settings(home=folder / ".baton", actions=Actions(reports=reports))
+    return Settings(home=folder / ".deedbook", actions=Actions(reports=reports))
 
 
 def test_lost_refs_and_files_come_back_and_the_rest_is_untouched(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_project_is_the_folder_that_holds_the_ledger(tmp_path: Path, monkeypat
     assert not project_of(settings(tmp_path)).is_git_sure
     monkeypatch.chdir(tmp_path)
     assert project_of(Settings(home=tmp_path / "elsewhere" / "ledger", actions=Actions())).git == Path.cwd()
-    assert project_of(Settings(home=Path(".baton"), actions=Actions())).git == Path.cwd()
+    assert project_of(Settings(home=Path(".deedbook"), actions=Actions())).git == Path.cwd()
 
 
 def test_files_are_written_where_the_project_has_documents_or_says_so(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_link_out_of_the_project_is_not_taken_for_its_documents(tmp_path: Path
 
 
 def test_config_says_where_reports_go(tmp_path: Path) -> None:
-    home = tmp_path / "p" / ".baton"
+    home = tmp_path / "p" / ".deedbook"
     home.mkdir(parents=True)
     (home / "config.toml").write_text('[reports]\ngit = "../other"\nfiles = false\n')
     project = project_of(read_settings(home=trusted(home)))
@@ -167,7 +167,7 @@ def test_a_wrong_table_is_refused_with_file_and_path(tmp_path: Path, table: dict
     with pytest.raises(Refused) as refused:
         project_of(settings(tmp_path, **table))
     assert refused.value.code == code
-    assert str(tmp_path / ".baton" / "config.toml") in refused.value.message
+    assert str(tmp_path / ".deedbook" / "config.toml") in refused.value.message
 
 
 def test_names_of_hostile_ids_are_repaired_too(tmp_path: Path) -> None:

@@ -71,14 +71,14 @@ def check_session(packed: dict[str, Any], report: dict[str, Any], level: str) ->
         for one in shortened:
             assert any(is_same(each, one) for each in whole)
     if left_out:
-        assert re.fullmatch(r"baton report show \S+", left_out["see"])
+        assert re.fullmatch(r"deed report show \S+", left_out["see"])
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     """One ledger for all tests that only read what generated sessions came to."""
     with (
-        Ledger(tmp_path_factory.mktemp("sessions") / ".baton") as ledger,
+        Ledger(tmp_path_factory.mktemp("sessions") / ".deedbook") as ledger,
         ledger.client() as client,
         Reader(client, ledger.settings()) as reader,
     ):

@@ -104,7 +104,7 @@ def test_bound_agent_that_does_not_answer_pauses_the_task_which_goes_on_once_it_
     assert paused["paused"]["code"] == paused["error"]["code"] == "EVALUATION_TIMEOUT"
     assert "alice, the evaluator," in paused["error"]["message"]
     assert f"entry {request.event.index}" in paused["error"]["message"]
-    assert paused["paused"]["resume"] == f"baton tot resume {part.opening.task_id}"
+    assert paused["paused"]["resume"] == f"deed tot resume {part.opening.task_id}"
     with playing(ledger, judged):
         while (found := resume(ledger, part.opening.task_id))["paused"]:
             continue  # on a loaded machine alice may be late again

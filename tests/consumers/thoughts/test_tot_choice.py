@@ -29,7 +29,7 @@ def install(folder: Path, name: str, code: str, *, offers: str = "echo = {0}:Ech
     about = folder / f"{name}-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[baton.thinkers]\n{offers.format(name)}\n")
+    (about / "entry_points.txt").write_text(f"[deedbook.thinkers]\n{offers.format(name)}\n")
     (folder / f"{name}.py").write_text(code)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from consumers.thoughts.processes import Assignment
     from ledger.client import Client
 
-SEED = os.environ.get("BATON_SEED")
+SEED = os.environ.get("DEEDBOOK_SEED")
 EVENTS = 64
 
 

@@ -1,6 +1,6 @@
 // An exported bundle, unpacked: its checkpoint, that every entry is under it, signed by a key registered before it, and the
 // next of its stream and of authority.
-// What a bundle's rules say of who may do what is not replayed here: `baton verify --bundle` and verify.py do that.
+// What a bundle's rules say of who may do what is not replayed here: `deed verify --bundle` and verify.py do that.
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -32,7 +32,7 @@ export class Bus {
 
   private async request(subject: string, payload: unknown): Promise<unknown> {
     const options = { timeout: answer_max_ms };
-    const answer = await this.connection.request(`baton.${this.ledger}.${subject}`, JSON.stringify(payload), options);
+    const answer = await this.connection.request(`deedbook.${this.ledger}.${subject}`, JSON.stringify(payload), options);
     return answer.json();
   }
 }

@@ -5,7 +5,7 @@ import { checkReceipt } from "./note.js";
 import { decodeEntry, type Entry, hashOf, isSigned, need, readBase64 } from "./wire.js";
 
 interface Evidence {
-  baton_receipt: number;
+  deedbook_receipt: number;
   entry: string;
   batch: string;
   chain: [number, string][];
@@ -67,7 +67,7 @@ export function checkHandedOn(receipt: string, fingerprint: string): Proven {
   const extra = receipt.split("\n").find((line) => line.startsWith("extra "));
   need(extra !== undefined, "the receipt carries nothing that checks it");
   const evidence = JSON.parse(readBase64(extra.slice("extra ".length)).toString("utf8")) as Evidence;
-  need(evidence.baton_receipt === 1, "the receipt is of an unknown form");
+  need(evidence.deedbook_receipt === 1, "the receipt is of an unknown form");
   const chain = new Map(evidence.chain.map(([index, data]) => [index, decodeEntry(readBase64(data))]));
   const size = Number(receipt.slice(receipt.indexOf("\n\n") + 2).split("\n")[1]);
   const { vkey, ledger } = vkeyOf(chain, size, fingerprint);

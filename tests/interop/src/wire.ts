@@ -5,9 +5,9 @@ import { blake3 } from "@noble/hashes/blake3.js";
 import { type Key, sign, verify } from "./ed25519.js";
 import { leafHash, rootOfPath, treeRoot } from "./merkle.js";
 
-export const EVENT_TYPE = "application/vnd.baton.event.v1+json";
-const BATCH_TYPE = "application/vnd.baton.batch.v1";
-const POSSESSION_TYPE = "application/vnd.baton.possession.v1";
+export const EVENT_TYPE = "application/vnd.deedbook.event.v1+json";
+const BATCH_TYPE = "application/vnd.deedbook.batch.v1";
+const POSSESSION_TYPE = "application/vnd.deedbook.possession.v1";
 
 export function need(condition: unknown, message: string): asserts condition {
   if (!condition) {

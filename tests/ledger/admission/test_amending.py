@@ -145,7 +145,7 @@ def test_reviewer_who_was_named_is_dropped_by_nobody(ledger: Ledger, other: str 
     ledger.hand_over("h1", sender="rita", reviewer="ruth")
     answer = refused(ledger, "rita", "h1", amended(reviewer=other))
     assert (answer.code, answer.details) == ("NOT_AUTHORIZED", {"reviewer": "ruth"})
-    assert "baton handoff amend h1 --reviewer OTHER --as ruth" in answer.message
+    assert "deed handoff amend h1 --reviewer OTHER --as ruth" in answer.message
     assert ledger.handoff("h1").reviewer == "ruth"
 
 

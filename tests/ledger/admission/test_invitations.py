@@ -95,7 +95,7 @@ def test_invitation_is_taken_back_until_it_is_used(ledger: Ledger) -> None:
     assert not_admitted(ledger, invitation) == ("NOT_INVITED", "revoked")
     assert refusal(ledger, ROOT, AgentInvitationRevoked(name="dora")).code == "TRANSITION_NOT_ALLOWED"
     join(ledger, invite(ledger, "dora"))
-    assert "baton agent remove dora" in refusal(ledger, ROOT, AgentInvitationRevoked(name="dora")).message
+    assert "deed agent remove dora" in refusal(ledger, ROOT, AgentInvitationRevoked(name="dora")).message
     assert refusal(ledger, ROOT, AgentInvitationRevoked(name="alice"), "agent/alice").details["how"] == "unknown"
 
 

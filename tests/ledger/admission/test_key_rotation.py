@@ -210,7 +210,7 @@ def test_compromised_key_signs_nothing_more_even_if_it_says_so_itself(ledger: Le
     compromise(ledger, "alice", 3, by="alice")
     refused = refusal(ledger, "alice", "session/s1", SessionStarted())
     assert (refused.code, refused.details["how"]) == ("KEY_REVOKED", "compromised")
-    assert "baton key rotate --as alice --lost" in refused.message
+    assert "deed key rotate --as alice --lost" in refused.message
 
 
 def test_declaration_can_only_lower_trust(ledger: Ledger) -> None:

@@ -14,7 +14,7 @@ from consumers.auditor.fsck import fsck
 from ledger import secrets
 from ledger.author import Author, Draft
 from ledger.bus.remote import RemoteClient
-from ledger.errors import CODES, BatonError, Exit, Refused
+from ledger.errors import CODES, DeedbookError, Exit, Refused
 from ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def refused(ledger: Ledger, submission: Submission) -> Refused:
     return caught.value
 
 
-def tells(error: BatonError, text: str) -> bool:
+def tells(error: DeedbookError, text: str) -> bool:
     """Tell whether any eight characters in a row of a secret stand in what an error says."""
     shown = json.dumps(error.to_dict()) + str(error) + repr(error)
     return any(text[start : start + 8] in shown for start in range(len(text) - 8))

@@ -27,7 +27,7 @@ def message(index: int) -> OutboundMessage:
         index,
         event_subject(L, "session.started" if index % 3 else "finding.logged", f"session/{index % 7}"),
         f'{{"n":{index}}}'.encode() + b" " * (index % 400),
-        {"Baton-Index": str(index), "Baton-Id": f"blake3:{index:064x}"},
+        {"Deedbook-Index": str(index), "Deedbook-Id": f"blake3:{index:064x}"},
         index.to_bytes(32),
         3 - digit if digit < 4 else 0,
     )
@@ -53,7 +53,7 @@ class NumberedLog:
 async def check_stream(client: Client, incarnation: Incarnation, size: int) -> None:
     """Read the stream as any NATS client would: it holds exactly the events below ``size``."""
     subscription = await client.jetstream().subscribe(
-        f"baton.{L}.event.>", stream=incarnation.name, ordered_consumer=True
+        f"deedbook.{L}.event.>", stream=incarnation.name, ordered_consumer=True
     )
     for index in range(incarnation.first_seq - 1, size):
         stored = await subscription.next_msg(timeout=60)

@@ -43,12 +43,12 @@ async def write(node: Client, bus: Bus, number: int, chunk: bytes, headers: dict
 @pytest.mark.parametrize(
     ("chunk", "headers"),
     [
-        (b"another first chunk", {"Baton-Chunks": "11"}),
-        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": "1"}),
-        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": "many"}),
-        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": "9" * 19}),
-        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": "-1"}),
-        (CONTENT[: limits.blob_chunk_bytes], {"Baton-Chunks": ""}),
+        (b"another first chunk", {"Deedbook-Chunks": "11"}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Deedbook-Chunks": "1"}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Deedbook-Chunks": "many"}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Deedbook-Chunks": "9" * 19}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Deedbook-Chunks": "-1"}),
+        (CONTENT[: limits.blob_chunk_bytes], {"Deedbook-Chunks": ""}),
     ],
 )
 def test_a_wrong_first_chunk_is_no_blob_and_is_put_right_by_whoever_publishes_it(
@@ -58,7 +58,7 @@ def test_a_wrong_first_chunk_is_no_blob_and_is_put_right_by_whoever_publishes_it
         async with bus.connect() as node:
             leader, follower = (BlobStream(lambda: node, bus.ledger, 1) for _ in range(2))
             await leader._make()
-            await write(node, bus, 3, b"another chunk", {"Baton-Chunks": "11"})
+            await write(node, bus, 3, b"another chunk", {"Deedbook-Chunks": "11"})
             await write(node, bus, 0, chunk, headers)
             with pytest.raises(Unavailable, match="cannot be had yet") as refused:
                 await follower.get(REF)
@@ -91,7 +91,7 @@ def test_a_blob_that_the_stream_has_is_not_sent_again_unless_it_was_lost(
             assert written == []
             assert await second.get(REF) == CONTENT
         async with bus.connect() as node:
-            await write(node, bus, 0, b"", {"Baton-Chunks": "0"})
+            await write(node, bus, 0, b"", {"Deedbook-Chunks": "0"})
             first.forget()
             await BlobStream(lambda: node, bus.ledger, 1).put(REF, log.blobs)
             assert len(written) == len(set(written)) > 1

@@ -57,7 +57,7 @@ def test_an_agent_finds_each_node_of_its_ledger_with_version_and_role(bus: Bus) 
     async def find() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
         async with discovered(bus, "leader", "follower") as (nodes, alice):
             pings = await ask(alice, "$SRV.PING", 2)
-            return pings, await ask(alice, f"$SRV.INFO.baton.{nodes[1].id}", 1), [one.id for one in nodes]
+            return pings, await ask(alice, f"$SRV.INFO.deedbook.{nodes[1].id}", 1), [one.id for one in nodes]
 
     pings, [info], ids = asyncio.run(find())
     assert sorted(one["id"] for one in pings) == sorted(ids)
@@ -65,7 +65,7 @@ def test_an_agent_finds_each_node_of_its_ledger_with_version_and_role(bus: Bus) 
     assert {one["metadata"]["ledger"] for one in pings} == {L}
     assert (info["id"], info["metadata"]["role"]) == (ids[1], "follower")
     assert [(one["name"], one["subject"]) for one in info["endpoints"]] == [
-        ("submit", f"baton.{L}.submit.*"), ("read", f"baton.{L}.read.>"),
+        ("submit", f"deedbook.{L}.submit.*"), ("read", f"deedbook.{L}.read.>"),
     ]  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_answers_have_the_form_that_the_library_of_nats_gives_its_own(bus: Bus, 
 
 
 @pytest.mark.parametrize(
-    "subject", ["$SRV.PING.other", "$SRV.PING.baton.other", "$SRV.INFO.baton.ID.more", "$SRV.STOP", "$SRV.x.baton"]
+    "subject", ["$SRV.PING.other", "$SRV.PING.deedbook.other", "$SRV.INFO.deedbook.ID.more", "$SRV.STOP", "$SRV.x.deedbook"]
 )
 def test_what_is_asked_of_others_is_not_answered(subject: str) -> None:
     node = Discovery(L, lambda: "leader", Tally())

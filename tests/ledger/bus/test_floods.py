@@ -263,7 +263,7 @@ def test_headers_of_any_bytes_do_not_stop_the_node(
 
 @pytest.mark.parametrize("token", [b"\xff", b"\xc3\x28", "日志".encode(), b"\x7f"])
 def test_subject_of_any_bytes_does_not_stop_the_node(served: Served, ledger: Ledger, token: bytes) -> None:
-    sent(served, b"PUB baton.%s.read.alice.%s _INBOX_alice.x 0\r\n\r\n" % (ledger.id.encode(), token))
+    sent(served, b"PUB deedbook.%s.read.alice.%s _INBOX_alice.x 0\r\n\r\n" % (ledger.id.encode(), token))
     assert served.client().head().size == ledger.head()[0]
 
 

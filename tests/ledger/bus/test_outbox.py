@@ -81,13 +81,13 @@ def test_header_that_is_missing_or_in_another_form_is_refused(name: str, value: 
 def test_header_that_no_entry_has_is_refused() -> None:
     entry, headers = published([b"a"], 0)
     with pytest.raises(Corrupted):
-        entry_of(entry.body, headers | {"Baton-More": "1"})
+        entry_of(entry.body, headers | {"Deedbook-More": "1"})
 
 
 def test_event_of_a_batch_is_refused_in_another_place_of_it() -> None:
     entry, headers = published([b"a", b"b", b"c"], 1)
     with pytest.raises(Corrupted):
-        entry_of(entry.body, headers | {"Baton-Batch": "0/3"})
+        entry_of(entry.body, headers | {"Deedbook-Batch": "0/3"})
 
 
 def fill(ledger: Ledger) -> None:

@@ -223,7 +223,7 @@ def test_an_answer_that_is_misdirected_reaches_nobody(bus: Bus, reply: str) -> N
 
 @pytest.mark.parametrize("agent", ["bob", "*"])
 def test_an_agent_reads_only_as_itself(bus: Bus, agent: str) -> None:
-    subject = f"baton.{L}.read.{agent}.head"
+    subject = f"deedbook.{L}.read.{agent}.head"
 
     async def ask() -> None:
         errors: list[Exception] = []

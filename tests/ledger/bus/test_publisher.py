@@ -118,7 +118,7 @@ def test_an_incarnation_may_begin_later(bus: Bus) -> None:
 @given(st.lists(st.tuples(st.integers(1, 256), st.integers(0, 40_000)), min_size=1, max_size=20))
 def test_a_group_is_whole_units_within_the_limits_or_one_unit(units: list[tuple[int, int]]) -> None:
     messages = [
-        OutboundMessage(0, "s", b"x" * size, {"Baton-Index": "0"}, b"", count - 1 - place)
+        OutboundMessage(0, "s", b"x" * size, {"Deedbook-Index": "0"}, b"", count - 1 - place)
         for count, size in units
         for place in range(count)
     ][:400]
@@ -165,7 +165,7 @@ def test_stored_control_headers_do_not_make_an_event_foreign(bus: Bus) -> None:
                 replace(message(8), payload=b"other"),
                 replace(message(8), subject="other"),
                 replace(message(8), headers={}),
-                replace(message(8), headers=message(8).headers | {"Baton-More": "x"}),
+                replace(message(8), headers=message(8).headers | {"Deedbook-More": "x"}),
             ):
                 assert not is_same(stored, other)
 

@@ -63,7 +63,7 @@ def test_an_answer_that_was_lost_is_found_in_the_stream(bus: Bus, monkeypatch: p
 def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
     program, size_max, size = Path(__file__).with_name("publishing_program.py"), 30_000 * FAULTS, 0
     rounds = times(2, 8)
-    chance = random.Random(os.environ.get("BATON_SEED"))
+    chance = random.Random(os.environ.get("DEEDBOOK_SEED"))
 
     def command(grown_to: int, until: int) -> list[str]:
         return [sys.executable, str(program), bus.server.url, bus.seeds["node"], str(grown_to), str(until)]

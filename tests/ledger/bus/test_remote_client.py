@@ -18,7 +18,7 @@ from ledger.bus.server import EmbeddedServer
 from ledger.bus.subjects import read_subject, submit_subject
 from ledger.client import open_client
 from ledger.config import Settings
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.events.session import SessionStarted
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_agent_the_server_does_not_know_is_denied_at_once(
     ledger.register("mallory")
     error = failure_of(lambda: open_client(settings_of(ledger, served.url, "mallory")))
     assert (error.code, error.details["agent"]) == ("BUS_DENIED", "mallory")
-    assert "baton-bus" not in {thread.name for thread in threading.enumerate()}
+    assert "deedbook-bus" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_agent_without_keys_is_told_which_is_missing(served: Served, ledger: Ledger) -> None:
@@ -72,7 +72,7 @@ def test_agent_without_keys_is_told_which_is_missing(served: Served, ledger: Led
 def test_no_server_is_unavailable_at_once(ledger: Ledger, url: str, never_give_up: None) -> None:
     error = failure_of(lambda: RemoteClient(settings_of(ledger, url)))
     assert (error.code, error.details["server"]) == ("BUS_UNAVAILABLE", url)
-    assert "baton-bus" not in {thread.name for thread in threading.enumerate()}
+    assert "deedbook-bus" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_server_without_a_node_is_unavailable(
@@ -102,7 +102,7 @@ def test_closed_client_says_so(served: Served, ledger: Ledger, never_give_up: No
 
 
 def test_closing_ends_requests_that_wait(served: Served, never_give_up: None) -> None:
-    client, errors = served.client(), list[BatonError]()
+    client, errors = served.client(), list[DeedbookError]()
     asking = threading.Thread(target=lambda: errors.append(failure_of(lambda: client.entries(99, wait_s=30))))
     asking.start()
     while served.service.reads_waiting < 1:
@@ -115,7 +115,7 @@ def test_closing_ends_requests_that_wait(served: Served, never_give_up: None) ->
 def test_nobody_waits_for_ever_who_asks_as_another_thread_closes(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, errors, stop_loop = served.client(), list[BatonError](), Connection._stop_loop
+    client, errors, stop_loop = served.client(), list[DeedbookError](), Connection._stop_loop
 
     def stop_while_another_asks(connection: Connection) -> None:
         asking = threading.Thread(

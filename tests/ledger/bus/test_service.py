@@ -101,17 +101,17 @@ def test_large_submission_is_admitted(served: Served, ledger: Ledger) -> None:
 
 def test_header_that_is_none_is_answered(served: Served) -> None:
     ref = "blake3:" + "0" * 64
-    assert code_of(submit(served, b"x", {"Baton-Blob": "blake3:zz", "Baton-Chunk": "0"})) == "INVALID_FIELD"
-    assert code_of(submit(served, b"x", {"Baton-Blob": ref})) == "INVALID_FIELD"
-    assert code_of(submit(served, b"x", {"Baton-Blob": ref, "Baton-Chunk": "0"})) == "CHUNK_MISPLACED"
+    assert code_of(submit(served, b"x", {"Deedbook-Blob": "blake3:zz", "Deedbook-Chunk": "0"})) == "INVALID_FIELD"
+    assert code_of(submit(served, b"x", {"Deedbook-Blob": ref})) == "INVALID_FIELD"
+    assert code_of(submit(served, b"x", {"Deedbook-Blob": ref, "Deedbook-Chunk": "0"})) == "CHUNK_MISPLACED"
     assert code_of(submit(served, b"x", {"Other": "header"})) == "INVALID_FORMAT"
 
 
 def test_blob_in_one_chunk_is_stored(served: Served, ledger: Ledger) -> None:
     ref = "blake3:" + blake3(b"content").hexdigest()
-    begun = submit(served, ledger.intent("alice", b"content").encode(), {"Baton-Blob": ref, "Baton-Chunk": "intent"})
+    begun = submit(served, ledger.intent("alice", b"content").encode(), {"Deedbook-Blob": ref, "Deedbook-Chunk": "intent"})
     assert begun == {"received": 0}
-    answer = submit(served, b"content", {"Baton-Blob": ref, "Baton-Chunk": "0"})
+    answer = submit(served, b"content", {"Deedbook-Blob": ref, "Deedbook-Chunk": "0"})
     assert answer == {"received": 7, "ref": ref}
     assert ledger.log.blobs.get(ref) == b"content"
 
@@ -153,7 +153,7 @@ def test_read_that_cannot_be_answered_says_why(served: Served, verb: str, argume
 
 
 def test_verb_that_is_no_word_is_refused(served: Served) -> None:
-    assert code_of(served.ask(f"baton.{served.ledger.id}.read.alice.HEAD", b"")) == "INVALID_FORMAT"
+    assert code_of(served.ask(f"deedbook.{served.ledger.id}.read.alice.HEAD", b"")) == "INVALID_FORMAT"
 
 
 def test_chunk_beyond_a_blob_is_not_found(served: Served, ledger: Ledger) -> None:
@@ -316,7 +316,7 @@ def test_stopping_answers_what_was_asked_and_takes_no_more(
         assert accepted["accepted"][0]["index"] == ledger.head()[0] - 1
         assert page["entries"] == []
         assert not served.service._submissions._tasks | served.service._reads._tasks
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("baton-service")]
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("deedbook-service")]
 
 
 def test_page_limits_are_those_of_the_contract() -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from baton import Ledger as Program
+from deedbook import Ledger as Program
 from building import Actors, Ledger
 from served import Served, failure_of, settings_of, users
 

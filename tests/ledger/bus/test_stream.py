@@ -37,11 +37,11 @@ ALTERED: dict[str, dict[str, Any]] = {
     "forgets by subject": {"max_msgs_per_subject": 1},
     "refuses large events": {"max_msg_size": 100},
     "takes fewer subjects": {"subjects": [SUBJECT]},
-    "takes more subjects": {"subjects": [f"baton.{L}.event.>", "other"]},
+    "takes more subjects": {"subjects": [f"deedbook.{L}.event.>", "other"]},
     "discards old events": {"discard": "old"},
     "is not republished": {"republish": None},
-    "is republished elsewhere": {"republish": RePublish(src=f"baton.{L}.event.>", dest="elsewhere.>")},
-    "is republished in part": {"republish": RePublish(src=f"baton.{L}.event.a.>", dest=f"baton.{L}.live.a.>")},
+    "is republished elsewhere": {"republish": RePublish(src=f"deedbook.{L}.event.>", dest="elsewhere.>")},
+    "is republished in part": {"republish": RePublish(src=f"deedbook.{L}.event.a.>", dest=f"deedbook.{L}.live.a.>")},
     "takes no batches": {"allow_atomic": False},
 }
 
@@ -153,7 +153,7 @@ def test_the_next_incarnation_takes_the_subjects_and_the_old_one_keeps_its_messa
             acknowledged = await node.jetstream().publish(SUBJECT, b"an event")
             assert (acknowledged.stream, acknowledged.seq) == (following.name, 1)
             old = await stream_info(node, made)
-            assert (old.state.messages, old.config.subjects) == (1, [f"baton.{L}.retired.1"])
+            assert (old.state.messages, old.config.subjects) == (1, [f"deedbook.{L}.retired.1"])
             # A crash after the old one was retired and before the new one was recorded.
             assert await next_incarnation(node, made) == following
             third = await next_incarnation(node, following, first_index=7)

@@ -26,16 +26,16 @@ def test_stream_token_is_a_safe_subject_token_for_any_name(stream: str) -> None:
 
 def test_subjects_are_those_of_the_published_contract() -> None:
     token = subjects.stream_token("handoff/x")
-    assert subjects.submit_subject(L, "alice") == f"baton.{L}.submit.alice"
-    assert subjects.read_subject(L, "alice", "range") == f"baton.{L}.read.alice.range"
-    assert subjects.event_subject(L, "handoff.completed", "handoff/x") == f"baton.{L}.event.handoff.completed.{token}"
-    assert subjects.live_subject(L) == f"baton.{L}.live.>"
-    assert subjects.live_subject(L, "handoff.completed") == f"baton.{L}.live.handoff.completed.*"
-    assert subjects.live_subject(L, "handoff.completed", "handoff/x") == f"baton.{L}.live.handoff.completed.{token}"
-    assert subjects.live_subject(L, stream="handoff/x") == f"baton.{L}.live.*.*.{token}"
-    assert subjects.checkpoint_subject(L) == f"baton.{L}.checkpoint"
-    assert subjects.retired_subject(L, 2) == f"baton.{L}.retired.2"
-    assert subjects.log_stream_name(L, 1) == f"BATON_{L}_1"
+    assert subjects.submit_subject(L, "alice") == f"deedbook.{L}.submit.alice"
+    assert subjects.read_subject(L, "alice", "range") == f"deedbook.{L}.read.alice.range"
+    assert subjects.event_subject(L, "handoff.completed", "handoff/x") == f"deedbook.{L}.event.handoff.completed.{token}"
+    assert subjects.live_subject(L) == f"deedbook.{L}.live.>"
+    assert subjects.live_subject(L, "handoff.completed") == f"deedbook.{L}.live.handoff.completed.*"
+    assert subjects.live_subject(L, "handoff.completed", "handoff/x") == f"deedbook.{L}.live.handoff.completed.{token}"
+    assert subjects.live_subject(L, stream="handoff/x") == f"deedbook.{L}.live.*.*.{token}"
+    assert subjects.checkpoint_subject(L) == f"deedbook.{L}.checkpoint"
+    assert subjects.retired_subject(L, 2) == f"deedbook.{L}.retired.2"
+    assert subjects.log_stream_name(L, 1) == f"DEEDBOOK_{L}_1"
     assert subjects.inbox_prefix("alice") == "_INBOX_alice"
 
 

@@ -149,7 +149,7 @@ def test_import_that_names_no_reviewer_leads_to_an_amendment() -> None:
     for author, code in (("scribe", "SELF_APPROVAL"), ("eve", "NOT_AUTHORIZED")):
         refused = refusal(transition, state, by(author, accepting(state)))
         assert refused.code == code
-        assert "scribe names a reviewer (`baton handoff amend x --reviewer OTHER`)" in refused.message
+        assert "scribe names a reviewer (`deed handoff amend x --reviewer OTHER`)" in refused.message
 
 
 def test_only_its_importer_imports_it_again() -> None:

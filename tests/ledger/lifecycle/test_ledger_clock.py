@@ -41,7 +41,7 @@ def test_bounds_are_thirty_days_ahead_and_one_behind(distance: int, is_taken: bo
     with pytest.raises(Refused) as refused:
         next_ms(LAST, LAST + distance)
     assert refused.value.code == "CLOCK_JUMPED"
-    assert "baton clock set --as root" in refused.value.message
+    assert "deed clock set --as root" in refused.value.message
 
 
 @pytest.mark.parametrize("system", [-1, -(10**15), clock_max_ms + 1, 10**20])

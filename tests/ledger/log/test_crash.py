@@ -41,7 +41,7 @@ class Killed:
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Killed]]:
     """A ledger whose writers were killed one after the other; each kill is followed by a full check."""
-    home = tmp_path_factory.mktemp("crash") / ".baton"
+    home = tmp_path_factory.mktemp("crash") / ".deedbook"
     chance = random.Random(20260212)
     runs: list[Killed] = []
     acknowledged: dict[int, str] = {}

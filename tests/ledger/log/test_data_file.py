@@ -13,7 +13,7 @@ import lmdb
 import pytest
 from building import Ledger
 
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 from ledger.events.session import SessionStarted
 from ledger.log.data_file import check_data_file
 from ledger.log.log import Log
@@ -75,7 +75,7 @@ def test_log_that_is_cut_short_is_corrupted_and_says_how_to_restore(home: Path, 
     with Ledger(home) as ledger:
         ledger.emit("alice", "session/s1", SessionStarted())
     os.truncate(home / "log" / "data.mdb", size)
-    with pytest.raises(Corrupted, match="baton restore") as refused:
+    with pytest.raises(Corrupted, match="deed restore") as refused:
         Log(home)
     assert refused.value.code == "CORRUPTED"
     assert (home / "log" / "data.mdb").stat().st_size == size, "what is left is evidence"
@@ -123,7 +123,7 @@ def test_every_forged_number_in_a_meta_page_is_answered(home: Path) -> None:
             file.write_bytes(forged[:-PAGE])
             try:
                 check_data_file(file)
-            except BatonError as error:
+            except DeedbookError as error:
                 assert error.code == "CORRUPTED"  # noqa: PT017 - that it ends at all is what is tested
 
 
@@ -171,5 +171,5 @@ def test_file_that_is_cut_while_it_is_open_is_read_no_more(home: Path) -> None:
     with Ledger(home) as ledger:
         ledger.emit("alice", "session/s1", SessionStarted())
         os.truncate(home / "log" / "data.mdb", 3 * PAGE)
-        with pytest.raises(Corrupted, match="baton restore"):
+        with pytest.raises(Corrupted, match="deed restore"):
             ledger.head()

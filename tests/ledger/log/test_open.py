@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from building import Ledger, refs_of
 
-from ledger.errors import BatonError, Corrupted, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Unavailable
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.log.environment import translated
 from ledger.log.log import Log
@@ -27,7 +27,7 @@ SMALL = 1024**2
 
 def code_of(folder: Path, **options: Any) -> str:
     """Return the code with which a log is not opened."""
-    with pytest.raises(BatonError) as refused:
+    with pytest.raises(DeedbookError) as refused:
         Log(folder, **options)
     return refused.value.code
 

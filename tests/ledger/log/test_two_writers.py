@@ -72,7 +72,7 @@ class Reader:
 def home() -> Iterator[Path]:
     """A folder on a disk: in memory a commit is so fast that one writer is done before the other has begun."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        yield Path(folder, ".baton")
+        yield Path(folder, ".deedbook")
 
 
 def test_two_writers_and_a_reader_agree_and_each_contested_claim_is_won_once(home: Path) -> None:

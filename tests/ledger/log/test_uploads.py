@@ -16,7 +16,7 @@ from faults import times
 
 from ledger.config import Config
 from ledger.entries import read_event
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.events.authority import KeyRevoked
 from ledger.events.session import FindingLogged, ReportGenerated, SessionStarted
 from ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s
@@ -48,7 +48,7 @@ def content_of(name: str, chunks: int = 2) -> bytes:
 
 def code_of(action: Callable[[], object]) -> str:
     """Return the code with which an action fails."""
-    with pytest.raises(BatonError) as failed:
+    with pytest.raises(DeedbookError) as failed:
         action()
     return failed.value.code
 
@@ -176,7 +176,7 @@ def test_quota_ends_one_agents_uploads_and_nobody_elses(ledger: Ledger) -> None:
         refer_again = [one for one in refs if one != refs[0]]
         ledger.emit("alice", "session/s1", FindingLogged(finding="more", evidence=refer_again))
         read_references(ledger.log)
-        with pytest.raises(BatonError) as full:
+        with pytest.raises(DeedbookError) as full:
             client.put_blob(fourth, ledger.intent("alice", fourth))
         assert (full.value.code, full.value.details["setting"]) == ("QUOTA_EXCEEDED", "blob_bytes")
 

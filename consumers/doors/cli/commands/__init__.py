@@ -1,1 +1,1 @@
-"""The verbs of ``baton``, one module a verb or family; each is imported only when it is called."""
+"""The verbs of ``deed``, one module a verb or family; each is imported only when it is called."""

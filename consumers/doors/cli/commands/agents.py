@@ -1,4 +1,4 @@
-"""`baton agent`: who may write to the ledger."""
+"""`deed agent`: who may write to the ledger."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def agent() -> None:
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
-    """Make keys for a new agent and register it; signed by root, or by the admin who is named with --as or BATON_AGENT.
+    """Make keys for a new agent and register it; signed by root, or by the admin who is named with --as or DEEDBOOK_AGENT.
 
     The key of a human is sealed with a passphrase: asked on a terminal, or read from --passphrase-fd, and so is any
     key made with --passphrase-fd. When the signing key is sealed too, its passphrase is the next line there.
@@ -76,10 +76,10 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
 def invite(
     app: App, name: str, roles: tuple[Role, ...], *, expires: str, address: str | None, reason: str, revoke: bool
 ) -> None:
-    """Let somebody elsewhere join as NAME, once: print the code to send, which `baton join` takes there.
+    """Let somebody elsewhere join as NAME, once: print the code to send, which `deed join` takes there.
 
     The code is a secret until it is used; nothing of it but two public keys is in the ledger. No private key travels.
-    Signed by root, or by the admin who is named with --as or BATON_AGENT; a node is invited by root alone.
+    Signed by root, or by the admin who is named with --as or DEEDBOOK_AGENT; a node is invited by root alone.
     """
     from consumers.doors.cli.commands.keys import parse_ttl  # noqa: PLC0415 - which reads this module
 
@@ -110,7 +110,7 @@ def invite(
         f"{name} is invited at entry {accepted.index} as {', '.join(invitation.roles)}, once, until {until}",
         f"  server  {', '.join(servers) or '-  (whoever joins names one with --server)'}",
         "Send this to whom you mean, and to nobody else; it is run in a folder of its own there:",
-        f"  baton join{' --node' if NODE_ROLE in roles else ''} {invitation.code}",
+        f"  deed join{' --node' if NODE_ROLE in roles else ''} {invitation.code}",
     ])  # fmt: skip
     if not app.as_json and any("//127." in one or "//localhost" in one for one in servers):
         click.echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
@@ -166,7 +166,7 @@ def show(app: App, name: str) -> None:
 
 
 def admin_author(app: App) -> Author:
-    """Return who signs what only an admin may: whom --as names, else BATON_AGENT if that is one, else root.
+    """Return who signs what only an admin may: whom --as names, else DEEDBOOK_AGENT if that is one, else root.
 
     Asked before anybody is asked for a passphrase; the ledger asks again.
     """
@@ -174,7 +174,7 @@ def admin_author(app: App) -> Author:
     if app.settings().agent is None:
         app.act_as(ROOT)
     if not _is_admin(app) and app.agent is None and has_root_key:
-        app.act_as(ROOT)  # BATON_AGENT says who one is all day, and that was not meant for this
+        app.act_as(ROOT)  # DEEDBOOK_AGENT says who one is all day, and that was not meant for this
     name = app.acting()
     if name != NODE and not _is_admin(app):  # the node registers services: the ledger says whether this is one
         remedy = f"add `--as {ROOT}`" + ("" if has_root_key else f" where the key of {ROOT} lies")

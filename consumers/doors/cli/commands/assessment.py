@@ -1,7 +1,7 @@
-"""`baton session assess`: the agent's own assessment, and after the last one the report.
+"""`deed session assess`: the agent's own assessment, and after the last one the report.
 
 The assessment is committed first and stands whatever happens then. A report that fails is said on stderr and in the
-JSON, with exit code 0, and is made again by `baton session sweep`.
+JSON, with exit code 0, and is made again by `deed session sweep`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from consumers.doors.cli.program import Command
 from consumers.doors.cli.session_choice import append, session_and
 from consumers.sdk.text import clean
 from ledger.config import wants_traceback
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.events.session import AssessmentRecorded, Phase, Vectors
 from projections.snapshots.vectors import read_vectors
 
@@ -49,7 +49,7 @@ def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: A
     you can; one that is left out counts as not assessed, never as 0.
 
     After POSTFLIGHT the report is made; what is not given is taken from the session. If it cannot be made, the
-    assessment stands, and `baton session sweep` makes it again.
+    assessment stands, and `deed session sweep` makes it again.
     """
     name, word = session_and(app, words, "PHASE")
     phases: tuple[Phase, ...] = get_args(Phase)
@@ -69,7 +69,7 @@ def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: A
         more["artifacts"] = with_contents(app, more["artifacts"]) if more["keep"] else more["artifacts"]
         inputs = inputs_from(more)  # read before anything is signed, because a file may not be there
     name, accepted = append(app, name, data)
-    # If we crash here, the assessment stands, and `baton session sweep` finds a POSTFLIGHT without its report.
+    # If we crash here, the assessment stands, and `deed session sweep` finds a POSTFLIGHT without its report.
     answer: dict[str, Any] = {"id": name, "phase": phase, "accepted": asdict(accepted[0])}
     if phase == "POSTFLIGHT":
         answer["report"] = {"status": "not_asked"} if inputs is None else report_on(app, name, inputs)
@@ -101,7 +101,7 @@ def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
             raise
         # Whatever it was: the assessment is in the ledger, and its author must hear that beside what failed.
         message = f"{type(failure).__name__}: {failure} (please report it)"
-        error = failure if isinstance(failure, BatonError) else BatonError("UNEXPECTED", message)
+        error = failure if isinstance(failure, DeedbookError) else DeedbookError("UNEXPECTED", message)
         command = session_report.remedy(name, error.code)
         warn([f"no report was made: {error.code}: {error.message}"])
         click.echo(f"  the assessment stands; the report is made again with: {clean(command)}", err=True)

@@ -1,4 +1,4 @@
-"""`baton verify`, `fsck`, `checkpoint`, `export`: what an auditor calls."""
+"""`deed verify`, `fsck`, `checkpoint`, `export`: what an auditor calls."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def fsck(app: App, *, must_repair: bool) -> None:
     """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs.
 
     With --repair, the records of streams, agents, keys and ids are written anew from the entries, which never change.
-    A running `baton serve` would go on with what it knows: then repairing is refused.
+    A running `deed serve` would go on with what it knows: then repairing is refused.
     """
     from consumers.auditor.fsck import fsck as check  # noqa: PLC0415 - loads the auditor
 
@@ -142,7 +142,7 @@ def checkpoint(app: App) -> None:
 @click.argument("file", metavar="FILE|DIR/")
 @click.option("--stream", help="Only this stream, with the proofs of its events.")
 def export(app: App, file: str, stream: str | None) -> None:
-    """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Baton.
+    """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Deedbook.
 
     With a slash at its end, or when it is an empty folder, it becomes a folder that any web server can publish: the
     log as C2SP tlog-tiles.
@@ -155,7 +155,7 @@ def export(app: App, file: str, stream: str | None) -> None:
     data = {"file": file, **msgspec.to_builtins(manifest)}
     data["tree_head"] = data.pop("root")
     count = manifest.size if stream is None else len(manifest.indexes)
-    of_file = f"baton verify --bundle {file}, or python verify.py after unpacking"
+    of_file = f"deed verify --bundle {file}, or python verify.py after unpacking"
     how = "python verify.py in it" if is_folder else of_file
     app.show("bundle", data, [f"{count} entries in {file}", f"Anyone can check it: {how}"])
 
@@ -180,7 +180,7 @@ def conclude(
     if report.resumed_at:
         text.append(f"the first {report.resumed_at} entries were verified by an earlier audit, and are the same")
     text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]
-    advice = "Pass --root with the fingerprint that `baton init` printed, to check that this is the ledger you mean."
+    advice = "Pass --root with the fingerprint that `deed init` printed, to check that this is the ledger you mean."
     text += [] if report.anchored else [advice]
     text += [] if witnessed is None else [str(witnessed)]
     app.show(kind, data, [*text, *(f"note: {clean(note.message)}" for note in report.notes)])

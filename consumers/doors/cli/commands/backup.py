@@ -1,6 +1,6 @@
-"""`baton backup`, `restore`: a ledger as one file that anybody can verify, and a ledger made of it.
+"""`deed backup`, `restore`: a ledger as one file that anybody can verify, and a ledger made of it.
 
-`baton recover`: a log that lacks acknowledged entries gets them back from its stream, or goes on without them.
+`deed recover`: a log that lacks acknowledged entries gets them back from its stream, or goes on without them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from consumers.doors.cli.output import progress, when
 from consumers.doors.cli.program import Command
 from ledger import trust
 from ledger.config import CHAINS_FILE, new_home, present_folder, read_file, read_settings
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import DeedbookError, Corrupted, Refused
 from ledger.history import shown
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def backup(app: App, target: Path, *, with_keys: bool) -> None:
     """Write log, blobs and settings to FILE, or to a new file in the folder DIR, while the ledger is in use.
 
-    The file is a bundle: `baton verify --bundle FILE` checks it, `baton restore FILE` makes the ledger of it again.
+    The file is a bundle: `deed verify --bundle FILE` checks it, `deed restore FILE` makes the ledger of it again.
     """
     client = app.local_client()
     from ledger.bundle.backup import SUFFIX, count_left_out, key_files, write_backup  # noqa: PLC0415 - loads what only bundles need
@@ -48,7 +48,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
     path = target
     if target.is_dir():
         # Each backup is a file of its own: one that fails takes none of those before it along.
-        path = target / f"baton-{client.ledger[:12]}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S%fZ')}{SUFFIX}"
+        path = target / f"deedbook-{client.ledger[:12]}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S%fZ')}{SUFFIX}"
     with progress("backing up", shown=not app.as_json) as step:
         manifest = write_backup(client, home, path, passphrase=passphrase, progress=step)
     data = {
@@ -63,7 +63,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
         text.append(f"with {', '.join(sorted(manifest.files))}")
     if not with_keys:
         text.append("Keys are not in it: keep a copy of keys/ elsewhere, or call this with --keys.")
-    app.show("backup", data, text, following=f"baton verify --bundle {path}")
+    app.show("backup", data, text, following=f"deed verify --bundle {path}")
 
 
 def _is_sealed(path: Path) -> bool:
@@ -77,7 +77,7 @@ def _is_sealed(path: Path) -> bool:
 @click.option("--replace", is_flag=True, help="Put it in the place of a log of the same ledger, which is kept aside.")
 @click.option("--root", help="The root key's fingerprint: refuse the backup of another ledger.")
 def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
-    """Make the ledger of a backup (of a folder: its newest), or of any export of a whole log, in .baton or --home DIR.
+    """Make the ledger of a backup (of a folder: its newest), or of any export of a whole log, in .deedbook or --home DIR.
 
     Everything is verified and replayed before anything is put in place. Settings and keys that are there stay.
     """
@@ -98,8 +98,8 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
         )  # fmt: skip
     notes, following = _what_follows(home)
     if not _is_trusted(home):
-        notes.append("what the settings here run or send waits until you trust them; `baton verify` does not")
-        following = "baton trust" if following.startswith("baton verify") else following
+        notes.append("what the settings here run or send waits until you trust them; `deed verify` does not")
+        following = "deed trust" if following.startswith("deed verify") else following
     following = app.here(following)
     if restored.has_sealed_keys:
         notes.append("keys are in the backup: restore it again where there are none, with --passphrase-fd N")
@@ -121,7 +121,7 @@ def _is_trusted(home: Home) -> bool:
     try:
         trust.actions_of(read_settings(home=home.path))
         trust.check_chains(home.path, read_file(home.path, CHAINS_FILE))
-    except BatonError:
+    except DeedbookError:
         return False
     return True
 
@@ -137,19 +137,19 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
         async with Recovery(read_settings(home=home.path), is_dry=True) as recovery:
             notes = [
                 f"what was read at {one.place} was {shown(one.trusted.size, one.trusted.root)}: its readers refuse "
-                "this log until `baton recover`"
+                "this log until `deed recover`"
                 for one in recovery.contradicted()
             ]
             history = await recovery.lost()
             if history is None:
-                return notes, "baton recover --accept-loss" if notes else "baton verify --views"
+                return notes, "deed recover --accept-loss" if notes else "deed verify --views"
             held = f"the log stream holds {history.missing} acknowledged entries that this log lacks"
-            return [held, *notes], "baton recover --accept-loss" if history.is_fork else "baton recover --from-stream"
+            return [held, *notes], "deed recover --accept-loss" if history.is_fork else "deed recover --from-stream"
 
     try:
         return asyncio.run(look())
-    except BatonError as error:
-        return [f"the log stream was not asked: {error.message}"], "baton verify --views"
+    except DeedbookError as error:
+        return [f"the log stream was not asked: {error.message}"], "deed verify --views"
 
 
 @click.command(cls=Command)
@@ -202,7 +202,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
         count = head.size - history.shared
         sound = f"{count} of {history.missing} missing entries are sound"
         text = f"{sound}; with them the log has {head.size} entries, tree head {head.tree_head}"
-        _show(app, data | {"sound": count}, head, text, "baton recover --from-stream")
+        _show(app, data | {"sound": count}, head, text, "deed recover --from-stream")
         return
     with progress("bringing entries back", shown=not app.as_json) as step:
         data["brought_back"] = await recovery.bring_back(history, step)
@@ -210,7 +210,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
     _require_agreement(recovery, done)
     head = recovery.head()
     text = f"{done}: the log has {head.size} entries, tree head {head.tree_head}"
-    _show(app, data, head, text, "baton verify --views")
+    _show(app, data, head, text, "deed verify --views")
 
 
 def _require_agreement(recovery: Recovery, done: str) -> None:
@@ -220,8 +220,8 @@ def _require_agreement(recovery: Recovery, done: str) -> None:
         head = recovery.head()
         message = (
             f"{done}, but what was read at {one.place} was {shown(remembered.size, remembered.root)}, and the log has "
-            f"{shown(head.size, head.tree_head)}: put a later copy back with `baton restore`, or go on without those "
-            "entries with `baton recover --accept-loss`"
+            f"{shown(head.size, head.tree_head)}: put a later copy back with `deed restore`, or go on without those "
+            "entries with `deed recover --accept-loss`"
         )
         details = {"trusted_size": remembered.size, "trusted_tree_head": remembered.root, **head._asdict()}
         raise Corrupted("HISTORY_CHANGED", message, **details)
@@ -235,7 +235,7 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
         _show(app, data, head, f"nothing is lost: the log has {head.size} entries, tree head {head.tree_head}", None)
         return
     if is_dry:
-        _show(app, data, head, _loss(head, abandoned, history), "baton recover --accept-loss")
+        _show(app, data, head, _loss(head, abandoned, history), "deed recover --accept-loss")
         return
     if not yes:
         loss = _loss(head, abandoned, history)
@@ -252,14 +252,14 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
     head = recovery.head()
     where = f"{head.size} entries, tree head {head.tree_head}"
     text = f"a new epoch: the log goes on from {where}, and every reader is told once"
-    _show(app, data, head, text, "baton serve")
+    _show(app, data, head, text, "deed serve")
 
 
 def _loss(head: Head, abandoned: list[Head], history: LostHistory | None) -> str:
     given_up = " and that of ".join(f"{one.size} entries with tree head {one.tree_head}" for one in abandoned)
     text = f"the log has {head.size} entries; given up would be the head of {given_up}"
     if history is not None and not history.is_fork:
-        text += f". The stream still holds {history.missing} of them: `baton recover --from-stream` brings them back"
+        text += f". The stream still holds {history.missing} of them: `deed recover --from-stream` brings them back"
     return text
 
 

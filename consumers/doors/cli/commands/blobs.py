@@ -1,4 +1,4 @@
-"""`baton blob put`, `get`, `list`, `stat`, `prune`: what is too large for an event, kept by its hash."""
+"""`deed blob put`, `get`, `list`, `stat`, `prune`: what is too large for an event, kept by its hash."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def stat(app: App, ref: str) -> None:
 
 @blob.command(cls=Command)
 def prune(app: App) -> None:
-    """Drop the blobs and unfinished uploads that no entry has referred to for a day, as `baton serve` does."""
+    """Drop the blobs and unfinished uploads that no entry has referred to for a day, as `deed serve` does."""
     from ledger.log.expiry import drop_unreferenced  # noqa: PLC0415 - opens lmdb
 
     client = app.local_client()

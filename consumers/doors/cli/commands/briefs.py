@@ -1,4 +1,4 @@
-"""`baton reasoning brief`, `explain`, `validate`: a prompt with measured fidelity, what it drops, and a check.
+"""`deed reasoning brief`, `explain`, `validate`: a prompt with measured fidelity, what it drops, and a check.
 
 A reasoning that does not pass ends with exit code 6, its report in the error's details; it is published all the same.
 """
@@ -75,7 +75,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
             if data["verdict"]["outcome"] == "failed":
                 to_do = "ask a human about"  # as a snapshot's gate does
             click.echo(f"-- {to_do} the whole graph before acting: {why}", err=True)
-        click.echo(f"-- the whole graph: `baton reasoning fetch {data['reasoning_ref']}`", err=True)
+        click.echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`", err=True)
 
     app.show("brief", data, text)
 
@@ -208,7 +208,7 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
 
     def text() -> None:
         if not answer["total"]:
-            click.echo("no report: `baton reasoning validate ID --as REVIEWER` makes one")
+            click.echo("no report: `deed reasoning validate ID --as REVIEWER` makes one")
         for one in answer["validations"]:
             report = msgspec.convert(one["data"], ReasoningValidated)
             counts, tree = one["data"]["counts"], one["commit_id"][:commit_digits] or one["tree"]

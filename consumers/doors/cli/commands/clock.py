@@ -1,4 +1,4 @@
-"""`baton clock`: what the ledger's clock says beside this machine's, and setting it, which only the root may."""
+"""`deed clock`: what the ledger's clock says beside this machine's, and setting it, which only the root may."""
 
 from __future__ import annotations
 

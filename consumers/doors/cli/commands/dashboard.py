@@ -1,4 +1,4 @@
-"""`baton dashboard`: the page from which a person supervises agents, as a process of its own."""
+"""`deed dashboard`: the page from which a person supervises agents, as a process of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
     Decisions are signed with the key of a human (--as, or the only one whose key is here); without it one only reads.
     On another machine: `ssh -L 4280:127.0.0.1:4280 HOST`. Runs until SIGINT or SIGTERM.
     """
-    with extra("web", "baton dashboard"):
+    with extra("web", "deed dashboard"):
         from consumers.doors.dashboard import app as _  # noqa: F401, PLC0415 - starlette, jinja2 and graphlay
         from consumers.doors.web.server import bind  # noqa: PLC0415 - loads uvicorn
     ledger = app.ledger()

@@ -1,4 +1,4 @@
-"""`baton demo`: the whole story, told on the terminal or as one JSON document."""
+"""`deed demo`: the whole story, told on the terminal or as one JSON document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from consumers.doors.cli.program import Command
 from consumers.doors.demo.story import Line, Stage, Story
 from ledger import trust
 from ledger.config import FOLDER
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 
 
 @click.command(cls=Command)
@@ -35,7 +35,7 @@ def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
     ledger has a past of thirty hours with six agents in it, played beforehand by a clock that ran behind; the link and
     the human's passphrase are printed, and the agents take up what you approve.
     """
-    folder = Path(tempfile.mkdtemp(prefix="baton-demo-"))
+    folder = Path(tempfile.mkdtemp(prefix="deedbook-demo-"))
     try:
         with signals_as_interrupts():
             if has_dashboard:
@@ -48,7 +48,7 @@ def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
         app.show("demo", data, lambda: summary(data))
     finally:
         if not keep:
-            with contextlib.suppress(BatonError):  # else the list of what is trusted would grow by one each time
+            with contextlib.suppress(DeedbookError):  # else the list of what is trusted would grow by one each time
                 trust.forget(folder.resolve() / FOLDER)
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -115,6 +115,6 @@ def summary(data: dict[str, Any]) -> None:
     audit = data["audit"]
     table.add_row("audit", f"{audit['signatures']} signatures, tree and views {'ok' if audit['ok'] else 'BROKEN'}")
     if data["home"]:
-        table.add_row("kept", f"BATON_HOME={data['home']}")
+        table.add_row("kept", f"DEEDBOOK_HOME={data['home']}")
         table.add_row("bundle", data["bundle"])
     console.print(table)

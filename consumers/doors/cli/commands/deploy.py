@@ -1,6 +1,6 @@
-"""`baton deploy nats-config`: the configuration of nats-servers that run beside `baton serve`, not inside it.
+"""`deed deploy nats-config`: the configuration of nats-servers that run beside `deed serve`, not inside it.
 
-`baton serve` needs none of it, as it configures and runs its own server. It is for whoever wants to read what such a
+`deed serve` needs none of it, as it configures and runs its own server. It is for whoever wants to read what such a
 server is told, and for a server without a ledger: two machines with nodes need a third voice, or the death of one
 leaves no majority. What is rendered comes from the very code that the embedded server is configured with.
 """
@@ -77,7 +77,7 @@ def nats_config(
         pem = [] if certificates is None else [certificates / of for of in (f"{name}.pem", f"{name}.key", "ca.pem")]
         tls = Tls(*pem) if pem else None
         # The cluster is called as the nodes' own servers call it, which these may join.
-        member = Member(f"baton-{client.ledger}", name, route, routes, password, tls) if len(names) > 1 else None
+        member = Member(f"deedbook-{client.ledger}", name, route, routes, password, tls) if len(names) > 1 else None
         files[f"{name}.conf"] = render_apart(store=store / name, host=host, port=own_port, tls=tls, member=member)
     for name, content in files.items():
         write_whole(out / name, content.encode())

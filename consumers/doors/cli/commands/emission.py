@@ -1,4 +1,4 @@
-"""`baton emit`, `submit`: signing events one by one or as a batch, and appending what was signed elsewhere."""
+"""`deed emit`, `submit`: signing events one by one or as a batch, and appending what was signed elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from consumers.sdk.batch import check_kinds
 from ledger.author import Draft
 from ledger.codec import decode_strict
 from ledger.envelope import decode_submission
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.limits import batch_events_max, batch_size_max_bytes
 
 batch_text_max_bytes: Final = 8 * batch_size_max_bytes
@@ -59,8 +59,8 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
 
         try:
             write_receipt(app, accepted.index, path)
-        except BatonError as error:  # the event is in the log, and stays there: only the file is missing
-            error.message += f" (the event was accepted as entry {accepted.index}: `baton receipt {accepted.index}`)"
+        except DeedbookError as error:  # the event is in the log, and stays there: only the file is missing
+            error.message += f" (the event was accepted as entry {accepted.index}: `deed receipt {accepted.index}`)"
             raise
     app.show("accepted", asdict(accepted), output.accepted_line(accepted))
 

@@ -1,4 +1,4 @@
-"""`baton log`, `show`, `why`: events one by one, and what they follow from."""
+"""`deed log`, `show`, `why`: events one by one, and what they follow from."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def why(
 
     Followed are causes, reasoning refs, dependencies and answers between handoffs, the steps of a handoff, reasoning
     or review, snapshots and blobs. REF is an event, a reasoning, a handoff or other stream (its last event), or a
-    blob. Why a handoff is not ready is another question: `baton handoff why ID`.
+    blob. Why a handoff is not ready is another question: `deed handoff why ID`.
 
     --prov writes PROV-JSON, or PROV-N where FILE ends in .provn.
     """

@@ -1,4 +1,4 @@
-"""`baton handoff`: the table of its verbs."""
+"""`deed handoff`: the table of its verbs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`baton handoff import`, `render` and `watch`: handoffs as markdown files."""
+"""`deed handoff import`, `render` and `watch`: handoffs as markdown files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
         print_asides(answer)
         if copies:
             words = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
-            click.echo(f"{len(copies)} {words}, and kept in step by `baton handoff watch`: nothing to import")
+            click.echo(f"{len(copies)} {words}, and kept in step by `deed handoff watch`: nothing to import")
         click.echo(counts_line(answer))
 
     app.show("imported", answer, text)

@@ -1,4 +1,4 @@
-"""`baton handoff graph`: who waits for whom, as a tree for people, as Mermaid or as DOT for whatever draws.
+"""`deed handoff graph`: who waits for whom, as a tree for people, as Mermaid or as DOT for whatever draws.
 
 Titles are other people's text: in DOT quotes, backslashes and entities are escaped (the DOT language's double-quoted
 strings).

@@ -1,4 +1,4 @@
-"""`baton handoff list`, `show`, `baton next`: where all stand, as rows or as a board; all of one; what waits for you.
+"""`deed handoff list`, `show`, `deed next`: where all stand, as rows or as a board; all of one; what waits for you.
 
 On the board columns stand side by side where they fit, else one below the other.
 """
@@ -73,7 +73,7 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         if history:
             signed_history.print_history(found["history"])
         click.echo(f"\n{as_of_line(found['as_of'])}")
-        click.echo(f"gate: {found['gate'] or 'not to be seen from here (ask `baton doctor` beside the ledger)'}")
+        click.echo(f"gate: {found['gate'] or 'not to be seen from here (ask `deed doctor` beside the ledger)'}")
 
     app.show("handoffs.show", found, text)
 
@@ -95,7 +95,7 @@ def as_of_line(as_of: dict[str, Any]) -> str:
     if as_of.get("witnessed") is not None:
         line += f"; {as_of['witnessed']}"
     if not as_of["is_pinned"]:
-        line += " (self-asserted: no root is pinned here, see `baton trust --root`)"
+        line += " (self-asserted: no root is pinned here, see `deed trust --root`)"
     for one in as_of["ignored"]:
         line += f"\n  entry {one['index']} counts for nothing ({one['code']}): {clean(one['message'])}"
     return line
@@ -184,7 +184,7 @@ def _print_notes(notes: dict[str, list[str]]) -> None:
             file, is_kept, ref = text.rpartition(" kept: ")
             # Its sender wrote it: only what is a reference stands in a command of ours.
             is_known = is_kept and kind == "tested_by" and re.match(REF_PATTERN, ref)
-            click.echo(f"  kept: {told(file)}: `baton blob get {ref}`" if is_known else f"  {heading}: {told(text)}")
+            click.echo(f"  kept: {told(file)}: `deed blob get {ref}`" if is_known else f"  {heading}: {told(text)}")
 
 
 _MARK_NOTES: Final = {
@@ -286,7 +286,7 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     if kept := [one for one in kept if any(one[1:])]:
         answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), one, strict=True)) for one in kept]
         for name, waiting, rejected in kept:
-            what = f"of {name} {waiting} acts wait to be recorded, {rejected} were refused: `baton spool list`"
+            what = f"of {name} {waiting} acts wait to be recorded, {rejected} were refused: `deed spool list`"
             click.secho(what, fg="yellow", err=True)
     output.show_page(app, "handoffs.next", answer, lambda: print_items(answer["items"], agent))
 

@@ -1,4 +1,4 @@
-"""`baton handoff`: hand work over and see where it stands."""
+"""`deed handoff`: hand work over and see where it stands."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def act(verb: acts.Verb) -> click.Command:
         if given.pop("keep", False):
             given["artifacts"] = with_contents(app, given.get("artifacts", ()))
         if "version" in given and not re.match(REF_PATTERN, given["version"]):
-            raise Refused("USAGE", "--version takes a whole version, sha256:…, as `baton handoff show ID` prints it")
+            raise Refused("USAGE", "--version takes a whole version, sha256:…, as `deed handoff show ID` prints it")
         if "by" in given:
             given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
         if verb in acts.OF_WHAT_WAS_READ and "version" not in given:
@@ -135,7 +135,7 @@ def act(verb: acts.Verb) -> click.Command:
 def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, Any]:
     """Show a handoff on the terminal, ask, and return what was shown: what is signed then is of that version."""
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        read = "`baton handoff show ID` prints it, with `--json` as `data.version`"
+        read = "`deed handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused(
             "USAGE", f"{acts.spelled(verb)} signs what you have read: say its --version ({read})", field="version"
         )

@@ -1,6 +1,6 @@
-"""`baton setup`, `prime`, `hook`: hooks, MCP server and page of a harness; what an agent reads first; a hook by name.
+"""`deed setup`, `prime`, `hook`: hooks, MCP server and page of a harness; what an agent reads first; a hook by name.
 
-What harnesses call is ``python -P -m consumers.doors.hooks``, which loads less than `baton hook`; both answer the same
+What harnesses call is ``python -P -m consumers.doors.hooks``, which loads less than `deed hook`; both answer the same
 and exit with 0.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from consumers.doors.cli.app import App
-from consumers.doors.cli.program import Command, baton
+from consumers.doors.cli.program import Command, deed
 from consumers.doors.hooks.__main__ import respond
 from consumers.doors.hooks.harnesses import HARNESSES, Harness, Scope
 from consumers.doors.hooks.installation import Installation, Launcher, Outcome
@@ -31,7 +31,7 @@ from ledger.config import environment_variable, find_home, home_in, present_fold
 from ledger.errors import Exit, Refused, Unavailable
 
 _TEAM_ADVICE: Final = (
-    "Commit these files. They work where `baton` is installed and a ledger is found, as who BATON_AGENT names, else as"
+    "Commit these files. They work where `deed` is installed and a ledger is found, as who DEEDBOOK_AGENT names, else as"
 )
 _MIXED_ADVICE: Final = " The commands name paths of this machine: for files that are committed, use --team."
 
@@ -44,11 +44,11 @@ _MIXED_ADVICE: Final = " The commands name paths of this machine: for files that
 @click.option("--user", "scope", flag_value="user", help="In your home, for all projects (default: in this project).")
 @click.option("--force", is_flag=True, help="Also replace or remove what somebody edited; the file is kept.")
 def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, force: bool) -> None:
-    """Register Baton's hooks, its MCP server and the page for agents with HARNESS.
+    """Register Deedbook's hooks, its MCP server and the page for agents with HARNESS.
 
     Hooks act as --as NAME, by default as the agent that is called like the harness. Setup may be repeated: what is in
     place is left alone, what an earlier version wrote is brought up to date. With --team the commands name no path, and
-    act as each one's BATON_AGENT.
+    act as each one's DEEDBOOK_AGENT.
     """
     chosen = HARNESSES[harness]
     home = _home(app)
@@ -81,13 +81,13 @@ def _scope_of(app: App, harness: Harness, folder: Path, given: Scope | None, act
     found = Installation(harness, folder, Launcher(None, None)) if given != "user" else None
     has_own = found is not None and harness.is_apart("local") and found.check()[0].state is not State.MISSING
     if given == "team" and action is None and has_own:
-        message = "your own settings of this project call Baton's hooks, and both would run"
-        raise Refused("USAGE", f"{message}: `baton setup {harness.name} --remove` first")
+        message = "your own settings of this project call Deedbook's hooks, and both would run"
+        raise Refused("USAGE", f"{message}: `deed setup {harness.name} --remove` first")
     if given is not None or not harness.is_shared(folder) or (action == "remove" and has_own):
         return given or "local"
     if action == "remove" or (action is None and app.agent is not None):
-        message = "the shared settings of this project call Baton's hooks: --team changes them, for everybody"
-        raise Refused("USAGE", f"{message}; to act as another agent, set BATON_AGENT")
+        message = "the shared settings of this project call Deedbook's hooks: --team changes them, for everybody"
+        raise Refused("USAGE", f"{message}; to act as another agent, set DEEDBOOK_AGENT")
     return "team"
 
 
@@ -121,7 +121,7 @@ def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope
         pinned = None if is_found or (is_user and app.home is None) else str(home.resolve())
         server = app.settings().server
     if scope == "team" and app.agent is not None:
-        raise Refused("USAGE", "--team acts as each one's BATON_AGENT: leave out --as")
+        raise Refused("USAGE", "--team acts as each one's DEEDBOOK_AGENT: leave out --as")
     if scope == "team" and pinned is not None:
         raise Refused("USAGE", f"--team writes no path of this machine: others have no ledger in {pinned}")
     if is_new and home is not None:
@@ -150,7 +150,7 @@ budget_max_tokens = 100_000
 @click.option("--task", metavar="TEXT", help="What you are about to do: its dead ends and reasonings come first.")
 @click.option("--budget", type=click.IntRange(budget_min_tokens, budget_max_tokens), default=budget_tokens,
               show_default=True, help="At most so many tokens.")  # fmt: skip
-@click.option("--page", is_flag=True, help="Print the page for agents instead: how to work with Baton.")
+@click.option("--page", is_flag=True, help="Print the page for agents instead: how to work with Deedbook.")
 def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
     """Print dead ends of similar tasks, what waits for you, and which session was the last, each with its command.
 
@@ -186,7 +186,7 @@ def hook(app: App, harness: str) -> None:
 
     Never fails: what goes wrong is written to hooks.log in the ledger's folder.
     """
-    agent = app.agent or environment_variable("BATON_AGENT") or harness
+    agent = app.agent or environment_variable("DEEDBOOK_AGENT") or harness
     supervise(Call(harness, agent, app.home, app.server), respond)
 
 
@@ -195,11 +195,11 @@ def hook(app: App, harness: str) -> None:
 def completion(app: App, shell: str) -> None:
     """Print what makes a shell complete verbs and options: put its output where the shell starts.
 
-    bash: eval "$(baton completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit; fish: baton
-    completion fish > ~/.config/fish/completions/baton.fish.
+    bash: eval "$(deed completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit; fish: deed
+    completion fish > ~/.config/fish/completions/deed.fish.
     """
     from click import shell_completion as shells  # noqa: PLC0415 - nothing else needs it
 
     made = {"bash": shells.BashComplete, "zsh": shells.ZshComplete, "fish": shells.FishComplete}[shell]
-    source = made(baton, {}, "baton", "_BATON_COMPLETE").source()
+    source = made(deed, {}, "deed", "_DEED_COMPLETE").source()
     app.show("completion", {"shell": shell, "source": source}, source)

@@ -1,4 +1,4 @@
-"""`baton import empirica`: the git notes of Empirica, read, mapped and kept."""
+"""`deed import empirica`: the git notes of Empirica, read, mapped and kept."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _print_imported(answer: dict[str, Any]) -> None:
     if answer["own"]:
         click.echo(f"{answer['own']} notes are this ledger's own, and were not read back")
     if answer["dirty"]:
-        click.echo(f"{answer['dirty']} values are dirty: `baton import list --dirty` shows where")
+        click.echo(f"{answer['dirty']} values are dirty: `deed import list --dirty` shows where")
     if not (answer["read"] or answer["own"] or answer["unread"]):
         click.echo(f"no notes were found: a clone has none before `{FETCH}`", err=True)
     click.echo(counts_line(answer))

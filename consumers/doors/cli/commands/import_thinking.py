@@ -1,4 +1,4 @@
-"""`baton import thinking`: transcripts become imported reasoning: briefed like any other, and granting nothing."""
+"""`deed import thinking`: transcripts become imported reasoning: briefed like any other, and granting nothing."""
 
 from __future__ import annotations
 

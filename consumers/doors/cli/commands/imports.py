@@ -1,4 +1,4 @@
-"""`baton import`: records of other tools, kept as they were and shown as imported; and the list of them."""
+"""`deed import`: records of other tools, kept as they were and shown as imported; and the list of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def import_() -> None:
 def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
     """List imported records in the order of the ledger.
 
-    `baton show ENTRY` shows one with what it says and what is dirty; `original` is the ref of its bytes.
+    `deed show ENTRY` shows one with what it says and what is dirty; `original` is the ref of its bytes.
     """
     page = app.query("records.list", **given, limit=limit, after=cursor)
     rows = [
@@ -57,7 +57,7 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
 def print_asides(answer: Mapping[str, Any]) -> None:
     """Print the first of what an import kept aside, and of what it could not read, with where the rest is told."""
     for what, asides, total, way in (
-        ("kept aside", answer["aside"], answer["kept_aside"], "`baton import list --kept-aside` shows all"),
+        ("kept aside", answer["aside"], answer["kept_aside"], "`deed import list --kept-aside` shows all"),
         ("not read", answer["unread"], len(answer["unread"]), "--json has all"),
     ):
         for one in asides[:lines_max]:

@@ -1,4 +1,4 @@
-"""`baton join`: make keys here, be registered by an invitation, and hold the ledger against what it pins."""
+"""`deed join`: make keys here, be registered by an invitation, and hold the ledger against what it pins."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ledger.trust import shown
 @click.option("--node", "is_node", is_flag=True, help="Make the home of a further node of the ledger.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
-    """Join the ledger that CODE invites to: `baton agent invite` printed it, elsewhere.
+    """Join the ledger that CODE invites to: `deed agent invite` printed it, elsewhere.
 
-    The keys are made here, in .baton of this folder (or in --home DIR), and stay here; every command in this folder
+    The keys are made here, in .deedbook of this folder (or in --home DIR), and stay here; every command in this folder
     then asks that ledger's server as this agent. Interrupted, the same command goes on. The key of a human is sealed
     with a passphrase, asked on a terminal or read from --passphrase-fd.
     """
@@ -48,7 +48,7 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
     }  # fmt: skip
 
     place = "" if joined.index is None else f", at entry {joined.index}"
-    following = "fill in [cluster] of its config.toml, and `baton serve`" if is_node else app.here("baton next")
+    following = "fill in [cluster] of its config.toml, and `deed serve`" if is_node else app.here("deed next")
     app.show("joined", data, [
         f"{invitation.name} joined {invitation.ledger} as {', '.join(invitation.roles)}{place}",
         f"  root    {invitation.root} (pinned)",

@@ -1,4 +1,4 @@
-"""`baton key`: session keys that sign for a time and within a scope, new keys for old, and stolen ones."""
+"""`deed key`: session keys that sign for a time and within a scope, new keys for old, and stolen ones."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
     rotated, accepted = rotate_checkpoint(client, app.author(ROOT), app.ledger_home(), reason=reason)
     app.show("key", {"key": rotated.key, "index": accepted.index}, [
         f"checkpoints of more than {accepted.index} entries are signed with {short_key(rotated.key)}",
-        "Next: baton checkpoint, and give its key to whoever holds the old one",
+        "Next: deed checkpoint, and give its key to whoever holds the old one",
     ])  # fmt: skip
 
 
@@ -169,8 +169,8 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     for one in introduced:
         short, at = short_key(one["key"]), one["since_index"]
         text.append(f"It brought in {short} of {one['agent']} at entry {at}, which is valid:")
-        text.append(f"  if that is not theirs either: baton key compromised {short} --since {at}")
-    app.show("key", answer, [*text, f"Next: baton key rotate --as {key['agent']} --lost, if the agent shall go on"])
+        text.append(f"  if that is not theirs either: deed key compromised {short} --since {at}")
+    app.show("key", answer, [*text, f"Next: deed key rotate --as {key['agent']} --lost, if the agent shall go on"])
 
 
 def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
@@ -235,7 +235,7 @@ def _key_of(app: App, asked: str) -> dict[str, Any]:
     matches = matches or [one for one in keys if one["key"].startswith(asked.lower())]
     if len(matches) != 1:
         code = "REF_AMBIGUOUS" if matches else "NOT_FOUND"
-        message = f"{len(matches)} keys begin with {asked}, and no agent has that name: `baton key list` shows them"
+        message = f"{len(matches)} keys begin with {asked}, and no agent has that name: `deed key list` shows them"
         raise Refused(code, message, candidates=[one["key"] for one in matches])
     return matches[0]
 

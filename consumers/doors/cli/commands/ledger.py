@@ -1,4 +1,4 @@
-"""`baton init`, `doctor`: a new ledger; whether all is in order here."""
+"""`deed init`, `doctor`: a new ledger; whether all is in order here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from consumers.sdk.quotation import gate
 from consumers.sdk.text import visible
 from ledger import config, trust
 from ledger.client import Client, open_client, read_epoch
-from ledger.errors import BatonError, Unavailable, message_of
+from ledger.errors import DeedbookError, Unavailable, message_of
 from ledger.history import shown
 from ledger.home import Home, check_is_new, create_ledger
 from ledger.identity import read_key_file
@@ -43,7 +43,7 @@ from ledger.trust import fingerprint
 @click.option("--origin", help="The name on the ledger's checkpoints, as example.org/team (default: host and folder).")
 @click.option("--sealed", is_flag=True, help="Seal the root key with a passphrase (asked, or --passphrase-fd).")
 def init(app: App, origin: str | None, *, sealed: bool) -> None:
-    """Make a new ledger in .baton of this folder (or in --home DIR or BATON_HOME itself).
+    """Make a new ledger in .deedbook of this folder (or in --home DIR or DEEDBOOK_HOME itself).
 
     Makes a root key, a checkpoint key and a node key, and entry 0 that names them. The folder is kept out of git.
     """
@@ -65,11 +65,11 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
 
     app.show("ledger", data, [
         f"A new ledger {ledger} in {path}", f"  origin  {origin}", f"  root    {data['root_fingerprint']}",
-        "Give that fingerprint to auditors: `baton verify --root FINGERPRINT` holds the ledger against it.",
-        "Next: baton agent add NAME --role agent",
+        "Give that fingerprint to auditors: `deed verify --root FINGERPRINT` holds the ledger against it.",
+        "Next: deed agent add NAME --role agent",
     ])  # fmt: skip
     if not app.as_json and not trust.is_trusted(path):
-        click.echo("It could not be noted that you trust this folder: see `baton doctor`.", err=True)
+        click.echo("It could not be noted that you trust this folder: see `deed doctor`.", err=True)
 
 
 def check_is_ours(home: Home) -> None:
@@ -124,7 +124,7 @@ def doctor(app: App, *, llm: bool, is_page: bool) -> None:
             click.secho("ok    " if one.ok else "WRONG ", fg="green" if one.ok else "red", nl=False)
             click.echo(f"{one.name}: {one.found}" + ("" if one.ok else f"\n      {one.fix}"))
         if home is None:
-            click.echo("There is no ledger in this folder or above it: `baton init` makes one.")
+            click.echo("There is no ledger in this folder or above it: `deed init` makes one.")
 
     if bad and app.as_json:
         raise Unavailable("STORE_UNAVAILABLE", f"{len(bad)} checks failed: {bad[0].fix}", **data)
@@ -141,16 +141,16 @@ def _installation_checks(home: Path | None) -> Iterator[Check]:
         yield Check(f"package {package}", problem is None, f"{DISTRIBUTION} in {folder_of(package)}", problem or "")
     yield _checked("nats-server", partial(_server_check, home))
     has_tokens = find_spec("rs_bpe") is not None
-    yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install baton-ledger[tokens]")
+    yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install deedbook[tokens]")
     has_mcp = find_spec("mcp") is not None
-    yield Check("mcp", ok=True, found="baton mcp can serve" if has_mcp else "none: install baton-ledger[mcp]")
+    yield Check("mcp", ok=True, found="deed mcp can serve" if has_mcp else "none: install deedbook[mcp]")
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "use a newer Python build")
 
 
 def _ledger_checks(app: App, home: Home) -> Iterator[Check]:
     try:
         settings = app.settings()
-    except BatonError as error:
+    except DeedbookError as error:
         yield Check("folder", ok=False, found=error.code, fix=error.message)
         return
     if settings.server is not None:
@@ -165,7 +165,7 @@ def _ledger_checks(app: App, home: Home) -> Iterator[Check]:
 def _local_checks(app: App, home: Home, settings: config.Settings) -> Iterator[Check]:
     try:
         client = LocalClient(settings)
-    except BatonError as error:
+    except DeedbookError as error:
         yield Check("ledger", ok=False, found=error.code, fix=error.message)
         return
     with client:
@@ -202,7 +202,7 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
     """Return what a check finds; what it is refused is what is wrong."""
     try:
         return check()
-    except BatonError as error:
+    except DeedbookError as error:
         return Check(name, ok=False, found=error.code, fix=error.message)
 
 
@@ -215,7 +215,7 @@ def _entries_check(client: LocalClient) -> Check:
     if bad:
         shown = ", ".join(f"{one['index']} ({one['code']})" for one in bad[:quarantined_shown_max])
         found = f"{len(bad)} quarantined, which no gate admits: {shown}"
-    fix = "somebody wrote past the gate: `baton verify` says more, `baton fsck --repair` puts derived records right"
+    fix = "somebody wrote past the gate: `deed verify` says more, `deed fsck --repair` puts derived records right"
     return Check("entries", not bad, found, fix)
 
 
@@ -245,9 +245,9 @@ def _witness_check(settings: config.Settings, client: LocalClient) -> Iterator[C
             policy, fail_closed = witnesses
             witnessed = policy.judge(client.prove(0).checkpoint_text, time.time())
             found = f"{witnessed}; without them it fails {'closed' if fail_closed else 'open'}"
-            fix = "`baton serve` asks them, and its log says what they answered"
+            fix = "`deed serve` asks them, and its log says what they answered"
             yield Check("witnesses", witnessed.is_met, found, fix)
-    except BatonError as error:
+    except DeedbookError as error:
         if error.code != "NOT_TRUSTED":  # which has a line of its own
             yield Check("witnesses", ok=False, found=error.code, fix=error.message)
 
@@ -262,7 +262,7 @@ def _model_check(app: App) -> Check:
         question = 'Answer with this JSON object and nothing else: {"ready": true}'
         answer = client.ask([Message("system", "Answer with JSON."), Message("user", question)], dict[str, Any])
         asked, fix = f"{asked} answered {visible(json.dumps(answer))}", ""
-    except BatonError as error:
+    except DeedbookError as error:
         asked, fix = f"{asked}: {error.code}", error.message
     if client is not None:
         asked += f"; sent with it: {json.dumps(client.fields)}"
@@ -284,11 +284,11 @@ def _remote_checks(settings: config.Settings) -> Iterator[Check]:
         with open_client(settings) as client:
             head = client.head()
             root = pinned_root(settings.home, head.ledger)
-    except BatonError as error:
+    except DeedbookError as error:
         yield Check("server", ok=False, found=f"{asking}: {error.code}", fix=error.message)
         return
     yield Check("server", ok=True, found=f"{asking}: ledger {head.ledger}, {head.size} entries")
-    none = "none is pinned here, so this ledger vouches for itself: `baton trust --root FINGERPRINT` pins it"
+    none = "none is pinned here, so this ledger vouches for itself: `deed trust --root FINGERPRINT` pins it"
     yield Check("root", ok=True, found=none if root is None else f"pinned: {root}")
 
 
@@ -296,15 +296,15 @@ def _spool_checks(settings: config.Settings) -> Iterator[Check]:
     for name, spool in spools(settings.home):
         if any(counts := spool.counts()):
             found = f"of {name} {counts.waiting} wait to be recorded, {counts.rejected} were refused"
-            lists = "`baton spool list` shows them, `baton spool send` sends what waits"
-            yield Check("spool", ok=False, found=found, fix=f"{lists}, `baton spool drop` gives up others")
+            lists = "`deed spool list` shows them, `deed spool send` sends what waits"
+            yield Check("spool", ok=False, found=found, fix=f"{lists}, `deed spool drop` gives up others")
 
 
 def _trust_check(settings: config.Settings, client: Client | None = None) -> Check:
     try:
         trust.actions_of(settings, client)
         trust.check_chains(settings.home, config.read_file(settings.home, config.CHAINS_FILE))
-    except BatonError as error:
+    except DeedbookError as error:
         advice = "; trusted or not, this runs none of it" if settings.text else ""
         return Check("trust", ok=False, found=error.code, fix=error.message + advice)
     return Check("trust", ok=True, found="you trust this folder, and what it says")
@@ -313,12 +313,12 @@ def _trust_check(settings: config.Settings, client: Client | None = None) -> Che
 def _views_check(client: LocalClient, settings: config.Settings) -> Check:
     from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, and a folder called like it may hide it
 
-    fix = "run `baton project --rebuild`"
+    fix = "run `deed project --rebuild`"
     try:
         with Reader(client, settings) as reader:
             reader.answer("sessions.list", {"limit": 1})
             found = reader.store.check()
-    except BatonError as error:
+    except DeedbookError as error:
         return Check("views", ok=False, found=message_of(error), fix=fix)
     return Check("views", found == "ok", "whole, and up to date" if found == "ok" else found, fix)
 
@@ -343,7 +343,7 @@ def tracked_keys(home: Home) -> list[str]:
     try:
         # A folder that is itself made up as a repository is asked as little as any other.
         answer = Git(home.path.resolve(), is_own=False).call("ls-tree", "-r", "-z", "--name-only", "HEAD", "keys/")
-    except BatonError:
+    except DeedbookError:
         return []
     return [name.removeprefix("keys/") for name in answer.out.decode("utf-8", "replace").split("\0") if name]
 

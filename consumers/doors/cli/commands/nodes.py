@@ -1,4 +1,4 @@
-"""`baton node`: the nodes of a ledger as the one that runs in this folder hears them, and handing over to another."""
+"""`deed node`: the nodes of a ledger as the one that runs in this folder hears them, and handing over to another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.output import print_table
 from consumers.doors.cli.program import Group
 from consumers.doors.node.peers import HAND_OVER_FILE, NodesView, read_nodes
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.files import write_whole
 from ledger.home import Home
 
@@ -46,7 +46,7 @@ def hand_over(app: App, name: str) -> None:
         message = f"{view.node} does not lead: run this in the folder of {view.leader or 'who does'}"
         raise Refused("NOT_AUTHORIZED", message)
     if name and name not in {one.node for one in view.nodes[1:]}:
-        raise Refused("NOT_FOUND", f"no node {name} is heard: `baton node list` names those that are", name=name)
+        raise Refused("NOT_FOUND", f"no node {name} is heard: `deed node list` names those that are", name=name)
     write_whole(Home(app.settings().home).bus / HAND_OVER_FILE, name.encode())
     until = time.monotonic() + _wait_s
     while time.monotonic() < until:
@@ -55,20 +55,20 @@ def hand_over(app: App, name: str) -> None:
         if leader not in {"", view.node}:
             app.show("node", {"leader": leader}, f"{leader} leads")
             return
-    raise Unavailable("NOT_LEADER", f"nobody took over within {_wait_s:g} s: `baton node list` says how they stand")
+    raise Unavailable("NOT_LEADER", f"nobody took over within {_wait_s:g} s: `deed node list` says how they stand")
 
 
 def state_here(home: Home) -> tuple[bool, str, str]:
     """Return whether the nodes are in order as this folder's hears them, what was found, and what to do."""
     try:
         view = read_nodes(home.bus)
-    except BatonError as error:
+    except DeedbookError as error:
         return False, error.code, error.message
     own, head = view.nodes[0], max(one.size for one in view.nodes)
     leads = f"{view.leader or 'nobody'} leads"
     found = f"{own.node} is {own.role} in term {own.term}, {head - own.size} entries behind; {leads}"
     others = ", ".join(f"{one.node} heard {one.heard_s:.1f} s ago" for one in view.nodes[1:])
-    fix = own.fault or "no node leads: `baton node list` says which are heard; two of three must run"
+    fix = own.fault or "no node leads: `deed node list` says which are heard; two of three must run"
     return bool(view.leader) and not own.fault, f"{found}; {others or 'no other node is heard'}", fix
 
 

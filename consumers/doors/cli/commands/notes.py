@@ -1,4 +1,4 @@
-"""`baton notes`: handoff reports as git notes and files beside the ledger.
+"""`deed notes`: handoff reports as git notes and files beside the ledger.
 
 Who only reads, fetches or pushes notes needs no ledger: in any clone that is git alone, and nothing vouches for a note.
 Beside a ledger each is held against its signed events.
@@ -65,7 +65,7 @@ def show(app: App, session: str, *, markdown: bool) -> None:
     ref = (MARKDOWN_NOTES if markdown else JSON_NOTES) + name
     content = kept.read(ref)
     if content is None:
-        raise Refused("NOT_FOUND", f"there is no note {ref}: `baton notes sync` writes it", ref=ref)
+        raise Refused("NOT_FOUND", f"there is no note {ref}: `deed notes sync` writes it", ref=ref)
     report = None if markdown else _parsed(content)
     data = {"session_id": text_of(name), "ref": ref, "content": content, "report": report}
     data |= (signed := _signed(app, text_of(name), content, has_ledger=has_ledger))

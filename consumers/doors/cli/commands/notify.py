@@ -1,4 +1,4 @@
-"""`baton notify`: who is told how that something waits for them, and what became of it."""
+"""`deed notify`: who is told how that something waits for them, and what became of it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def retry(app: App, id_: str | None, *, all_: bool) -> None:
 @notify.command()
 @click.option("--once", is_flag=True, help="Stop when what is there now was read, and what is due was tried once.")
 def run(app: App, *, once: bool) -> None:
-    """Notify until SIGINT or SIGTERM, here or behind --server; `baton serve` does so by itself.
+    """Notify until SIGINT or SIGTERM, here or behind --server; `deed serve` does so by itself.
 
     The first start takes what waits already as known and tells nobody. Positions, open waits and the outbox are kept
     in notifier.db of the ledger's folder, for one notifier at a time.

@@ -1,4 +1,4 @@
-"""`baton reasoning`: record reasoning step by step, brief it, fetch it."""
+"""`deed reasoning`: record reasoning step by step, brief it, fetch it."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def assume(
         steps = app.query("reasoning.show", id=name)["memory"]["steps"]
         one = next((one for one in steps if one["step_number"] == number), None)
         if one and not (one["type"] == "assumption" or "needs_validation" in one or one["assumptions"]):
-            remedy = f"see `baton reasoning show {quote(name)}` for those that are"
+            remedy = f"see `deed reasoning show {quote(name)}` for those that are"
             raise Refused("USAGE", f"step {number} of {name} is no assumption and states none: {remedy}", step=number)
         emit(app, name, kinds.ReasoningExtended(assumptions_updated={number: settled}))
         return
@@ -235,8 +235,8 @@ def reopened(graph: dict[str, Any]) -> list[str]:
     """Return what to do about steps that come after a conclusion, which stays that of the steps before."""
     if graph["status"] != "concluded":
         return []
-    name, anew = graph["id"], "`baton handoff amend ID --reasoning"
-    again = f"`baton reasoning conclude {quote(name)} --conclusion TEXT`"
+    name, anew = graph["id"], "`deed handoff amend ID --reasoning"
+    again = f"`deed reasoning conclude {quote(name)} --conclusion TEXT`"
     message = f"{name} was concluded, and this reopens it: {again} concludes it"
     return [f"{message} anew; a handoff keeps the version that it named ({anew} {name}` names this one)"]
 

@@ -1,4 +1,4 @@
-"""`baton receipt`: prove to anybody, offline, that an event is in the log; and check such a proof."""
+"""`deed receipt`: prove to anybody, offline, that an event is in the log; and check such a proof."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Receipts(Group):
 def receipt_() -> None:
     """Prove to anybody, offline, that an event is in the log.
 
-    `baton receipt INDEX|REF [-o FILE] [--policy FILE]` prints the receipt of an event, a C2SP tlog-proof,
+    `deed receipt INDEX|REF [-o FILE] [--policy FILE]` prints the receipt of an event, a C2SP tlog-proof,
     once it has checked it; --policy waits for the witnesses that the policy asks for.
     """
 

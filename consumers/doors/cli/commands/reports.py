@@ -1,6 +1,6 @@
-"""`baton report`: what sessions learned, made, taken up again, found and compared.
+"""`deed report`: what sessions learned, made, taken up again, found and compared.
 
-What `baton report resume` prints, an agent reads first: headings, and nothing cut off.
+What `deed report resume` prints, an agent reads first: headings, and nothing cut off.
 """
 
 from __future__ import annotations
@@ -160,9 +160,9 @@ def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
             raise
         from shlex import quote  # noqa: PLC0415 - only advice needs it
 
-        advice = "`baton report query` finds those there are"
+        advice = "`deed report query` finds those there are"
         if "session_id" in refusal.details:
-            advice = f"`baton report generate {quote(name)}` makes one"
+            advice = f"`deed report generate {quote(name)}` makes one"
         raise Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details) from refusal
 
 

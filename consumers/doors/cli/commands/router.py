@@ -1,4 +1,4 @@
-"""`baton router`: check the chains of handoffs, try them on the log, run them, and see what became of them."""
+"""`deed router`: check the chains of handoffs, try them on the log, run them, and see what became of them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from ledger import trust
 from ledger.author import Author
 from ledger.config import CHAINS_FILE
 from ledger.entries import read_event
-from ledger.errors import BatonError, Refused, Unavailable
+from ledger.errors import DeedbookError, Refused, Unavailable
 from ledger.events.body import Event
 
-log = structlog.get_logger("baton.router")
+log = structlog.get_logger("deedbook.router")
 
 rows_max: Final = 500
 retry_wait_s: Final = 1.0
@@ -100,7 +100,7 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     """Run the chains, and announce what is ready, until SIGINT or SIGTERM.
 
     In the ledger's own folder it signs as the service agent `router`; with --server as --as NAME, who must have the
-    role service. `baton serve` runs a router by itself: another one makes nothing twice. The file is read again when
+    role service. `deed serve` runs a router by itself: another one makes nothing twice. The file is read again when
     it changes; a broken one is reported and the chains before it go on.
     """
     source = chains_file(app, file, acts=True)
@@ -137,7 +137,7 @@ def status(app: App, retry: int | None) -> None:
     data: dict[str, Any] = {"agent": name, "file": str(source.path), "chains": [], "problem": None}
     try:
         data["chains"] = [chain.name for chain in source.read()]
-    except BatonError as error:
+    except DeedbookError as error:
         data["problem"] = {"code": error.code, "message": error.message}
     position, letters = kept(path)
     data |= {"position": position, "head": head, "behind": None if position is None else max(head - position, 0)}
@@ -177,7 +177,7 @@ def _acting_router(app: App) -> Author:
 
 
 def store(app: App, name: str) -> Path:
-    """Return where a router keeps its position: the one of `baton serve` in router.db."""
+    """Return where a router keeps its position: the one of `deed serve` in router.db."""
     return app.settings().home / ("router.db" if name == NAME else f"router-{name}.db")
 
 

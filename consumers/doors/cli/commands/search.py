@@ -1,4 +1,4 @@
-"""`baton search`: events by what they say."""
+"""`deed search`: events by what they say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`baton serve`: one node of a ledger. `baton mcp`: its tools, over stdio or HTTP on this machine."""
+"""`deed serve`: one node of a ledger. `deed mcp`: its tools, over stdio or HTTP on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from consumers.doors.cli.output import configure_logging
 from consumers.doors.cli.program import Command
 from ledger import trust
 from ledger.config import environment_variable, usual_port
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 
 if TYPE_CHECKING:
     from consumers.doors.mcp.tool_ledger import ToolLedger
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_follows: bool, verbose: bool) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
 
-    With --web whoever has a token (`baton token create`) reads the ledger over HTTP: every query as JSON, events as
+    With --web whoever has a token (`deed token create`) reads the ledger over HTTP: every query as JSON, events as
     they come, receipts, metrics. With --public-log anybody there reads the whole log, as C2SP tlog-tiles.
 
     With [cluster] in config.toml it is one of several nodes: one leads, the others follow and answer reads, and one of
@@ -48,7 +48,7 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_
         raise Refused("USAGE", "--public-log goes with --web: without it nothing is published")
     if settings.server is not None:
         raise Refused("USAGE", "serve is the server: call it in the ledger's folder, without --server")
-    from consumers.doors.node.node import Node  # noqa: PLC0415 - loads the bus, which `baton mcp` does not need
+    from consumers.doors.node.node import Node  # noqa: PLC0415 - loads the bus, which `deed mcp` does not need
     from ledger.replication.lease import Timing  # noqa: PLC0415 - beside it
 
     configure_logging(verbose=verbose)
@@ -109,7 +109,7 @@ def mcp(
     """
     if not is_http and (port is not None or token_file is not None):
         raise Refused("USAGE", "--port and --token-file go with --http: over stdio there is neither")
-    app.agent = app.agent or environment_variable("BATON_AGENT") or harness
+    app.agent = app.agent or environment_variable("DEEDBOOK_AGENT") or harness
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with _open_tools(app) as ledger:
@@ -120,7 +120,7 @@ def mcp(
 
 
 def _open_tools(app: App) -> ToolLedger:
-    with extra("mcp", "baton mcp"):
+    with extra("mcp", "deed mcp"):
         from consumers.doors.mcp import server  # noqa: F401, PLC0415 - loads the SDK, a second that no other verb pays
     from consumers.doors.mcp.tool_ledger import ToolLedger, check_may_sign, roles_of  # noqa: PLC0415 - as above
 
@@ -134,7 +134,7 @@ def _open_tools(app: App) -> ToolLedger:
         if ledger.agent is not None:
             check_may_sign(ledger.agent, roles_of(ledger.client, ledger.agent))
         ledger.ask("sessions.list", limit=1)  # opens the views now, before threads ask for them
-    except BatonError:
+    except DeedbookError:
         ledger.close()
         raise
     return ledger
@@ -142,11 +142,11 @@ def _open_tools(app: App) -> ToolLedger:
 
 def serve_stdio(ledger: ToolLedger) -> None:
     """Serve over standard input and output; nothing but the protocol is written there."""
-    from consumers.doors.mcp.server import BatonServer  # noqa: PLC0415 - loads the SDK
+    from consumers.doors.mcp.server import DeedbookServer  # noqa: PLC0415 - loads the SDK
     from consumers.doors.mcp.stdio import stoppable_input  # noqa: PLC0415 - beside it
 
     with stoppable_input():
-        asyncio.run(BatonServer(ledger).run_stdio_async())
+        asyncio.run(DeedbookServer(ledger).run_stdio_async())
 
 
 async def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | None) -> None:

@@ -1,4 +1,4 @@
-r"""`baton session record`: what a session learned, many entries of one file at once, in the words of the verbs.
+r"""`deed session record`: what a session learned, many entries of one file at once, in the words of the verbs.
 
 An entry is a line ``KIND: TEXT``; what is indented below it is an option, ``NAME: VALUE``, or goes on with the text::
 
@@ -82,7 +82,7 @@ class Entry(NamedTuple):
 
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|-")
-@click.option("--session", "given", metavar="ID", help="The session (default: BATON_SESSION, or your only open one).")
+@click.option("--session", "given", metavar="ID", help="The session (default: DEEDBOOK_SESSION, or your only open one).")
 def record(app: App, file: str, given: str | None) -> None:
     """Record all that FILE says, in one batch: nothing of it stands if one entry is wrong, and its line is named.
 

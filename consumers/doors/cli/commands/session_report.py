@@ -1,4 +1,4 @@
-"""Making reports of sessions on the command line: one of them, and by `baton session sweep` those that are missing."""
+"""Making reports of sessions on the command line: one of them, and by `deed session sweep` those that are missing."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def inputs_from(given: dict[str, Any]) -> ReportInputs:
 def remedy(session_id: str, code: str) -> str:
     """Return the command that makes a report which failed with ``code``: where nothing was said, somebody must."""
     if code == "INVALID_FIELD":
-        return f"baton report generate {quote(session_id)} --task-summary TEXT --finding TEXT"
-    return "baton session sweep"
+        return f"deed report generate {quote(session_id)} --task-summary TEXT --finding TEXT"
+    return "deed session sweep"
 
 
 def print_made(report: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ def print_made(report: dict[str, Any]) -> None:
     place = "stands already" if report["is_repeat"] else f"entry {report['event_index']}"
     tokens = f"{about}{report['token_count']} tokens"
     click.echo(f"report {report['report_id'][:19]}…  {report['report_type']}, {tokens} ({place})")
-    command = f"baton report show {quote(report['session_id'])}"
+    command = f"deed report show {quote(report['session_id'])}"
     written = [copy["location"] for copy in report.get("stored", ()) if copy["status"] == "written"]
     places = ", ".join(written) or report["storage_location"]
     click.echo(f"  in {clean(places)}; read it with: {clean(command)}")

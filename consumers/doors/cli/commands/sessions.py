@@ -1,4 +1,4 @@
-"""`baton session`: what an agent does and learns, from its start to its end."""
+"""`deed session`: what an agent does and learns, from its start to its end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ of_session_option: Final = click.option("--session", "within", metavar="ID", hel
 def session() -> None:
     """Keep what you do and learn: assessments, findings, unknowns, dead ends, tools.
 
-    The ID may be left out where BATON_SESSION names the session, or where you have just one open.
+    The ID may be left out where DEEDBOOK_SESSION names the session, or where you have just one open.
     """
 
 
@@ -130,7 +130,7 @@ def dead_end(app: App, words: tuple[str, ...], *, why: str, **given: Any) -> Non
 def retract(app: App, ref: str, reason: str, within: str | None) -> None:
     """Take back a finding or a dead end of a session of yours, also after its end; an admin may take back any.
 
-    REF is its entry's number (`baton session show` prints it) or id. It stays in the log and stands struck in reports;
+    REF is its entry's number (`deed session show` prints it) or id. It stays in the log and stands struck in reports;
     resumes, and what is found for similar work, do without it.
     """
     _correct(app, ref, read_text(reason, "--reason"), within, is_resolved=False)

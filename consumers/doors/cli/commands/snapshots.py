@@ -1,4 +1,4 @@
-"""`baton snapshot`: take what you know along; receive it with a decision. `baton review`: what waits for a human."""
+"""`deed snapshot`: take what you know along; receive it with a decision. `deed review`: what waits for a human."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
     text = [f"snapshot {taken.snapshot_id}: {answer['tokens']} tokens, context {taken.context_source}"]
     if taken.reasoning_ref is not None:
         text.append(f"  reasoning {taken.reasoning_ref[:19]}…, fidelity {taken.reasoning_fidelity:.2f}")
-    app.show("snapshot", answer, text, following=f"baton snapshot receive {quote(taken.snapshot_id)}")
+    app.show("snapshot", answer, text, following=f"deed snapshot receive {quote(taken.snapshot_id)}")
 
 
 @snapshot.command(looks_back=True)
@@ -98,7 +98,7 @@ def receive(
 ) -> None:
     """Print a snapshot's (or a reasoning's) prompt, the decision how far to act on it, and the rule behind that.
 
-    With --as, a decision that needs a human is asked for by a signed request (`baton review list`).
+    With --as, a decision that needs a human is asked for by a signed request (`deed review list`).
     """
     from consumers.reasoning.validator.trees import open_tree  # noqa: PLC0415 - no other verb here needs it
 
@@ -144,7 +144,7 @@ def _print_decision(data: dict[str, Any], rejected: Rejected | None) -> None:
     click.echo(f"-- {data['tokens']} tokens of {data['budget']}, level {data['level']}, {fidelity}, {gate}")
     print_verdict(data["verdict"], err=True)
     if data["reasoning_ref"] is not None:
-        click.echo(f"-- the whole graph: `baton reasoning fetch {data['reasoning_ref']}`")
+        click.echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`")
     click.secho(f"-- {decided(data)}", bold=True)
     for reason in data["reasons"]:
         click.echo(f"   {clean(reason)}")
@@ -159,7 +159,7 @@ def _print_decision(data: dict[str, Any], rejected: Rejected | None) -> None:
     if is_for_human and asked is None:
         click.echo("   nobody was asked: add --as NAME to sign the request")
     elif is_for_human and asked["verdict"] is None:
-        click.echo(f"   a human answers with: baton review answer {asked['id']} --approve|--reject --as NAME")
+        click.echo(f"   a human answers with: deed review answer {asked['id']} --approve|--reject --as NAME")
     print_rejected(rejected)
 
 

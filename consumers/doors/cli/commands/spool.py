@@ -1,4 +1,4 @@
-"""`baton spool`: what an agent did while no server answered, what was refused since, and sending it."""
+"""`deed spool`: what an agent did while no server answered, what was refused since, and sending it."""
 
 from __future__ import annotations
 

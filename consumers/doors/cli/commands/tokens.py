@@ -1,4 +1,4 @@
-"""`baton token`: who may read this ledger over HTTP."""
+"""`deed token`: who may read this ledger over HTTP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ledger.local import LocalClient, now_ms
 
 @click.group(cls=Group)
 def token() -> None:
-    """Let programs read this ledger over HTTP, where `baton serve --web` serves it."""
+    """Let programs read this ledger over HTTP, where `deed serve --web` serves it."""
 
 
 @token.command()
@@ -37,7 +37,7 @@ def create(app: App, name: str, role: Role, expires: str) -> None:
     with client.log.snapshot() as snapshot:
         agent = snapshot.agent(name)
     if agent is None or agent.removed_index is not None:
-        raise Refused("AGENT_UNKNOWN", f"no agent {name} is registered: `baton agent list` shows those there are")
+        raise Refused("AGENT_UNKNOWN", f"no agent {name} is registered: `deed agent list` shows those there are")
     kept, text = tokens.create(name, role, now_ms() + parse_ttl(expires) // timedelta(milliseconds=1))
     data = _shown(kept, "valid") | {"token": text}
     app.show("token", data, text)

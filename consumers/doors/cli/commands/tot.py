@@ -1,4 +1,4 @@
-"""`baton tot`: search a problem with six agents, look at the tree, prove who thought what."""
+"""`deed tot`: search a problem with six agents, look at the tree, prove who thought what."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from consumers.sdk.text import one_line
 from consumers.thoughts.logs import write_logs
 from consumers.thoughts.run import new_task_id, read_task, resume_task, run_task, stop_task
 from consumers.thoughts.settings import Overrides, TaskOptions
-from ledger.errors import BatonError, Corrupted, Refused, Unavailable
+from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
 
 STATUSES: Final = ("started", "searching", "paused", "solved", "failed", "unverified")
 
@@ -68,7 +68,7 @@ def run(
     A problem that a model thinks about costs requests and tokens: --calls, --tokens and --deadline bound them.
     """
     if (words is None) == (problem is None):
-        raise Refused("USAGE", "give the problem, once: `baton tot run PROBLEM`, @FILE, or - for standard input")
+        raise Refused("USAGE", "give the problem, once: `deed tot run PROBLEM`, @FILE, or - for standard input")
     if scorer is not None and thinker not in (None, *_SCORERS.values()):
         raise Refused("USAGE", f"--scorer is of the thinker game24, and {thinker} judges in its own way: leave it out")
     text = read_text(words if problem is None else problem, "the problem").strip()
@@ -182,29 +182,29 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
         known = ("task_id", "stats", "pids", "keys", "logs", "paused")
         details = {name: found[name] for name in known} | {"recoverable": end.get("recoverable", False)}
         message = f"{end['message']}{tot_text.resumption(ran['paused'])}".removeprefix(f"{end['code']}: ")
-        raise BatonError.from_dict({"code": end["code"], "message": message, "details": details | {"best_path": steps}})
+        raise DeedbookError.from_dict({"code": end["code"], "message": message, "details": details | {"best_path": steps}})
     del found["error"], found["paused"]
 
     def text() -> None:
         run_text()
         tot_text.print_outcome(found)
 
-    app.show("thought_solution", found, text, following=f"baton tot prove {task_id}")
+    app.show("thought_solution", found, text, following=f"deed tot prove {task_id}")
 
 
 def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], dict[str, Any]]) -> None:
     """Play a search and show what it came to; one that is stopped is logged, and names the task to be resumed."""
     try:
         ran = play()
-    except (BatonError, KeyboardInterrupt) as error:
+    except (DeedbookError, KeyboardInterrupt) as error:
         begun: dict[str, Any] = {}
-        with suppress(BatonError):  # nothing was begun, or nothing can be written: what went wrong first is what counts
+        with suppress(DeedbookError):  # nothing was begun, or nothing can be written: what went wrong first is what counts
             events = read_task(app.client(), task_id)
             begun = {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(events, logs_folder))}
         is_told = isinstance(error, KeyboardInterrupt) or (isinstance(error, Unavailable) and not app.as_json)
         if begun and is_told:
-            click.echo(f"go on with `baton tot resume {task_id}`", err=True)
-        if isinstance(error, BatonError):
+            click.echo(f"go on with `deed tot resume {task_id}`", err=True)
+        if isinstance(error, DeedbookError):
             raise error.with_details(**begun) from error
         raise
     show_outcome(app, ran, logs_folder)

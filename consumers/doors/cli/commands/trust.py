@@ -1,4 +1,4 @@
-"""`baton trust`: shows what a ledger's folder would run, send and write, and lets this user allow it."""
+"""`deed trust`: shows what a ledger's folder would run, send and write, and lets this user allow it."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
     """Let the ledger's folder here run, send and sign what it says; shows that first, and asks.
 
     Until then it is read as text, and nothing else: verbs that sign, serve, watch or push are refused. A folder that
-    you made with `baton init` is trusted. A change of config.toml, chains.toml or client.toml is asked
+    you made with `deed init` is trusted. A change of config.toml, chains.toml or client.toml is asked
     about again. The root's
-    fingerprint is the one that `baton trust --show` prints beside the ledger: have it told by whoever runs it.
+    fingerprint is the one that `deed trust --show` prints beside the ledger: have it told by whoever runs it.
     """
     named = app.home or named_home()
     if pinned is not None and (action is not None or re.fullmatch("[0-9a-f]{32,64}", pinned) is None):
@@ -147,14 +147,14 @@ def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
     home = folder.path
     match name:
         case "nats_server":
-            yield f"`baton serve` runs the program {_inside(home, value)}"
+            yield f"`deed serve` runs the program {_inside(home, value)}"
         case "llm":
             key = value.get("api_key_variable"), value.get("api_key_file")
             secret = f" with the environment's {key[0]}" if key[0] else f" with the key in {key[1]}" if key[1] else ""
             place = value.get("base_url") or f"the own address of {value.get('family')}"
             yield f"problems, reasoning and evidence are sent to {place}{secret}"
         case "validator_tree":
-            yield f"`baton serve` reads files of {_inside(home, value)} and publishes what it made of them"
+            yield f"`deed serve` reads files of {_inside(home, value)} and publishes what it made of them"
         case "notify":
             yield from map(_tells, value)
         case "reports":
@@ -168,7 +168,7 @@ def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
         case "cluster":
             yield f"servers at {', '.join(value['routes'])} share the log: this one listens at {value['listen']}"
         case "client" | "chains":
-            router = "the router signs and creates handoffs as chains.toml says (`baton router check` explains it)"
+            router = "the router signs and creates handoffs as chains.toml says (`deed router check` explains it)"
             yield router if name == "chains" else "every command asks these servers, as this agent"
         case _:  # any setting that is added: a test demands words for it
             yield "does what stands here"
@@ -190,7 +190,7 @@ def _ask(app: App, home: Path, data: dict[str, Any], pinned: str | None) -> None
     """Show a folder and ask whether to trust it; only a person at a terminal can answer."""
     if app.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         words = ("show", "yes" if pinned is None else f"yes --root {pinned}")
-        show, yes = (f"`baton trust --{word} --home {trusting.shown(home)}`" for word in words)
+        show, yes = (f"`deed trust --{word} --home {trusting.shown(home)}`" for word in words)
         raise Refused("USAGE", f"there is nobody to ask: look at {show}, then say {yes}")
     _print(data)
     if not click.confirm("Trust this folder?", default=False, err=True):
@@ -212,10 +212,10 @@ def _print(data: dict[str, Any]) -> None:
     for path in data.get("homes", []):
         click.echo(f"trusted  {visible(path)}")
     for path in data.get("gone", []):
-        click.echo(f"gone     {visible(path)} (`baton trust --remove --home {trusting.shown(Path(path))}` forgets it)")
+        click.echo(f"gone     {visible(path)} (`deed trust --remove --home {trusting.shown(Path(path))}` forgets it)")
 
 
 def _print_trusted(data: dict[str, Any], *, is_shown: bool) -> None:
     if is_shown:
         _print(data)
-    click.echo("It is trusted from now on, as it is now: `baton trust --remove` takes that back.")
+    click.echo("It is trusted from now on, as it is now: `deed trust --remove` takes that back.")

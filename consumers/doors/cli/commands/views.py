@@ -1,4 +1,4 @@
-"""`baton project`: the views, by hand, and by workers that follow the log."""
+"""`deed project`: the views, by hand, and by workers that follow the log."""
 
 from __future__ import annotations
 

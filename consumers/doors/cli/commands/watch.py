@@ -1,4 +1,4 @@
-"""`baton watch`: print, or run a command for, every event of a kind, from where this watcher stopped last time."""
+"""`deed watch`: print, or run a command for, every event of a kind, from where this watcher stopped last time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ server_wait_s = 1.0
 @click.option("--kind", "kinds", cls=ListOption, required=True, help="A kind to react to; may be given more than once.")
 @click.option("--exec", "command", metavar="CMD", help="Run CMD by sh, with the event as JSON on its standard input.")
 @click.option("--post", "url", metavar="URL", help="POST each event there as a CloudEvent, in binary mode.")
-@click.option("--format", "form", type=click.Choice(["baton", "cloudevents"]), default="baton", show_default=True,
+@click.option("--format", "form", type=click.Choice(["deedbook", "cloudevents"]), default="deedbook", show_default=True,
               help="What is printed, or given to CMD.")  # fmt: skip
 @click.option("--from-start", is_flag=True, help="A new watcher begins at entry 0, not at the head.")
 @click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
@@ -51,7 +51,7 @@ def watch(
 ) -> None:  # fmt: skip
     """React to events of some kinds as the acting agent; the position is kept for this agent, kinds and CMD.
 
-    CMD also gets BATON_EVENT_ID and BATON_EVENT_INDEX. It runs at least once for each event: after a crash it may run
+    CMD also gets DEEDBOOK_EVENT_ID and DEEDBOOK_EVENT_INDEX. It runs at least once for each event: after a crash it may run
     again with the same id. When it fails five times, the event is kept as a dead letter and the next one is handled;
     --dead and --retry, with the same kinds and CMD, show such events and try them again; --once ends with 1 after one.
     --post does the same with a URL in place of CMD: each event until it is answered with 2xx, with the same id.
@@ -80,7 +80,7 @@ def watch(
                 _react_by(command, event, json_text(shown(event)).encode() + b"\n", stop)
             elif url is not None:
                 _post(url, event)
-            elif app.as_json or form != "baton" or not sys.stdout.isatty():
+            elif app.as_json or form != "deedbook" or not sys.stdout.isatty():
                 app.line(shown(event))
             else:
                 print_event(event)
@@ -163,7 +163,7 @@ def _post(url: str, event: Event) -> None:
 
 
 def _react_by(command: str, event: Event, document: bytes, stop: threading.Event) -> None:
-    environment = {"BATON_EVENT_ID": event.id, "BATON_EVENT_INDEX": str(event.index)}
+    environment = {"DEEDBOOK_EVENT_ID": event.id, "DEEDBOOK_EVENT_INDEX": str(event.index)}
     ended = run_command(command, document, environment, limit_s=command_timeout_s, stop=stop)
     if ended.problem is not None:
         raise RuntimeError(ended.problem)

@@ -12,7 +12,7 @@ from consumers.doors.node.witnesses import witnessed_of
 from ledger.checkpoint import open_note, parse_checkpoint, verifiers_of
 from ledger.client import HeadView
 from ledger.entries import read_event
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.lifecycle.authority import CHECKPOINT
 
 VERIFY: Final = "/audit/verify"
@@ -47,7 +47,7 @@ def checkpoint(seen: Seen) -> dict[str, Any]:
         origin, keys = parse_checkpoint(note).origin, seen.ledger.ask("agents.keys")["keys"]
         signing = [key["key"] for key in keys if (key["sort"], key["state"]) == (CHECKPOINT, "valid")]
         _, signer = open_note(note, *verifiers_of(origin, signing))
-    except BatonError as error:
+    except DeedbookError as error:
         return {"why_not": error.message, "at_ms": at_ms}
     return {"why_not": "", "at_ms": at_ms, "note": note, "origin": origin, "key": signer.public_key.hex()}
 
@@ -56,6 +56,6 @@ def _witnesses(seen: Seen, head: HeadView) -> dict[str, Any]:
     """Return who cosigned the log, and when; ``is_asked`` is false where nobody is asked to."""
     try:
         witnessed = witnessed_of(seen.client, seen.settings, head.size, head.root)
-    except BatonError as error:
+    except DeedbookError as error:
         return {"is_asked": True, "problem": error.message}
     return {"is_asked": witnessed is not None, "problem": "", **(msgspec.to_builtins(witnessed) or {})}

@@ -18,7 +18,7 @@ from consumers.handoffs.acts import saying_way_on
 from consumers.handoffs.content import events_of, of_version, place_of, query_for
 from consumers.reasoning.grounds import Grounds
 from ledger.author import Author, Draft
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.events.fields import EventData
 from ledger.events.review import ReviewAnswered, Verdict
 from ledger.lifecycle.handoff import HandoffState
@@ -98,7 +98,7 @@ def decided(sort: str, show: Callable[..., Page], seen: Seen, form: Mapping[str,
         with saying_way_on(seen.view, name), of_version(seen.client, name, decision.displayed.version):
             place_of(decision.verb, handoff, decision.displayed.version)
             return _emitted(author, decision, events_of(decision.verb, handoff, given, author))
-    except BatonError as error:
+    except DeedbookError as error:
         problem = {"code": error.code, "message": error.message, "size": decision.displayed.size}
         return show(seen, decision.note, problem | {"changes": error.details.get("changes", [])}, status_of(error))
 
@@ -135,4 +135,4 @@ def logout(seen: Seen, form: Mapping[str, str]) -> Go:
 
 
 def _nobody() -> Refused:
-    return Refused("NOT_AUTHORIZED", "nobody decides here: `baton dashboard --as NAME` with the key of a human")
+    return Refused("NOT_AUTHORIZED", "nobody decides here: `deed dashboard --as NAME` with the key of a human")

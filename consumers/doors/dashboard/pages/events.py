@@ -8,7 +8,7 @@ from consumers.doors.dashboard.page import Page, Seen
 from consumers.sdk import receipts
 from consumers.sdk.batch import check_kinds
 from consumers.sdk.events import whole_event
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.events import KINDS
 
 rows_max: Final = 50
@@ -46,7 +46,7 @@ def _signed(seen: Seen, index: int, stream: str, key: str) -> dict[str, Any]:
     """Return whether an entry counts in its stream, and whose key signed it, from signed entries."""
     try:
         checked = seen.client.streams.read(stream)
-    except BatonError as error:
+    except DeedbookError as error:
         return {"counts": False, "problem": error.message, "key_sort": None, "delegated_by": None, "ended_index": None}
     ignored = next((one.message for one in checked.ignored if one.index == index), None)
     record = seen.client.streams.authority.key(key, checked.head.size)
@@ -62,7 +62,7 @@ def _proof(seen: Seen, index: int) -> dict[str, Any]:
     try:
         receipt = receipts.take(seen.client, index, wait_max_s=0)
         checked = receipts.check(receipt, receipts.Anchors(), known=seen.client.memory.checkpoint_keys)
-    except BatonError as error:
+    except DeedbookError as error:
         return {"is_proven": False, "problem": f"{error.code}: {error.message}"}
     point = checked.checkpoint
     return {

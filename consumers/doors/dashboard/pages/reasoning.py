@@ -22,7 +22,7 @@ from consumers.sdk.text import one_line
 from ledger.client import Ask
 from ledger.config import Settings, beside, resolved
 from ledger.entries import read_event
-from ledger.errors import BatonError, Refused
+from ledger.errors import DeedbookError, Refused
 from ledger.trust import actions_of
 from projections.briefs.prompt import TransferLevel
 from projections.reasoning.delta import describe_change
@@ -141,7 +141,7 @@ def _drawing(seen: Seen, steps: list[dict[str, Any]], chosen: int | None) -> Dra
 def _tree_of(settings: Settings) -> Path | None:
     """Return the folder that evidence is looked up in: the one that validators are told, else the git work tree."""
     home = resolved(settings.home)
-    with suppress(BatonError):  # a folder that is not trusted names nothing
+    with suppress(DeedbookError):  # a folder that is not trusted names nothing
         if (named := actions_of(settings).validator_tree) is not None:
             return beside(home, named)
     return work_tree(beside(home, ".")) or work_tree(Path.cwd())

@@ -64,14 +64,14 @@ function follow(channel) {
 }
 
 if ("follows" in body.dataset && "EventSource" in window) {
-  const channel = new BroadcastChannel("baton");
+  const channel = new BroadcastChannel("deedbook");
   channel.onmessage = ({ data }) => {
     if (isFinite(data)) news(Number(data));
     else if (data !== "hello") say("lost", data);
     else if (isLeader) channel.postMessage(String(head));
   };
   channel.postMessage("hello");
-  if (navigator.locks) navigator.locks.request("baton-live", () => follow(channel)); else follow(channel);
+  if (navigator.locks) navigator.locks.request("deedbook-live", () => follow(channel)); else follow(channel);
   document.addEventListener("visibilitychange", refresh);
   // What says how far something is, is asked for anew until it says so no more.
   setInterval(() => { if (document.querySelector("[data-polls]")) { again(); } }, 1000);

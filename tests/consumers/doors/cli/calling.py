@@ -1,6 +1,6 @@
 """Calling the command line: in this process, which is fast, or as a process of its own where that is the point.
 
-``Baton`` is somebody's shell in front of one ledger: it calls verbs with its ``--home`` (and ``--server``) and holds
+``Deedbook`` is somebody's shell in front of one ledger: it calls verbs with its ``--home`` (and ``--server``) and holds
 every call against the rules that all verbs keep: one JSON document on stdout, errors with their code and exit code.
 """
 
@@ -45,7 +45,7 @@ class Said(NamedTuple):
     err: str
 
 
-class Baton:
+class Deed:
     """Calls verbs on one ledger, in this process."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], place: Place | None) -> None:
@@ -148,8 +148,8 @@ class Baton:
 
 
 def environment(**changed: str) -> dict[str, str]:
-    """Return this process's environment without anything that steers Baton."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("BATON_")} | changed
+    """Return this process's environment without anything that steers Deedbook."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")} | changed
 
 
 def call(*arguments: object, cwd: Path | None = None, **changed: str) -> Said:
@@ -220,7 +220,7 @@ class Running:
 
 
 class Serving(Running):
-    """`baton serve` on a free port, ready to be asked."""
+    """`deed serve` on a free port, ready to be asked."""
 
     def __init__(self, home: Path, **changed: str) -> None:
         super().__init__("--home", home, "serve", "--json", **changed)
@@ -248,7 +248,7 @@ class Kept:
         shutil.rmtree(self._folder)
         shutil.copytree(self._kept / "folder", self._folder)
         shutil.copytree(self._kept / "memory", memory)
-        trusted(self._folder / ".baton")
+        trusted(self._folder / ".deedbook")
         return self._folder
 
 
@@ -262,17 +262,17 @@ def wait_until(what: Any, said: str) -> Any:
     raise AssertionError(f"never: {said}")
 
 
-def start_session(baton: Baton, name: str, agent: str = "a") -> str:
+def start_session(deed: Deed, name: str, agent: str = "a") -> str:
     """Start a session and return its stream."""
     stream = f"session/{name}"
-    baton("emit", "session.started", "--stream", stream, "--as", agent, "--data", "{}")
+    deed("emit", "session.started", "--stream", stream, "--as", agent, "--data", "{}")
     return stream
 
 
-def emit_finding(baton: Baton, stream: str, finding: str = "it is so", *more: object) -> dict[str, Any]:
+def emit_finding(deed: Deed, stream: str, finding: str = "it is so", *more: object) -> dict[str, Any]:
     """Emit a finding and return what was answered."""
     data = json.dumps({"finding": finding})
-    answer: dict[str, Any] = baton.data(
+    answer: dict[str, Any] = deed.data(
         "emit", "finding.logged", "--stream", stream, "--as", "a", "--data", data, *more
     )
     return answer

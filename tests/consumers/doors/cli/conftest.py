@@ -1,6 +1,6 @@
-"""Ledgers to call verbs on: one in a folder and one behind `baton serve`, each made once, and empty ones for each test.
+"""Ledgers to call verbs on: one in a folder and one behind `deed serve`, each made once, and empty ones for each test.
 
-Tests that take ``baton`` share a ledger, so each names its own streams with ``fresh``. What is marked ``served`` runs
+Tests that take ``deed`` share a ledger, so each names its own streams with ``fresh``. What is marked ``served`` runs
 twice, locally and with ``--server``: a list of verbs that between them use all that a client can do.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import inside
 import pytest
 from building import trusted
-from calling import Baton, Place, Serving
+from calling import Deed, Place, Serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,28 +24,28 @@ AGENTS = {"a": ["agent"], "b": ["agent"], "ada": ["admin"], "rita": ["human", "r
 
 @pytest.fixture(autouse=True)
 def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT", "BATON_SESSION", "BATON_TRACEBACK"):
+    for name in ("DEEDBOOK_HOME", "DEEDBOOK_SERVER", "DEEDBOOK_AGENT", "DEEDBOOK_SESSION", "DEEDBOOK_TRACEBACK"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")
 def populated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Copies a ledger with agents a and b, the admin ada and the human reviewer rita; returns the copy's folder."""
-    pattern = tmp_path_factory.mktemp("pattern") / ".baton"
-    assert inside.baton("--home", pattern, "init").code == 0
+    pattern = tmp_path_factory.mktemp("pattern") / ".deedbook"
+    assert inside.deedbook("--home", pattern, "init").code == 0
     for agent, roles in AGENTS.items():
         chosen = [word for role in roles for word in ("--role", role)]
-        assert inside.baton("--home", pattern, "agent", "add", agent, *chosen, "--unprotected").code == 0
+        assert inside.deedbook("--home", pattern, "agent", "add", agent, *chosen, "--unprotected").code == 0
 
     def make(name: str) -> Path:
-        return trusted(shutil.copytree(pattern, tmp_path_factory.mktemp(name) / ".baton"))
+        return trusted(shutil.copytree(pattern, tmp_path_factory.mktemp(name) / ".deedbook"))
 
     return make
 
 
 @pytest.fixture(scope="session")
 def served(populated: Callable[[str], Path]) -> Iterator[Place]:
-    """A ledger behind `baton serve`."""
+    """A ledger behind `deed serve`."""
     with Serving(populated("served")) as serving:
         yield serving.place
 
@@ -67,26 +67,26 @@ def place(request: pytest.FixtureRequest, populated: Callable[[str], Path]) -> P
 
 
 @pytest.fixture
-def baton(place: Place, capsys: pytest.CaptureFixture[str]) -> Baton:
+def deed(place: Place, capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on a shared ledger, locally and through a server."""
-    return Baton(capsys, place)
+    return Deed(capsys, place)
 
 
 @pytest.fixture
-def alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Baton:
+def alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on a new ledger of this test's own, in a folder."""
-    made = Baton(capsys, Place(tmp_path / ".baton"))
+    made = Deed(capsys, Place(tmp_path / ".deedbook"))
     made("init")
     return made
 
 
 @pytest.fixture
-def nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Baton:
+def nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Deed:
     """Verbs in an empty folder."""
     folder = tmp_path / "empty"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    return Baton(capsys, None)
+    return Deed(capsys, None)
 
 
 _numbers = itertools.count(1)
@@ -99,16 +99,16 @@ def fresh() -> Callable[[str], str]:
 
 
 @pytest.fixture
-def carl(baton: Baton, fresh: Callable[[str], str]) -> str:
+def carl(deed: Deed, fresh: Callable[[str], str]) -> str:
     """A receiver of this test's own."""
     name = fresh("carl")
-    baton("agent", "add", name, "--as", "ada")
+    deed("agent", "add", name, "--as", "ada")
     return name
 
 
 @pytest.fixture
-def rob(baton: Baton, fresh: Callable[[str], str]) -> str:
+def rob(deed: Deed, fresh: Callable[[str], str]) -> str:
     """A reviewer of this test's own, who is no human and has no reviews."""
     name = fresh("rob")
-    baton("agent", "add", name, "--role", "reviewer", "--unprotected", "--as", "ada")
+    deed("agent", "add", name, "--role", "reviewer", "--unprotected", "--as", "ada")
     return name

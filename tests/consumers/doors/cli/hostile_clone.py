@@ -42,16 +42,16 @@ class Clone(NamedTuple):
     @property
     def home(self) -> Path:
         """The ledger's folder."""
-        return self.folder / ".baton"
+        return self.folder / ".deedbook"
 
     def call(self, *words: str, stdin: bytes = b"") -> inside.Said:
         """Call a verb in the clone, in this process."""
-        return inside.baton(*words, cwd=self.folder, stdin=stdin, STOLEN=SECRET)
+        return inside.deedbook(*words, cwd=self.folder, stdin=stdin, STOLEN=SECRET)
 
     def start(self, *words: str, stdin: bytes = b"") -> inside.Said:
         """Call a verb in the clone, as a process."""
         command = [sys.executable, "-P", "-m", "consumers.doors.cli", *words]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         environment["STOLEN"] = SECRET
         done = subprocess.run(
             command, cwd=self.folder, input=stdin, capture_output=True, env=environment, check=False, timeout=60
@@ -110,14 +110,14 @@ def origin(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Path:
         ),
     ]
     for words in made:
-        done = inside.baton(*words, cwd=folder)
+        done = inside.deedbook(*words, cwd=folder)
         assert done.code == 0, done.err
     mark = folder.parent / "mark"
     program = folder / "tools" / "nats-server"
     program.write_text(f'#!/bin/sh\necho program >> {mark}\necho "nats-server: v2.12.9"\n')
     program.chmod(0o755)
     (folder / "s").write_text("{}")
-    (folder / ".baton" / "config.toml").write_text(
+    (folder / ".deedbook" / "config.toml").write_text(
         f"""nats_server = "tools/nats-server"
         validator_tree = "."
         [llm]
@@ -140,7 +140,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Path:
         files = "../files"
         """
     )
-    (folder / ".baton" / "chains.toml").write_text(CHAINS)
+    (folder / ".deedbook" / "chains.toml").write_text(CHAINS)
     for command in (["init", "-q"], ["add", "-f", "."], ["commit", "-q", "-m", "x"]):
         subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@x", *command], cwd=folder, check=True)
     return folder
@@ -154,6 +154,6 @@ def clone(tmp_path: Path, origin: Path, sink: Sink) -> Clone:
     sink.sent.clear()
     # Everything but the log's lock: a clone has what git keeps.
     subprocess.run(["git", "clone", "-q", str(origin), str(tmp_path / "clone")], check=True)
-    for file in (tmp_path / "clone" / ".baton" / "keys").iterdir():
+    for file in (tmp_path / "clone" / ".deedbook" / "keys").iterdir():
         file.chmod(0o600)  # as under a umask of 077: then the mode of key files stops nobody
     return Clone(tmp_path / "clone", mark, sink)

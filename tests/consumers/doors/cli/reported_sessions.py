@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
@@ -18,17 +18,17 @@ AFTER = '{"know": 0.9, "do": 0.9, "uncertainty": 0.2}'
 CACHE = "Find the leak in the cache of the event bus"
 
 
-def begin(baton: Baton, name: str, task: str = CACHE, *more: object) -> str:
+def begin(deed: Deed, name: str, task: str = CACHE, *more: object) -> str:
     """Start a session of a with a PREFLIGHT and a finding; return its id."""
-    baton("session", "start", name, *AS_A, "--task", task, *more)
-    baton("session", "assess", name, "PREFLIGHT", *AS_A, "--vectors", BEFORE)
-    baton("session", "finding", name, f"We learned how {name} evicts", *AS_A)
+    deed("session", "start", name, *AS_A, "--task", task, *more)
+    deed("session", "assess", name, "PREFLIGHT", *AS_A, "--vectors", BEFORE)
+    deed("session", "finding", name, f"We learned how {name} evicts", *AS_A)
     return name
 
 
-def finish(baton: Baton, name: str, *more: object) -> dict[str, Any]:
+def finish(deed: Deed, name: str, *more: object) -> dict[str, Any]:
     """Record the POSTFLIGHT of a session; return the answer about its report."""
-    said = baton.run("session", "assess", name, "POSTFLIGHT", *AS_A, "--vectors", AFTER, *more, "--json")
+    said = deed.run("session", "assess", name, "POSTFLIGHT", *AS_A, "--vectors", AFTER, *more, "--json")
     assert said.code == 0, said.out
     report: dict[str, Any] = json.loads(said.out)["data"]["report"]
     return report

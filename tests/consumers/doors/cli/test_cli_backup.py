@@ -1,4 +1,4 @@
-"""`baton backup` and `restore`: what was acknowledged is in it, and what was not verified is never put in place."""
+"""`deed backup` and `restore`: what was acknowledged is in it, and what was not verified is never put in place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import refs_of
-from calling import Baton, Place, Running, Serving, call, emit_finding, environment, start_session, wait_until
+from calling import Deed, Place, Running, Serving, call, emit_finding, environment, start_session, wait_until
 from faults import times
 
 from ledger.author import Author
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def full(alone: Baton) -> Baton:
+def full(alone: Deed) -> Deed:
     """A ledger with agent a, a session with a finding whose evidence is a blob, and settings."""
     alone("agent", "add", "a")
     stream = start_session(alone, "s")
@@ -49,9 +49,9 @@ def full(alone: Baton) -> Baton:
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Baton:
+def elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on a folder where there is no ledger yet."""
-    return Baton(capsys, Place(tmp_path / "elsewhere" / ".baton"))
+    return Deed(capsys, Place(tmp_path / "elsewhere" / ".deedbook"))
 
 
 def head(home: Path) -> tuple[int, str]:
@@ -72,7 +72,7 @@ def with_passphrase(passphrase: str, verb: Callable[..., Any], *words: object) -
 
 
 def test_backup_under_load_holds_all_that_was_acknowledged_before_it(
-    full: Baton, elsewhere: Baton, tmp_path: Path
+    full: Deed, elsewhere: Deed, tmp_path: Path
 ) -> None:
     acknowledged: list[str] = []
     is_done = threading.Event()
@@ -110,7 +110,7 @@ def test_backup_under_load_holds_all_that_was_acknowledged_before_it(
 
 
 def test_restored_ledger_has_blobs_and_settings_and_is_only_its_owners(
-    full: Baton, elsewhere: Baton, tmp_path: Path
+    full: Deed, elsewhere: Deed, tmp_path: Path
 ) -> None:
     made = full.data("backup", tmp_path / "ledger.tar")
     assert (made["blobs"], made["files"]) == (1, ["config.toml"])
@@ -126,33 +126,33 @@ def test_restored_ledger_has_blobs_and_settings_and_is_only_its_owners(
         assert after.get_blob(ref) == before.get_blob(ref)
     assert elsewhere.home.stat().st_mode & 0o777 == 0o700
     assert not elsewhere.home.joinpath("keys").exists()
-    assert sorted(path.name for path in elsewhere.home.iterdir() if path.name.startswith(".baton")) == []
+    assert sorted(path.name for path in elsewhere.home.iterdir() if path.name.startswith(".deedbook")) == []
 
 
-def test_restore_into_a_named_folder_names_it_in_the_next_command(full: Baton, tmp_path: Path) -> None:
+def test_restore_into_a_named_folder_names_it_in_the_next_command(full: Deed, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
     said = full("restore", tmp_path / "ledger.tar", "--home", tmp_path / "a rehearsal")
-    assert said.splitlines()[-1] == f"Next: baton verify --views --home '{tmp_path / 'a rehearsal'}'"
+    assert said.splitlines()[-1] == f"Next: deed verify --views --home '{tmp_path / 'a rehearsal'}'"
 
 
 def test_restored_settings_that_act_wait_for_trust_and_the_next_command_says_so(
-    full: Baton, elsewhere: Baton, tmp_path: Path
+    full: Deed, elsewhere: Deed, tmp_path: Path
 ) -> None:
     (full.home / "config.toml").write_text('nats_server = "tools/nats-server"\n')
     full("backup", tmp_path / "ledger.tar")
     restored = elsewhere.document("restore", tmp_path / "ledger.tar")
-    assert restored["next"] == f"baton trust --home {elsewhere.home}"
+    assert restored["next"] == f"deed trust --home {elsewhere.home}"
     assert "waits until you trust" in restored["data"]["notes"][0]
 
 
-def test_backup_says_how_many_blobs_it_leaves_out(full: Baton, tmp_path: Path) -> None:
+def test_backup_says_how_many_blobs_it_leaves_out(full: Deed, tmp_path: Path) -> None:
     assert full.data("backup", tmp_path / "ledger.tar")["blobs_left_out"] == 0
     (tmp_path / "blob").write_bytes(b"nobody refers to it")
     full("blob", "put", tmp_path / "blob", "--as", "a")
     assert "no event refers to them: 1 blobs" in full("backup", tmp_path / "ledger.tar")
 
 
-def test_program_in_a_backup_verifies_it_without_us(full: Baton, tmp_path: Path) -> None:
+def test_program_in_a_backup_verifies_it_without_us(full: Deed, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
     with tarfile.open(tmp_path / "ledger.tar") as tar:
         tar.extractall(tmp_path / "unpacked", filter="data")
@@ -165,7 +165,7 @@ def test_program_in_a_backup_verifies_it_without_us(full: Baton, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("cheap_passphrases")
-def test_keys_travel_only_under_a_passphrase_of_the_backup(full: Baton, elsewhere: Baton, tmp_path: Path) -> None:
+def test_keys_travel_only_under_a_passphrase_of_the_backup(full: Deed, elsewhere: Deed, tmp_path: Path) -> None:
     assert "root.key" in full.refuses("KEY_LOCKED", "backup", "--keys", tmp_path / "ledger.tar")["message"]
     assert not (tmp_path / "ledger.tar").exists()
     with_passphrase("open sesame", full, "backup", "--keys", tmp_path / "ledger.tar")
@@ -184,7 +184,7 @@ def test_keys_travel_only_under_a_passphrase_of_the_backup(full: Baton, elsewher
     emit_finding(elsewhere, "session/s")
 
 
-def test_folder_of_backups_keeps_each_and_restores_the_newest(full: Baton, elsewhere: Baton, tmp_path: Path) -> None:
+def test_folder_of_backups_keeps_each_and_restores_the_newest(full: Deed, elsewhere: Deed, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     folder.mkdir()
     elsewhere.refuses("NOT_FOUND", "restore", folder)
@@ -196,7 +196,7 @@ def test_folder_of_backups_keeps_each_and_restores_the_newest(full: Baton, elsew
 
 
 def test_export_of_a_whole_log_can_be_restored_and_one_of_a_stream_cannot(
-    full: Baton, elsewhere: Baton, tmp_path: Path
+    full: Deed, elsewhere: Deed, tmp_path: Path
 ) -> None:
     full("export", tmp_path / "log.tar")
     full("export", tmp_path / "stream.tar", "--stream", "session/s")
@@ -205,7 +205,7 @@ def test_export_of_a_whole_log_can_be_restored_and_one_of_a_stream_cannot(
     assert head(elsewhere.home) == head(full.home)
 
 
-def test_restore_over_a_ledger_is_refused_unless_it_is_the_same_and_meant(full: Baton, tmp_path: Path) -> None:
+def test_restore_over_a_ledger_is_refused_unless_it_is_the_same_and_meant(full: Deed, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
     old = head(full.home)
     emit_finding(full, "session/s")
@@ -230,7 +230,7 @@ def test_restore_over_a_ledger_is_refused_unless_it_is_the_same_and_meant(full: 
     assert full("verify", "--views").startswith("VALID: ")
 
 
-def test_backup_of_another_ledger_replaces_nothing(full: Baton, elsewhere: Baton, tmp_path: Path) -> None:
+def test_backup_of_another_ledger_replaces_nothing(full: Deed, elsewhere: Deed, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
     elsewhere("init")
     before = head(elsewhere.home)
@@ -242,7 +242,7 @@ def test_backup_of_another_ledger_replaces_nothing(full: Baton, elsewhere: Baton
     assert not elsewhere.home.exists()
 
 
-def test_damaged_log_is_replaced_by_a_backup_of_its_own_ledger(full: Baton, tmp_path: Path) -> None:
+def test_damaged_log_is_replaced_by_a_backup_of_its_own_ledger(full: Deed, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
     before = head(full.home)
     (full.home / "log" / "data.mdb").write_bytes(b"\xff" * 16384)
@@ -252,7 +252,7 @@ def test_damaged_log_is_replaced_by_a_backup_of_its_own_ledger(full: Baton, tmp_
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.9, 0.999])
-def test_backup_cut_short_leaves_nothing(full: Baton, elsewhere: Baton, tmp_path: Path, part: float) -> None:
+def test_backup_cut_short_leaves_nothing(full: Deed, elsewhere: Deed, tmp_path: Path, part: float) -> None:
     full("backup", tmp_path / "ledger.tar")
     content = (tmp_path / "ledger.tar").read_bytes()
     (tmp_path / "ledger.tar").write_bytes(content[: int(len(content) * part)])
@@ -261,11 +261,11 @@ def test_backup_cut_short_leaves_nothing(full: Baton, elsewhere: Baton, tmp_path
     assert not elsewhere.home.exists()
 
 
-def test_flipped_byte_is_refused_or_of_no_account(full: Baton, elsewhere: Baton, tmp_path: Path) -> None:
+def test_flipped_byte_is_refused_or_of_no_account(full: Deed, elsewhere: Deed, tmp_path: Path) -> None:
     """What no restore uses (a second copy of a hash, the program in it) may be damaged; what comes of it never is."""
     full("backup", tmp_path / "ledger.tar")
     content = (tmp_path / "ledger.tar").read_bytes()
-    chance = random.Random(os.environ.get("BATON_SEED"))
+    chance = random.Random(os.environ.get("DEEDBOOK_SEED"))
     refused = 0
     for _ in range(times(40, 40)):
         at = chance.randrange(len(content))
@@ -283,7 +283,7 @@ def test_flipped_byte_is_refused_or_of_no_account(full: Baton, elsewhere: Baton,
 
 
 def test_entries_under_another_checkpoint_of_the_same_ledger_are_refused(
-    full: Baton, elsewhere: Baton, tmp_path: Path
+    full: Deed, elsewhere: Deed, tmp_path: Path
 ) -> None:
     full("backup", tmp_path / "old.tar")
     emit_finding(full, "session/s")
@@ -300,7 +300,7 @@ def test_entries_under_another_checkpoint_of_the_same_ledger_are_refused(
 
 @pytest.mark.parametrize("kind", ["traversal", "symlink", "device", "surplus"])
 def test_hostile_archive_is_refused_and_touches_nothing(
-    full: Baton, elsewhere: Baton, tmp_path: Path, kind: str
+    full: Deed, elsewhere: Deed, tmp_path: Path, kind: str
 ) -> None:
     full("backup", tmp_path / "ledger.tar")
     hostile = tarfile.TarInfo({"traversal": "../out", "surplus": "home/authorized_keys"}.get(kind, "home/config.toml"))
@@ -322,13 +322,13 @@ def test_hostile_archive_is_refused_and_touches_nothing(
     assert not (tmp_path / "elsewhere" / "out").exists()
 
 
-def test_pipe_in_the_place_of_a_backup_is_refused_at_once(elsewhere: Baton, tmp_path: Path) -> None:
+def test_pipe_in_the_place_of_a_backup_is_refused_at_once(elsewhere: Deed, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "ledger.tar")
     elsewhere.refuses("INVALID_FORMAT", "restore", tmp_path / "ledger.tar")
     assert not elsewhere.home.exists()
 
 
-def test_pipe_in_the_place_of_settings_holds_up_neither_backup_nor_restore(full: Baton, tmp_path: Path) -> None:
+def test_pipe_in_the_place_of_settings_holds_up_neither_backup_nor_restore(full: Deed, tmp_path: Path) -> None:
     chains = full.home / "chains.toml"
     chains.write_text("# none\n")
     full("backup", tmp_path / "ledger.tar")
@@ -338,12 +338,12 @@ def test_pipe_in_the_place_of_settings_holds_up_neither_backup_nor_restore(full:
     assert "left as they were: chains.toml" in full("restore", tmp_path / "ledger.tar", "--replace")
 
 
-def test_full_disk_leaves_no_half_backup(full: Baton, tmp_path: Path) -> None:
+def test_full_disk_leaves_no_half_backup(full: Deed, tmp_path: Path) -> None:
     (tmp_path / "ledger.tar").write_bytes(b"the one before")
     program = f'ulimit -f 40; exec "{sys.executable}" -m consumers.doors.cli "$@"'
     verb = ["--home", str(full.home), "backup", str(tmp_path / "ledger.tar")]
     said = subprocess.run(
-        ["bash", "-c", program, "baton", *verb], env=environment(), capture_output=True, text=True, check=False
+        ["bash", "-c", program, "deed", *verb], env=environment(), capture_output=True, text=True, check=False
     )
     assert (said.returncode, said.stderr.split(":")[0]) == (7, "STORE_UNAVAILABLE"), said
     assert (tmp_path / "ledger.tar").read_bytes() == b"the one before"
@@ -351,9 +351,9 @@ def test_full_disk_leaves_no_half_backup(full: Baton, tmp_path: Path) -> None:
 
 
 def test_backup_and_restore_that_are_killed_leave_the_old_or_the_new(
-    full: Baton, elsewhere: Baton, tmp_path: Path
+    full: Deed, elsewhere: Deed, tmp_path: Path
 ) -> None:
-    chance = random.Random(os.environ.get("BATON_SEED"))
+    chance = random.Random(os.environ.get("DEEDBOOK_SEED"))
     full("backup", tmp_path / "ledger.tar")
     old = head(full.home)
     for number in range(30):
@@ -373,5 +373,5 @@ def test_backup_and_restore_that_are_killed_leave_the_old_or_the_new(
             elsewhere("restore", tmp_path / "ledger.tar")
         assert elsewhere("verify", "--views").startswith("VALID: ")
         full("backup", tmp_path / "ledger.tar")
-        for leftover in tmp_path.glob(".baton-*"):
+        for leftover in tmp_path.glob(".deedbook-*"):
             leftover.unlink()

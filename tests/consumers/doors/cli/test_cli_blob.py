@@ -1,4 +1,4 @@
-"""`baton blob`: stored under one's name, fetched and checked, resumed where it was cut, ended by a quota."""
+"""`deed blob`: stored under one's name, fetched and checked, resumed where it was cut, ended by a quota."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from blake3 import blake3
-from calling import Baton, Serving, call
+from calling import Deed, Serving, call
 
 from ledger.author import Author
 from ledger.bus import connection
 from ledger.bus.remote import RemoteClient
 from ledger.config import Settings
-from ledger.errors import CODES, BatonError
+from ledger.errors import CODES, DeedbookError
 from ledger.home import Home
 from ledger.identity import open_key
 from ledger.limits import blob_chunk_bytes, blob_overhead_bytes
@@ -34,43 +34,43 @@ def file_of(folder: Path, name: str, size: int) -> tuple[Path, str]:
 
 
 @pytest.mark.served
-def test_blob_is_stored_listed_told_of_and_fetched(baton: Baton, tmp_path: Path) -> None:
+def test_blob_is_stored_listed_told_of_and_fetched(deed: Deed, tmp_path: Path) -> None:
     file, ref = file_of(tmp_path, "f", 3 * blob_chunk_bytes + 7)
-    assert baton("blob", "put", file, "--as", "a").strip() == ref
-    assert baton.data("blob", "put", file, "--as", "a") == {"ref": ref, "size": file.stat().st_size}
-    view = baton.data("blob", "stat", ref, "--as", "b")
+    assert deed("blob", "put", file, "--as", "a").strip() == ref
+    assert deed.data("blob", "put", file, "--as", "a") == {"ref": ref, "size": file.stat().st_size}
+    view = deed.data("blob", "stat", ref, "--as", "b")
     assert (view["size"], view["chunks"], view["referenced_by"]) == (file.stat().st_size, 4, None)
     assert [one["author"] for one in view["stored"]] == ["a"]
-    assert "unreferenced, dropped after" in baton("blob", "stat", ref, "--as", "a")
-    assert ref in baton("blob", "list", "--author", "a", "--unreferenced", "--limit", 500, "--as", "a")
-    assert ref not in baton("blob", "list", "--author", "b", "--limit", 500, "--as", "a")
+    assert "unreferenced, dropped after" in deed("blob", "stat", ref, "--as", "a")
+    assert ref in deed("blob", "list", "--author", "a", "--unreferenced", "--limit", 500, "--as", "a")
+    assert ref not in deed("blob", "list", "--author", "b", "--limit", 500, "--as", "a")
     out = tmp_path / "out"
-    assert baton.data("blob", "get", view["sha256"], "-o", out, "--as", "b")["size"] == file.stat().st_size
+    assert deed.data("blob", "get", view["sha256"], "-o", out, "--as", "b")["size"] == file.stat().st_size
     assert out.read_bytes() == file.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "out"]
 
 
 @pytest.mark.served
-def test_download_that_was_cut_goes_on_and_one_that_is_wrong_is_thrown_away(baton: Baton, tmp_path: Path) -> None:
+def test_download_that_was_cut_goes_on_and_one_that_is_wrong_is_thrown_away(deed: Deed, tmp_path: Path) -> None:
     file, ref = file_of(tmp_path, "f", 3 * blob_chunk_bytes)
-    baton("blob", "put", file, "--as", "a")
+    deed("blob", "put", file, "--as", "a")
     part, out = tmp_path / "out.part", tmp_path / "out"
     part.write_bytes(file.read_bytes()[: blob_chunk_bytes + 5])
-    baton("blob", "get", ref, "-o", out, "--as", "a")
+    deed("blob", "get", ref, "-o", out, "--as", "a")
     assert out.read_bytes() == file.read_bytes()
     out.unlink()
     part.write_bytes(b"x" * (2 * blob_chunk_bytes))
-    said = baton.run("blob", "get", ref, "-o", out, "--as", "a")
+    said = deed.run("blob", "get", ref, "-o", out, "--as", "a")
     assert (said.code, out.exists(), part.exists()) == (6, False, False)
     part.symlink_to(tmp_path / "elsewhere")
-    baton.refuses("INVALID_FORMAT", "blob", "get", ref, "-o", out, "--as", "a")
+    deed.refuses("INVALID_FORMAT", "blob", "get", ref, "-o", out, "--as", "a")
     assert not (tmp_path / "elsewhere").exists()
     part.unlink()
     os.mkfifo(part)
-    assert "a pipe" in baton.refuses("INVALID_FORMAT", "blob", "get", ref, "-o", out, "--as", "a")["message"]
+    assert "a pipe" in deed.refuses("INVALID_FORMAT", "blob", "get", ref, "-o", out, "--as", "a")["message"]
 
 
-def test_blob_that_is_none_is_refused(alone: Baton, tmp_path: Path) -> None:
+def test_blob_that_is_none_is_refused(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "a")
     nothing = "blake3:" + "0" * 64
     alone.refuses("NOT_FOUND", "blob", "get", nothing, "-o", tmp_path / "x")
@@ -84,12 +84,12 @@ def test_blob_that_is_none_is_refused(alone: Baton, tmp_path: Path) -> None:
     large = json.dumps({"finding": "x", "evidence": ["y" * 1900] * 30})
     verb = ("emit", "finding.logged", "--stream", "session/s", "--as", "a", "--data", large)
     message = alone.refuses("TOO_LARGE", *verb)["message"]
-    assert "baton blob put" in message
+    assert "deed blob put" in message
     assert "ledger.put_blob" in message
 
 
 def test_upload_under_which_the_node_is_killed_goes_on_at_the_next_one(
-    alone: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("attempt_timeout_s", "request_time_max_s", "reconnect_wait_max_s"):
         monkeypatch.setattr(connection, name, 0.3)  # nobody is going to answer
@@ -109,7 +109,7 @@ def test_upload_under_which_the_node_is_killed_goes_on_at_the_next_one(
         if done >= 3 * blob_chunk_bytes:
             os.kill(serving.pid, signal.SIGKILL)
 
-    with Serving(alone.home) as serving, pytest.raises(BatonError, match="BUS_UNAVAILABLE"):
+    with Serving(alone.home) as serving, pytest.raises(DeedbookError, match="BUS_UNAVAILABLE"):
         put(serving, kill)
     monkeypatch.undo()
     (half,) = alone.data("blob", "list")["blobs"]
@@ -125,7 +125,7 @@ def test_upload_under_which_the_node_is_killed_goes_on_at_the_next_one(
 
 
 def test_one_agents_blobs_end_at_its_quota_while_others_append_and_a_revoked_one_stores_nothing(
-    alone: Baton, tmp_path: Path
+    alone: Deed, tmp_path: Path
 ) -> None:
     for name in ("mallory", "kuro"):
         alone("agent", "add", name)

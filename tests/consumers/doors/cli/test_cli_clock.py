@@ -1,4 +1,4 @@
-"""`baton clock` compares the ledger's clock with the machine's, and the root sets it with one command."""
+"""`deed clock` compares the ledger's clock with the machine's, and the root sets it with one command."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def home_left(tmp_path: Path) -> Callable[[int], Path]:
     """Makes a ledger whose last entry is so many days old, with its keys."""
 
     def make(days: int) -> Path:
-        with Ledger(tmp_path / ".baton", clock=Clock(time.time_ns() // 1_000_000 - days * DAY_MS)) as ledger:
+        with Ledger(tmp_path / ".deedbook", clock=Clock(time.time_ns() // 1_000_000 - days * DAY_MS)) as ledger:
             ledger.write_keys()
             ledger.emit("alice", "session/s1", SessionStarted())
-        return tmp_path / ".baton"
+        return tmp_path / ".deedbook"
 
     return make
 
 
-def baton(home: Path, *arguments: str) -> inside.Said:
-    return inside.baton("--home", home, *arguments)
+def deed(home: Path, *arguments: str) -> inside.Said:
+    return inside.deedbook("--home", home, *arguments)
 
 
 def data(home: Path, *arguments: str) -> Any:
-    said = baton(home, *arguments, "--json")
+    said = deed(home, *arguments, "--json")
     assert said.code == 0, said
     return json.loads(said.out)["data"]
 
 
 def checks(home: Path) -> dict[str, Any]:
-    document = json.loads(baton(home, "doctor", "--json").out)
+    document = json.loads(deed(home, "doctor", "--json").out)
     found = document.get("data") or document["error"]["details"]
     return {one["name"]: one for one in found["checks"]}
 
@@ -56,27 +56,27 @@ def test_ledger_far_from_the_machines_clock_says_what_to_do_and_one_command_does
 ) -> None:
     home = home_left(days)
     start = ("session", "start", "--as", "alice", "--task", "go on")
-    said = baton(home, *start)
+    said = deed(home, *start)
     assert (said.code, said.err.partition(":")[0]) == (5, "CLOCK_JUMPED")
     assert f" days {distance} than the last entry" in said.err
-    assert "baton clock set --as root" in said.err
+    assert "deed clock set --as root" in said.err
     assert (data(home, "clock")["ok"], checks(home)["clock"]["ok"]) == (False, False)
     assert "clock set" in checks(home)["clock"]["fix"]
 
-    assert baton(home, "clock", "set", "--as", "alice", "--reason", "mine").code == 5
+    assert deed(home, "clock", "set", "--as", "alice", "--reason", "mine").code == 5
     answer = data(home, "clock", "set", "--as", "root", "--reason", "nobody worked here for long")
     assert answer["before"] != answer["after"]
     assert (data(home, "clock")["ok"], checks(home)["clock"]["ok"]) == (True, True)
-    assert baton(home, *start).code == 0
-    assert baton(home, "verify", "--views").code == 0
-    assert "nobody worked here for long" in baton(home, "show", str(answer["index"])).out
+    assert deed(home, *start).code == 0
+    assert deed(home, "verify", "--views").code == 0
+    assert "nobody worked here for long" in deed(home, "show", str(answer["index"])).out
 
 
 def test_ledger_in_use_needs_no_setting(home_left: Callable[[int], Path]) -> None:
     home = home_left(3)
     shown = data(home, "clock")
     assert (shown["ok"], shown["fix"], shown["difference_s"] > 2 * 86_400) == (True, "", True)
-    assert "in order" in baton(home, "clock").out
+    assert "in order" in deed(home, "clock").out
 
 
 def test_lease_and_session_key_of_a_wrong_clock_show_as_over(home_left: Callable[[int], Path], tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_lease_and_session_key_of_a_wrong_clock_show_as_over(home_left: Callable
     (waits,) = data(home, "next", "--as", "bob")["items"]
     assert waits["action"] == "claim"
     assert [key["state"] for key in data(home, "key", "list", "--agent", "alice")["keys"]] == ["valid", "expired"]
-    assert baton(home, "verify", "--views").code == 0
+    assert deed(home, "verify", "--views").code == 0
 
 
 def test_two_processes_set_the_clock_at_once_and_both_are_kept(home_left: Callable[[int], Path]) -> None:
@@ -99,4 +99,4 @@ def test_two_processes_set_the_clock_at_once_and_both_are_kept(home_left: Callab
     command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(home), "clock", "set", "--reason", "r"]
     processes = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
     assert [process.wait(60) for process in processes] == [0, 0]
-    assert baton(home, "verify").code == 0
+    assert deed(home, "verify").code == 0

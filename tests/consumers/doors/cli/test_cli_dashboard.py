@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from calling import Baton, Place, Running, environment
+from calling import Deed, Place, Running, environment
 
 from consumers.doors.cli.commands.dashboard import who_decides
 from consumers.sdk.ledger import Ledger
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Shown(Running):
-    """`baton dashboard` on a free port, ready to be looked at."""
+    """`deed dashboard` on a free port, ready to be looked at."""
 
     def __init__(self, home: Path, *arguments: object) -> None:
         super().__init__("--home", home, "dashboard", "--port", 0, "--json", *arguments)
@@ -47,23 +47,23 @@ def test_it_prints_one_document_whose_link_lets_a_browser_in_once(shown: Shown) 
 def test_called_again_it_prints_a_fresh_link_of_the_one_that_runs(
     shown: Shown, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    baton = Baton(capsys, Place(shown.home))
-    again = baton.data("dashboard")
+    deed = Deed(capsys, Place(shown.home))
+    again = deed.data("dashboard")
     assert (again["url"], again["pid"]) == (shown.data["url"], shown.pid)
     assert httpx.get(again["link"], timeout=60).status_code == 303
-    assert baton.refuses("STORE_IN_USE", "--as", "a", "dashboard")["details"]["pid"] == shown.pid
+    assert deed.refuses("STORE_IN_USE", "--as", "a", "dashboard")["details"]["pid"] == shown.pid
 
 
 def test_show_prints_the_address_of_its_page(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    baton, url = Baton(capsys, Place(shown.home)), shown.data["url"]
+    deed, url = Deed(capsys, Place(shown.home)), shown.data["url"]
     for verb, path in (
         (("handoff", "show", "a b"), "/h/a%20b"), (("handoff", "why", "x"), "/h/x"), (("session", "show", "s"), "/s/s"),
         (("reasoning", "show", "r/1"), "/r/r%2F1"), (("tot", "show", "t"), "/t/t"), (("show", "3"), "/e/3"),
         (("why", "handoff/x"), "/e/handoff%2Fx"), (("tot", "show", "t", "--as-of", 4), "/t/t?as_of=4"),
     ):  # fmt: skip
-        assert baton(*verb, "--web").strip() == url + path
-    assert baton.data("show", 3, "--web") == {"url": f"{url}/e/3"}
-    baton.refuses("USAGE", "session", "show", "--web")
+        assert deed(*verb, "--web").strip() == url + path
+    assert deed.data("show", 3, "--web") == {"url": f"{url}/e/3"}
+    deed.refuses("USAGE", "session", "show", "--web")
 
 
 def test_who_is_no_human_only_reads_and_is_told_why(populated: Callable[[str], Path]) -> None:
@@ -81,8 +81,8 @@ def test_a_signal_ends_it_while_somebody_looks_and_its_address_is_gone(
         with browser.stream("GET", "/live") as tail:
             assert next(tail.iter_lines()).startswith("id: ")
             assert running.signal(number) == (0, "", "")
-    baton = Baton(capsys, Place(running.home))
-    assert "baton dashboard" in baton.refuses("NOT_FOUND", "show", 3, "--web")["message"]
+    deed = Deed(capsys, Place(running.home))
+    assert "deed dashboard" in deed.refuses("NOT_FOUND", "show", 3, "--web")["message"]
 
 
 def test_a_killed_one_is_not_taken_for_alive(
@@ -91,7 +91,7 @@ def test_a_killed_one_is_not_taken_for_alive(
     running = Shown(populated("killed"))
     running.signal(signal.SIGKILL)
     assert (running.home / "dashboard.json").stat().st_mode & 0o777 == 0o600
-    Baton(capsys, Place(running.home)).refuses("NOT_FOUND", "show", 3, "--web")
+    Deed(capsys, Place(running.home)).refuses("NOT_FOUND", "show", 3, "--web")
 
 
 def test_who_decides_is_the_human_whose_key_is_here(populated: Callable[[str], Path]) -> None:
@@ -110,7 +110,7 @@ def test_who_decides_is_the_human_whose_key_is_here(populated: Callable[[str], P
         assert who_decides(ledger) == (None, "the key of rita is not here")
 
 
-def test_without_its_extra_it_names_it(alone: Baton) -> None:
+def test_without_its_extra_it_names_it(alone: Deed) -> None:
     program = (
         "import sys; sys.modules['graphlay'] = None; from consumers.doors.cli.program import main; main(sys.argv[1:])"
     )

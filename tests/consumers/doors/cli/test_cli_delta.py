@@ -1,4 +1,4 @@
-"""`baton reasoning fetch --have` and `diff`: only what changed is sent, and people can read what that was."""
+"""`deed reasoning fetch --have` and `diff`: only what changed is sent, and people can read what that was."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
 
 @pytest.fixture
-def recorded(baton: Baton, fresh: Fresh) -> list[str]:
+def recorded(deed: Deed, fresh: Fresh) -> list[str]:
     """The refs of a reasoning of five steps: as recorded, with its assumption settled, concluded; its id last."""
     name = fresh("delta")
     acting = ["--as", "a"]
-    baton("reasoning", "start", "--id", name, "--task", f"Why is the disk of {name} full?", *acting)
+    deed("reasoning", "start", "--id", name, "--task", f"Why is the disk of {name} full?", *acting)
     for number in range(1, 4):
         content = f"Observation {number}: the backup of region {number} started at 0{number}:00 and took 40 GB"
-        baton("reasoning", "step", name, "--content", content, "--type", "observation", *acting)
-    assumed = baton.data(
+        deed("reasoning", "step", name, "--content", content, "--type", "observation", *acting)
+    assumed = deed.data(
         "reasoning", "assume", name, "--content", "No one else writes there", "--check", "lsof", *acting
     )
-    settled = baton.data("reasoning", "assume", name, "--step", 4, "--settled", "Validated: lsof shows one", *acting)
-    baton("reasoning", "step", name, "--content", "Backups fill the disk", "--rests-on", 1, "--rests-on", 4, *acting)
+    settled = deed.data("reasoning", "assume", name, "--step", 4, "--settled", "Validated: lsof shows one", *acting)
+    deed("reasoning", "step", name, "--content", "Backups fill the disk", "--rests-on", 1, "--rests-on", 4, *acting)
     limits = ["--confidence", 0.8, "--limitation", "One night was looked at"]
-    concluded = baton.data("reasoning", "conclude", name, "--conclusion", "Move the backups", *limits, *acting)
+    concluded = deed.data("reasoning", "conclude", name, "--conclusion", "Move the backups", *limits, *acting)
     return [assumed["ref"], settled["ref"], concluded["ref"], name]
 
 
 @pytest.mark.served
-def test_fetch_with_a_base_transfers_less_and_comes_to_the_ref(baton: Baton, recorded: list[str]) -> None:
+def test_fetch_with_a_base_transfers_less_and_comes_to_the_ref(deed: Deed, recorded: list[str]) -> None:
     base, _, ref, name = recorded
-    whole = baton.data("reasoning", "fetch", name)
+    whole = deed.data("reasoning", "fetch", name)
     assert (whole["sent_as"], whole["base"], whole["transferred"]) == ("full", None, whole["full"])
     assert whole["sizes"]["chain"] is whole["sizes"]["squashed"] is None
-    fetched = baton.data("reasoning", "fetch", ref, "--have", base)
+    fetched = deed.data("reasoning", "fetch", ref, "--have", base)
     assert (fetched["ref"], fetched["base"], fetched["sent_as"]) == (ref, base, "squashed")
     assert fetched["transferred"]["tokens"] < fetched["full"]["tokens"] == whole["full"]["tokens"]
     assert min(size["tokens"] for size in fetched["sizes"].values()) == fetched["transferred"]["tokens"]
@@ -49,47 +49,47 @@ def test_fetch_with_a_base_transfers_less_and_comes_to_the_ref(baton: Baton, rec
     assert "sha256:" + sha256(fetched["canonical"].encode()).hexdigest() == ref
 
 
-def test_base_that_was_fetched_before_is_taken_from_this_folder(baton: Baton, recorded: list[str]) -> None:
+def test_base_that_was_fetched_before_is_taken_from_this_folder(deed: Deed, recorded: list[str]) -> None:
     base, _, ref, _ = recorded
-    first = baton.data("reasoning", "fetch", ref, "--have", base)
+    first = deed.data("reasoning", "fetch", ref, "--have", base)
     assert (first["base_from"], first["cached"]) == ("ledger", True)
     assert first["base_transferred"]["tokens"] > 0
-    second = baton.data("reasoning", "fetch", ref, "--have", base[7:19])
+    second = deed.data("reasoning", "fetch", ref, "--have", base[7:19])
     assert (second["base_from"], second["base_transferred"]) == ("cache", None)
     assert second["transferred"] == first["transferred"]
-    assert (baton.home / "cache" / "graphs" / f"{ref[7:]}.json").is_file()
+    assert (deed.home / "cache" / "graphs" / f"{ref[7:]}.json").is_file()
 
 
-def test_people_are_told_how_much_was_sent(baton: Baton, recorded: list[str]) -> None:
+def test_people_are_told_how_much_was_sent(deed: Deed, recorded: list[str]) -> None:
     base, _, ref, _ = recorded
-    said = baton.run("reasoning", "fetch", ref, "--have", base)
+    said = deed.run("reasoning", "fetch", ref, "--have", base)
     assert "was not here: fetched whole" in said.err
     assert "sent as squashed:" in said.err
     assert f"hash recomputed: {ref}" in said.err
     assert "sha256:" + sha256(said.out.removesuffix("\n").encode()).hexdigest() == ref
 
 
-def test_base_can_be_a_file_that_an_earlier_fetch_printed(baton: Baton, recorded: list[str], tmp_path: Path) -> None:
+def test_base_can_be_a_file_that_an_earlier_fetch_printed(deed: Deed, recorded: list[str], tmp_path: Path) -> None:
     base, settled, ref, _ = recorded
     file = tmp_path / "base.json"
-    file.write_text(baton("reasoning", "fetch", base))
+    file.write_text(deed("reasoning", "fetch", base))
     for have in ([], ["--have", base], ["--have", base[:24]]):
-        fetched = baton.data("reasoning", "fetch", ref, *have, "--base", file)
+        fetched = deed.data("reasoning", "fetch", ref, *have, "--base", file)
         assert (fetched["ref"], fetched["base"], fetched["base_from"]) == (ref, base, "file")
-    baton.refuses("VERSION_MISMATCH", "reasoning", "fetch", ref, "--have", settled, "--base", file)
-    baton.refuses("NOT_FOUND", "reasoning", "fetch", ref, "--base", tmp_path / "none.json")
+    deed.refuses("VERSION_MISMATCH", "reasoning", "fetch", ref, "--have", settled, "--base", file)
+    deed.refuses("NOT_FOUND", "reasoning", "fetch", ref, "--base", tmp_path / "none.json")
     file.write_text("{}")
-    baton.refuses("INVALID_FIELD", "reasoning", "fetch", ref, "--base", file)
+    deed.refuses("INVALID_FIELD", "reasoning", "fetch", ref, "--base", file)
 
 
-def test_base_that_nobody_knows_is_refused(baton: Baton, recorded: list[str]) -> None:
-    baton.refuses("NOT_FOUND", "reasoning", "fetch", recorded[2], "--have", "0" * 12)
-    baton.refuses("NOT_FOUND", "reasoning", "fetch", recorded[2], "--have", "no-such-reasoning")
+def test_base_that_nobody_knows_is_refused(deed: Deed, recorded: list[str]) -> None:
+    deed.refuses("NOT_FOUND", "reasoning", "fetch", recorded[2], "--have", "0" * 12)
+    deed.refuses("NOT_FOUND", "reasoning", "fetch", recorded[2], "--have", "no-such-reasoning")
 
 
-def test_diff_says_what_changed(baton: Baton, recorded: list[str]) -> None:
+def test_diff_says_what_changed(deed: Deed, recorded: list[str]) -> None:
     base, settled, ref, name = recorded
-    found = baton.data("reasoning", "diff", base, name)
+    found = deed.data("reasoning", "diff", base, name)
     assert (found["reasoning_ref"], found["target"], found["is_equal"]) == (base, ref, False)
     assert found["reasoning_delta"]["assumptions_updated"] == {"4": "Validated: lsof shows one"}
     assert [(step["step_number"], step["rests_on"]) for step in found["steps_added"]] == [(5, [1, 4])]
@@ -98,7 +98,7 @@ def test_diff_says_what_changed(baton: Baton, recorded: list[str]) -> None:
     ]
     assert found["changed"]["conclusion"] == {"before": "", "after": "Move the backups"}
     assert found["limitations_added"] == ["One night was looked at"]
-    text = baton("reasoning", "diff", base, name)
+    text = deed("reasoning", "diff", base, name)
     for line in (
         "+ 5. inference (1.00)  ← 1, 4",
         "     Backups fill the disk",
@@ -109,12 +109,12 @@ def test_diff_says_what_changed(baton: Baton, recorded: list[str]) -> None:
         "+ limitation: One night was looked at",
     ):
         assert line in text.splitlines()
-    assert "+ 5." not in baton("reasoning", "diff", base, settled)
+    assert "+ 5." not in deed("reasoning", "diff", base, settled)
 
 
-def test_diff_backwards_says_what_went(baton: Baton, recorded: list[str]) -> None:
+def test_diff_backwards_says_what_went(deed: Deed, recorded: list[str]) -> None:
     base, _, _, name = recorded
-    lines = baton("reasoning", "diff", name, base).splitlines()
+    lines = deed("reasoning", "diff", name, base).splitlines()
     assert "- 5. inference" in lines
     assert "- limitation: One night was looked at" in lines
     assert "~ 4. assumption changed" in lines
@@ -122,22 +122,22 @@ def test_diff_backwards_says_what_went(baton: Baton, recorded: list[str]) -> Non
     assert "     conclusion: Validated: lsof shows one → (none)" in lines
 
 
-def test_diff_of_other_graphs_shows_moved_links_and_reordered_limitations(baton: Baton, fresh: Fresh) -> None:
+def test_diff_of_other_graphs_shows_moved_links_and_reordered_limitations(deed: Deed, fresh: Fresh) -> None:
     refs = []
     for rests_on, limitations in ((1, ["x", "y"]), (2, ["y", "x"])):
         name = fresh("links")
-        baton("reasoning", "start", "--id", name, "--task", "t", "--as", "a")
+        deed("reasoning", "start", "--id", name, "--task", "t", "--as", "a")
         for number in range(1, 4):
             after = ["--rests-on", rests_on] if number == 3 else []
-            baton("reasoning", "step", name, "--content", f"s{number}", *after, "--as", "a")
+            deed("reasoning", "step", name, "--content", f"s{number}", *after, "--as", "a")
         given = [word for one in limitations for word in ("--limitation", one)]
-        refs.append(baton.data("reasoning", "conclude", name, "--conclusion", "c", *given, "--as", "a")["ref"])
-    lines = baton("reasoning", "diff", *refs).splitlines()
+        refs.append(deed.data("reasoning", "conclude", name, "--conclusion", "c", *given, "--as", "a")["ref"])
+    lines = deed("reasoning", "diff", *refs).splitlines()
     assert lines[1:] == ["~ 3. rests on 1 → 2", "~ the same limitations in another order or number"]
 
 
-def test_equal_versions_do_not_differ(baton: Baton, recorded: list[str]) -> None:
+def test_equal_versions_do_not_differ(deed: Deed, recorded: list[str]) -> None:
     *_, ref, name = recorded
-    assert baton.data("reasoning", "diff", ref, name)["is_equal"] is True
-    assert baton("reasoning", "diff", ref, name).splitlines()[1:] == ["no difference"]
-    baton.refuses("NOT_FOUND", "reasoning", "diff", ref, "0" * 12)
+    assert deed.data("reasoning", "diff", ref, name)["is_equal"] is True
+    assert deed("reasoning", "diff", ref, name).splitlines()[1:] == ["no difference"]
+    deed.refuses("NOT_FOUND", "reasoning", "diff", ref, "0" * 12)

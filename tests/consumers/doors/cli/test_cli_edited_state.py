@@ -15,7 +15,7 @@ from building import Ledger, key_named
 from ledger.admission import gate as gate_module
 from ledger.author import Draft
 from ledger.codec import encode_packed
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 from ledger.events.authority import KeyRevoked
 from ledger.events.handoff import HandoffCompleted
 from ledger.events.session import FindingLogged, SessionStarted
@@ -42,14 +42,14 @@ class _Believing:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A pending handoff, one that is done, a session, and a key that was revoked."""
-    with Ledger(tmp_path / ".baton") as ledger:
+    with Ledger(tmp_path / ".deedbook") as ledger:
         ledger.write_keys()
         ledger.hand_over("pending")
         ledger.finish("done")
         ledger.emit("alice", "session/s1", SessionStarted(), idem="once")
         ledger.delegate("bob", LOST)
         ledger.emit("root", "agent/bob", KeyRevoked(key=LOST.public.hex()))
-    return tmp_path / ".baton"
+    return tmp_path / ".deedbook"
 
 
 def edit(home: Path, key: bytes, change: Callable[[Any], Any]) -> None:
@@ -72,8 +72,8 @@ def of_life(**fields: Any) -> Callable[[Any], Any]:
     return lambda record: msgspec.structs.replace(record, state=msgspec.structs.replace(record.state, **fields))
 
 
-def baton(home: Path, *arguments: str) -> inside.Said:
-    return inside.baton("--home", home, *arguments)
+def deed(home: Path, *arguments: str) -> inside.Said:
+    return inside.deedbook("--home", home, *arguments)
 
 
 PENDING, DONE = layout.stream_key("handoff/pending"), layout.stream_key("handoff/done")
@@ -96,19 +96,19 @@ EDITS: dict[str, tuple[bytes, Callable[[Any], Any], tuple[str, ...]]] = {
 def test_edited_record_is_not_acted_on_and_a_repair_puts_it_right(home: Path, edited: str) -> None:
     key, change, verb = EDITS[edited]
     edit(home, key, change)
-    said = baton(home, *verb)
+    said = deed(home, *verb)
     assert (said.code, said.err.partition(":")[0]) == (6, "CORRUPTED"), said
-    assert "baton fsck --repair" in said.err
+    assert "deed fsck --repair" in said.err
     for other in (
         ("handoff", "list"), ("log",), ("next",), ("session", "start", "--as", "alice"), ("search", "pending"),
         ("prime",),
     ):  # fmt: skip
-        assert baton(home, *other).code == 0, other
-    assert baton(home, "fsck").code == 6
-    assert baton(home, "fsck", "--repair").code == 0
-    assert baton(home, "fsck").code == 0
-    assert "CORRUPTED" not in baton(home, *verb).err
-    assert baton(home, "verify", "--views").code == 0
+        assert deed(home, *other).code == 0, other
+    assert deed(home, "fsck").code == 6
+    assert deed(home, "fsck", "--repair").code == 0
+    assert deed(home, "fsck").code == 0
+    assert "CORRUPTED" not in deed(home, *verb).err
+    assert deed(home, "verify", "--views").code == 0
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_cycle_is_judged_by_what_the_entries_say(
     edit(home, layout.stream_key(f"handoff/{edited}"), of_life(depends_on=depends_on))
     with Ledger(home) as ledger:
         before = ledger.head()
-        with pytest.raises(BatonError) as caught:
+        with pytest.raises(DeedbookError) as caught:
             ledger.hand_over("new", depends_on=[asked])
         assert (caught.value.code, ledger.head()) == (expected, before)
 
@@ -159,9 +159,9 @@ def test_clock_edited_in_the_head_is_found(home: Path) -> None:
         assert head is not None
         later = msgspec.structs.replace(head, accepted_ms=head.accepted_ms + 10**9)
         txn.put(layout.HEAD_KEY, msgspec.msgpack.encode(later), db=log.tables.state)
-    assert baton(home, "session", "start", "--as", "alice").code == 6
-    assert baton(home, "fsck", "--repair").code == 0
-    assert baton(home, "session", "start", "--as", "alice").code == 0
+    assert deed(home, "session", "start", "--as", "alice").code == 6
+    assert deed(home, "fsck", "--repair").code == 0
+    assert deed(home, "session", "start", "--as", "alice").code == 0
 
 
 def test_entry_that_got_past_the_gate_is_quarantined_and_every_verb_goes_on(
@@ -176,23 +176,23 @@ def test_entry_that_got_past_the_gate_is_quarantined_and_every_verb_goes_on(
         ("handoff", "list"), ("next",), ("session", "list"), ("session", "start", "--as", "alice"), ("prime",),
         ("search", "pending"), ("handoff", "show", "pending"), ("agent", "list"), ("project",),
     ):  # fmt: skip
-        assert baton(home, *verb).code == 0, (verb, baton(home, *verb))
-    assert "[quarantined: NOT_APPROVED]" in baton(home, "log").out
-    checks = json.loads(baton(home, "doctor", "--json").out)["error"]["details"]["checks"]
+        assert deed(home, *verb).code == 0, (verb, deed(home, *verb))
+    assert "[quarantined: NOT_APPROVED]" in deed(home, "log").out
+    checks = json.loads(deed(home, "doctor", "--json").out)["error"]["details"]["checks"]
     (entries,) = [one for one in checks if one["name"] == "entries"]
     assert (entries["ok"], f"{bad} (NOT_APPROVED)" in entries["found"]) == (False, True)
 
-    before = json.loads(baton(home, "handoff", "show", "pending", "--json").out)["data"]["status"]
-    done = json.loads(baton(home, "fsck", "--repair", "--json").out)["data"]
+    before = json.loads(deed(home, "handoff", "show", "pending", "--json").out)["data"]["status"]
+    done = json.loads(deed(home, "fsck", "--repair", "--json").out)["data"]
     assert ([one["index"] for one in done["quarantined"]], before) == ([bad, bad + 1], "pending")
     # The history holds it for good, and verifying says so; work on the handoff goes on from where it honestly was.
-    report = json.loads(baton(home, "verify", "--json").out)["error"]["details"]["report"]
+    report = json.loads(deed(home, "verify", "--json").out)["error"]["details"]["report"]
     assert [one["index"] for one in report["problems"]] == [bad, bad + 1]
     assert [
-        one["index"] for one in json.loads(baton(home, "fsck", "--json").out)["error"]["details"]["report"]["problems"]
+        one["index"] for one in json.loads(deed(home, "fsck", "--json").out)["error"]["details"]["report"]["problems"]
     ] == [bad, bad + 1]
     approve = [sys.executable, "-m", "consumers.doors.cli", "--home", str(home), "handoff"]
-    version = json.loads(baton(home, "handoff", "show", "pending", "--json").out)["data"]["version"]
+    version = json.loads(deed(home, "handoff", "show", "pending", "--json").out)["data"]["version"]
     for act in (["approve", "pending", "--as", "rita", "--version", version], ["claim", "pending", "--as", "bob"]):
         subprocess.run([*approve, *act], check=True, capture_output=True, timeout=60)
 
@@ -202,7 +202,7 @@ def test_repair_refuses_a_log_that_is_damaged_itself_and_changes_nothing(home: P
         data = bytes(txn.get(layout.index_key(4), db=log.tables.entries) or b"")
         txn.put(layout.index_key(4), data[:-80] + bytes([data[-80] ^ 1]) + data[-79:], db=log.tables.entries)
     edit(home, PENDING, of_life(status="approved"))
-    said = baton(home, "fsck", "--repair")
+    said = deed(home, "fsck", "--repair")
     assert (said.code, "nothing was changed" in said.err or "restore a backup" in said.err) == (6, True)
     with Log(home, map_size=64 * 1024**2) as log, log.snapshot() as snapshot:
         assert snapshot.record(PENDING).state.status == "approved"

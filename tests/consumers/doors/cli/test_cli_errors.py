@@ -13,7 +13,7 @@ import inside
 import pytest
 from bad_inputs import BAD_DATA, BAD_INPUTS, REPRESENTATIVES
 from building import Ledger
-from calling import Baton, Place, Serving, call, environment
+from calling import Deed, Place, Serving, call, environment
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import run, stopped_by_user
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def arranged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Actors, Path]:
     """A ledger in which every bad input is bad for its own reason, and the actors who sign for it."""
-    home = tmp_path_factory.mktemp("bad") / ".baton"
+    home = tmp_path_factory.mktemp("bad") / ".deedbook"
     with Ledger(home) as made:
         for arrange in {bad.arrange for bad in BAD_INPUTS.values()}:
             arrange(made)
@@ -51,14 +51,14 @@ def bad_place(request: pytest.FixtureRequest, arranged: tuple[Actors, Path]) -> 
 
 
 @pytest.fixture
-def asked(bad_place: Place, capsys: pytest.CaptureFixture[str]) -> Baton:
+def asked(bad_place: Place, capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on the arranged ledger."""
-    return Baton(capsys, bad_place)
+    return Deed(capsys, bad_place)
 
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIVES))
 def test_bad_submission_is_refused_with_its_own_code(
-    asked: Baton, arranged: tuple[Actors, Path], tmp_path: Path, name: str
+    asked: Deed, arranged: tuple[Actors, Path], tmp_path: Path, name: str
 ) -> None:
     bad = BAD_INPUTS[name]
     file = tmp_path / "submission"
@@ -69,7 +69,7 @@ def test_bad_submission_is_refused_with_its_own_code(
 
 
 @pytest.mark.parametrize("name", sorted({bad.code: name for name, bad in BAD_DATA.items()}.values()))
-def test_bad_data_is_refused_with_the_same_code(alone_asked: Baton, tmp_path: Path, name: str) -> None:
+def test_bad_data_is_refused_with_the_same_code(alone_asked: Deed, tmp_path: Path, name: str) -> None:
     bad = BAD_DATA[name]
     file = tmp_path / "data"
     file.write_bytes(bad.data)
@@ -79,13 +79,13 @@ def test_bad_data_is_refused_with_the_same_code(alone_asked: Baton, tmp_path: Pa
 
 
 @pytest.fixture
-def alone_asked(arranged: tuple[Actors, Path], capsys: pytest.CaptureFixture[str]) -> Baton:
+def alone_asked(arranged: tuple[Actors, Path], capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on the arranged ledger, locally."""
-    return Baton(capsys, Place(arranged[1]))
+    return Deed(capsys, Place(arranged[1]))
 
 
 def test_every_line_of_a_refused_batch_is_named(
-    alone_asked: Baton, arranged: tuple[Actors, Path], tmp_path: Path
+    alone_asked: Deed, arranged: tuple[Actors, Path], tmp_path: Path
 ) -> None:
     actors = arranged[0]
     head = {"ledger": actors.id, "author": "alice", "at": actors.clock.text(), "causes": [], "stream": "session/s1"}
@@ -100,20 +100,20 @@ def test_every_line_of_a_refused_batch_is_named(
     assert "event 1: " not in said.err
 
 
-def test_no_ledger_says_how_to_make_one(nowhere: Baton) -> None:
+def test_no_ledger_says_how_to_make_one(nowhere: Deed) -> None:
     error = nowhere.refuses("NO_LEDGER", "log")
-    assert "`baton init`" in error["message"]
+    assert "`deed init`" in error["message"]
     nowhere.refuses("NO_LEDGER", "log", "--home", "not-there")
     assert nowhere.run("log").code == 7
-    assert "baton init" in nowhere.run("doctor").out
+    assert "deed init" in nowhere.run("doctor").out
     remote = nowhere.refuses("NO_LEDGER", "log", "--server", "nats://127.0.0.1:1", "--as", "a")["message"]
-    assert ("`baton join CODE`" in remote, "`baton init`" in remote) == (
+    assert ("`deed join CODE`" in remote, "`deed init`" in remote) == (
         True,
         False,
     )  # a new ledger would be another one
 
 
-def test_missing_key_file_says_where_it_was_looked_for(alone: Baton) -> None:
+def test_missing_key_file_says_where_it_was_looked_for(alone: Deed) -> None:
     data = ["emit", "session.started", "--stream", "session/s", "--data", "{}"]
     error = alone.refuses("KEY_FILE_MISSING", *data, "--as", "bob")
     assert str(alone.home / "keys" / "bob.key") in error["message"]
@@ -121,7 +121,7 @@ def test_missing_key_file_says_where_it_was_looked_for(alone: Baton) -> None:
     assert alone.run(*data, "--as", "bob").code == 3
 
 
-def test_key_file_that_others_can_read_is_refused_with_the_command_that_mends_it(alone: Baton) -> None:
+def test_key_file_that_others_can_read_is_refused_with_the_command_that_mends_it(alone: Deed) -> None:
     alone("agent", "add", "a")
     key = alone.home / "keys" / "a.key"
     key.chmod(0o640)
@@ -132,27 +132,27 @@ def test_key_file_that_others_can_read_is_refused_with_the_command_that_mends_it
     assert alone.size() == 2
 
 
-def test_key_file_of_something_else_is_refused(alone: Baton) -> None:
+def test_key_file_of_something_else_is_refused(alone: Deed) -> None:
     alone("agent", "add", "a")
     (alone.home / "keys" / "a.key").write_text("garbage")
     alone.refuses("INVALID_FORMAT", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "a")
 
 
-def test_key_of_another_ledger_is_refused(alone: Baton, tmp_path: Path) -> None:
+def test_key_of_another_ledger_is_refused(alone: Deed, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert inside.baton("--home", other, "init").code == 0
-    assert inside.baton("--home", other, "agent", "add", "a").code == 0
+    assert inside.deedbook("--home", other, "init").code == 0
+    assert inside.deedbook("--home", other, "agent", "add", "a").code == 0
     shutil.copy(other / "keys" / "a.key", alone.home / "keys" / "eve.key")
     alone.refuses("KEY_UNKNOWN", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "eve")
 
 
-def test_somebody_must_sign(alone: Baton) -> None:
+def test_somebody_must_sign(alone: Deed) -> None:
     error = alone.refuses("USAGE", "emit", "session.started", "--stream", "session/s", "--data", "{}")
     assert "--as NAME" in error["message"]
     alone.refuses("INVALID_FIELD", "log", "--as", "No Name")
 
 
-def test_full_map_is_refused_and_can_be_raised(alone: Baton, tmp_path: Path) -> None:
+def test_full_map_is_refused_and_can_be_raised(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "a")
     alone("emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "a")
     config = alone.home / "config.toml"
@@ -184,13 +184,13 @@ def test_full_map_is_refused_and_can_be_raised(alone: Baton, tmp_path: Path) -> 
         ('default_reviewer = "No Name"', "INVALID_FIELD"),
     ],
 )
-def test_broken_configuration_is_named_by_its_file(alone: Baton, text: str, code: str) -> None:
+def test_broken_configuration_is_named_by_its_file(alone: Deed, text: str, code: str) -> None:
     (alone.home / "config.toml").write_text(text)
     error = alone.refuses(code, "log")
     assert str(alone.home / "config.toml") in error["message"]
 
 
-def test_file_that_cannot_be_read_is_named(alone: Baton, tmp_path: Path) -> None:
+def test_file_that_cannot_be_read_is_named(alone: Deed, tmp_path: Path) -> None:
     emit = ["emit", "session.started", "--stream", "session/s", "--as", "a", "--data"]
     alone("agent", "add", "a")
     assert "nothing" in alone.refuses("NOT_FOUND", *emit, f"@{tmp_path}/nothing")["message"]
@@ -203,7 +203,7 @@ def test_file_that_cannot_be_read_is_named(alone: Baton, tmp_path: Path) -> None
     alone.refuses("STORE_UNAVAILABLE", "export", tmp_path / "no" / "folder.tar")
 
 
-def test_damaged_log_is_no_traceback(alone: Baton) -> None:
+def test_damaged_log_is_no_traceback(alone: Deed) -> None:
     alone("agent", "add", "a")
     (alone.home / "log" / "data.mdb").write_bytes(b"garbage" * 5000)
     said = alone.run("log")
@@ -214,13 +214,13 @@ def test_damaged_log_is_no_traceback(alone: Baton) -> None:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["handof"], "did you mean `baton handoff`?"),
-        (["handoff", "clam"], "did you mean `baton handoff claim`?"),
-        (["claim"], "did you mean `baton handoff claim`?"),
-        (["close", "x"], "did you mean `baton handoff complete` or `baton reasoning conclude`"),
+        (["handof"], "did you mean `deed handoff`?"),
+        (["handoff", "clam"], "did you mean `deed handoff claim`?"),
+        (["claim"], "did you mean `deed handoff claim`?"),
+        (["close", "x"], "did you mean `deed handoff complete` or `deed reasoning conclude`"),
         (["append", "--bad"], "No such option"),
         (["search", "-dash"], "goes `--`"),
-        (["nonsense"], "there is no verb 'nonsense' (see `baton --help`)"),
+        (["nonsense"], "there is no verb 'nonsense' (see `deed --help`)"),
         (["emit", "finding.logged"], "--stream"),
         (["log", "--limit", "0"], "--limit"),
         (["log", "--limit", "many"], "--limit"),
@@ -231,14 +231,14 @@ def test_damaged_log_is_no_traceback(alone: Baton) -> None:
         (["serve", "--port", "99999"], "--port"),
     ],
 )
-def test_wrong_call_is_a_usage_error_that_says_what_is_right(nowhere: Baton, arguments: list[str], hint: str) -> None:
+def test_wrong_call_is_a_usage_error_that_says_what_is_right(nowhere: Deed, arguments: list[str], hint: str) -> None:
     error = nowhere.refuses("USAGE", *arguments)
     assert hint in error["message"]
     assert nowhere.run(*arguments).code == 2
 
 
 @pytest.mark.parametrize("before", [(), ("log",), ("log", "--limit"), ("init", "--sealed=")], ids=str)
-def test_wrong_call_does_not_repeat_a_secret(nowhere: Baton, before: tuple[str, ...]) -> None:
+def test_wrong_call_does_not_repeat_a_secret(nowhere: Deed, before: tuple[str, ...]) -> None:
     body = "b3BlbnNzaC1rZXktdjEA" * 4
     for secret in (
         "ghp_" + "a1B2" * 9,
@@ -252,51 +252,51 @@ def test_wrong_call_does_not_repeat_a_secret(nowhere: Baton, before: tuple[str, 
     assert len(error["message"]) < 300
 
 
-def test_folder_above_the_ledger_is_told_which_is_meant(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_above_the_ledger_is_told_which_is_meant(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(alone.home.parent)
-    if alone.home.name != ".baton":
-        alone.home.rename(alone.home.parent / ".baton")
+    if alone.home.name != ".deedbook":
+        alone.home.rename(alone.home.parent / ".deedbook")
     monkeypatch.setattr(alone, "place", place)
     for verb in ("log", "fsck"):
         error = alone.refuses("NO_LEDGER", verb)
-        assert f"did you mean {place.home / '.baton'}?" in error["message"]
+        assert f"did you mean {place.home / '.deedbook'}?" in error["message"]
 
 
-def test_unknown_kind_lists_those_there_are(alone: Baton) -> None:
+def test_unknown_kind_lists_those_there_are(alone: Deed) -> None:
     error = alone.refuses("UNKNOWN_KIND", "emit", "finding.loged", "--stream", "s", "--data", "{}", "--as", "a")
     assert "finding.logged" in error["message"]
 
 
-def test_without_a_verb_the_help_is_printed_where_errors_go(nowhere: Baton) -> None:
+def test_without_a_verb_the_help_is_printed_where_errors_go(nowhere: Deed) -> None:
     for arguments in ([], ["handoff"]):
         said = nowhere.run(*arguments)
         assert (said.code, said.out) == (2, "")
-        assert said.err.startswith("Usage: baton")
+        assert said.err.startswith("Usage: deed")
         nowhere_said = nowhere.run(*arguments, "--json")
         assert nowhere_said.code == 2
         assert json.loads(nowhere_said.out)["error"]["code"] == "USAGE"
 
 
-def test_verbs_of_the_folder_refuse_a_server(alone: Baton) -> None:
+def test_verbs_of_the_folder_refuse_a_server(alone: Deed) -> None:
     for verb in (["fsck"], ["project"], ["verify", "--views"], ["serve"]):
         assert "without --server" in alone.refuses("USAGE", *verb, "--server", "nats://127.0.0.1:1")["message"]
 
 
-def test_server_that_is_not_there_is_unavailable(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_is_not_there_is_unavailable(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledger.bus.connection.connect_timeout_s", 0.3)
     said = alone.run("log", "--server", "nats://127.0.0.1:1")
     assert (said.code, said.out) == (7, "")
     assert said.err.startswith("BUS_UNAVAILABLE: ")
-    assert "is `baton serve` running?" in said.err
+    assert "is `deed serve` running?" in said.err
 
 
 def test_unforeseen_error_is_said_so_and_its_traceback_is_for_who_asks(
-    alone: Baton, monkeypatch: pytest.MonkeyPatch
+    alone: Deed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(App, "ledger", lambda _: 1 / 0)
     error = alone.refuses("UNEXPECTED", "log")
     assert "ZeroDivisionError" in error["message"]
-    monkeypatch.setenv("BATON_TRACEBACK", "1")
+    monkeypatch.setenv("DEEDBOOK_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         run(["--home", str(alone.home), "log"], App())
 
@@ -307,7 +307,7 @@ def test_every_error_has_an_exit_code_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["log"], ["log", "--follow"], ["log", "--json"], ["--help"]])
-def test_reader_that_goes_away_is_no_error(alone: Baton, arguments: list[str]) -> None:
+def test_reader_that_goes_away_is_no_error(alone: Deed, arguments: list[str]) -> None:
     command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(alone.home), *arguments]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
     assert child.stdout is not None
@@ -321,7 +321,7 @@ def test_reader_that_goes_away_is_no_error(alone: Baton, arguments: list[str]) -
 
 
 @pytest.mark.parametrize("option", [[], ["--json"]], ids=["text", "json"])
-def test_output_that_no_disk_takes_is_no_traceback(alone: Baton, option: list[str]) -> None:
+def test_output_that_no_disk_takes_is_no_traceback(alone: Deed, option: list[str]) -> None:
     command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(alone.home), "log", *option]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment(), text=True, check=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from calling import Baton, Running, emit_finding, start_session
+from calling import Deed, Running, emit_finding, start_session
 
 from ledger.author import Draft, draft_and_sign
 from ledger.events.session import FindingLogged
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.served
-def test_emitted_event_is_shown_by_index_id_prefix_and_digest(baton: Baton, fresh: Fresh) -> None:
-    accepted = emit_finding(baton, start_session(baton, fresh("show")), "shown")
-    by_index = baton.data("show", accepted["index"])
+def test_emitted_event_is_shown_by_index_id_prefix_and_digest(deed: Deed, fresh: Fresh) -> None:
+    accepted = emit_finding(deed, start_session(deed, fresh("show")), "shown")
+    by_index = deed.data("show", accepted["index"])
     assert by_index["data"]["finding"] == "shown"
     assert by_index["id"] == accepted["id"]
     digits = accepted["id"].removeprefix("blake3:")
     for ref in (accepted["id"], digits, digits[:12], f"blake3:{digits[:12]}"):
-        assert baton.data("show", ref) == by_index
-    body = base64.standard_b64decode(baton.data("show", accepted["index"], "--dsse")["payload"])
-    assert baton.data("show", f"sha256:{sha256(body).hexdigest()}") == by_index
-    listed = baton.data("log", "--after", accepted["index"] - 1, "--limit", 1)["events"][0]
+        assert deed.data("show", ref) == by_index
+    body = base64.standard_b64decode(deed.data("show", accepted["index"], "--dsse")["payload"])
+    assert deed.data("show", f"sha256:{sha256(body).hexdigest()}") == by_index
+    listed = deed.data("log", "--after", accepted["index"] - 1, "--limit", 1)["events"][0]
     assert listed == {name: by_index[name] for name in listed}
-    assert "shown" in baton("show", accepted["index"])
+    assert "shown" in deed("show", accepted["index"])
 
 
 def lines(*documents: object) -> bytes:
@@ -51,15 +51,15 @@ def given_stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 
 
 def test_lines_of_standard_input_are_one_batch_under_one_signature(
-    baton: Baton, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+    deed: Deed, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = f"session/{fresh('batch')}"
     started = {"stream": stream, "kind": "session.started", "data": {"task": "t"}, "idem": stream}
     found = {"stream": stream, "kind": "finding.logged", "data": {"finding": "f"}, "corr": "c", "expect": 1}
     given_stdin(monkeypatch, lines(started, b"", found))
-    accepted = baton.data("emit", "-", "--as", "a")["accepted"]
+    accepted = deed.data("emit", "-", "--as", "a")["accepted"]
     assert accepted[1]["index"] == accepted[0]["index"] + 1
-    first, second = (baton.data("show", one["index"]) for one in accepted)
+    first, second = (deed.data("show", one["index"]) for one in accepted)
     assert (first["batch"], second["batch"]) == ({"index": 0, "size": 2}, {"index": 1, "size": 2})
     assert first["sig"] == second["sig"]
     assert (first["stream_version"], second["stream_version"]) == (1, 2)
@@ -68,11 +68,11 @@ def test_lines_of_standard_input_are_one_batch_under_one_signature(
 
 
 def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
-    baton: Baton, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+    deed: Deed, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = f"session/{fresh('batch')}"
     good = {"stream": stream, "kind": "session.started", "data": {}}
-    size = baton.written()
+    size = deed.written()
     for wrong, code, line in (
         (b"{", "INVALID_FORMAT", 2),
         (b'{"a": 1, "a": 2}', "DUPLICATE_KEY", 2),
@@ -87,7 +87,7 @@ def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
         ({"stream": stream, "kind": "finding.logged", "data": {"findings": "f"}}, "UNKNOWN_FIELD", None),
     ):
         given_stdin(monkeypatch, lines(good, wrong))
-        said = baton.run("emit", "-", "--as", "a", "--json")
+        said = deed.run("emit", "-", "--as", "a", "--json")
         error = json.loads(said.out)["error"]
         assert (error["code"], error["details"].get("line")) == (code, line), error
     for content, code in (
@@ -97,30 +97,30 @@ def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
         (b" " * 8_000_000, "TOO_LARGE"),
     ):
         given_stdin(monkeypatch, content)
-        assert json.loads(baton.run("emit", "-", "--as", "a", "--json").out)["error"]["code"] == code
-    assert baton.written() == size
-    baton.refuses("USAGE", "emit", "-", "--stream", stream, "--as", "a")
-    baton.refuses("USAGE", "emit", "session.started", "--data", "{}", "--as", "a")
+        assert json.loads(deed.run("emit", "-", "--as", "a", "--json").out)["error"]["code"] == code
+    assert deed.written() == size
+    deed.refuses("USAGE", "emit", "-", "--stream", stream, "--as", "a")
+    deed.refuses("USAGE", "emit", "session.started", "--data", "{}", "--as", "a")
 
 
-def test_show_refuses_what_is_not_there(baton: Baton) -> None:
-    baton.refuses("NOT_FOUND", "show", 999_999)
-    baton.refuses("NOT_FOUND", "show", "0" * 64)
-    baton.refuses("NOT_FOUND", "show", "no/such/stream")
+def test_show_refuses_what_is_not_there(deed: Deed) -> None:
+    deed.refuses("NOT_FOUND", "show", 999_999)
+    deed.refuses("NOT_FOUND", "show", "0" * 64)
+    deed.refuses("NOT_FOUND", "show", "no/such/stream")
 
 
 @pytest.mark.served
-def test_dsse_of_an_event_can_be_submitted_again_elsewhere(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
-    accepted = emit_finding(baton, start_session(baton, fresh("dsse")))
-    envelope = baton("show", accepted["index"], "--dsse")
-    assert json.loads(envelope)["payloadType"] == "application/vnd.baton.event.v1+json"
+def test_dsse_of_an_event_can_be_submitted_again_elsewhere(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    accepted = emit_finding(deed, start_session(deed, fresh("dsse")))
+    envelope = deed("show", accepted["index"], "--dsse")
+    assert json.loads(envelope)["payloadType"] == "application/vnd.deedbook.event.v1+json"
     file = tmp_path / "event.json"
     file.write_text(envelope)
-    again = baton.data("submit", file)["accepted"]
+    again = deed.data("submit", file)["accepted"]
     assert [(one["index"], one["id"], one["is_repeat"]) for one in again] == [(accepted["index"], accepted["id"], True)]
 
 
-def test_submission_signed_elsewhere_is_appended(alone: Baton, tmp_path: Path) -> None:
+def test_submission_signed_elsewhere_is_appended(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "a")
     stream = start_session(alone, "s1")
     ledger = alone.data("show", 0)["ledger"]
@@ -135,50 +135,50 @@ def test_submission_signed_elsewhere_is_appended(alone: Baton, tmp_path: Path) -
     alone.refuses("NOT_FOUND", "submit", tmp_path / "nothing")
 
 
-def test_one_event_of_a_batch_is_exported_with_its_path(alone: Baton, tmp_path: Path) -> None:
+def test_one_event_of_a_batch_is_exported_with_its_path(alone: Deed, tmp_path: Path) -> None:
     test_submission_signed_elsewhere_is_appended(alone, tmp_path)
     file = tmp_path / "one.json"
     file.write_text(alone("show", 4, "--dsse"))
     envelope = json.loads(file.read_text())
-    batch = envelope["batonBatch"]
+    batch = envelope["deedbookBatch"]
     assert (batch["index"], batch["size"], len(batch["path"])) == (1, 3, 2)
 
 
 @pytest.mark.served
-def test_log_pages_on_with_the_command_it_prints(baton: Baton, fresh: Fresh) -> None:
-    stream = start_session(baton, fresh("pages"))
-    wanted = [emit_finding(baton, stream, f"number {number}")["index"] for number in range(5)]
+def test_log_pages_on_with_the_command_it_prints(deed: Deed, fresh: Fresh) -> None:
+    stream = start_session(deed, fresh("pages"))
+    wanted = [emit_finding(deed, stream, f"number {number}")["index"] for number in range(5)]
     for order, shown in (([], wanted[::-1]), (["--reverse"], wanted), (["--after", wanted[0]], wanted[1:])):
         arguments = ["log", "--stream", stream, "--kind", "finding.logged", "--author", "a", "--limit", "2", *order]
         seen: list[int] = []
         while arguments:
-            document = baton.document(*arguments)
+            document = deed.document(*arguments)
             assert document["data"]["total"] == 5
             seen += [one["index"] for one in document["data"]["events"]]
             arguments = document.get("next", "").split()[1:]
         assert seen == shown
-    baton.refuses("USAGE", "log", "--before", 3, "--reverse")
+    deed.refuses("USAGE", "log", "--before", 3, "--reverse")
 
 
-def test_log_filters_and_says_when_nothing_fits(baton: Baton, fresh: Fresh) -> None:
-    stream = start_session(baton, fresh("filter"))
-    assert baton.data("log", "--stream", stream, "--author", "b")["events"] == []
-    assert "(none)" in baton("log", "--stream", stream, "--author", "b")
+def test_log_filters_and_says_when_nothing_fits(deed: Deed, fresh: Fresh) -> None:
+    stream = start_session(deed, fresh("filter"))
+    assert deed.data("log", "--stream", stream, "--author", "b")["events"] == []
+    assert "(none)" in deed("log", "--stream", stream, "--author", "b")
     assert (
-        "did you mean finding.logged or" in baton.refuses("UNKNOWN_KIND", "log", "--kind", "finding.loged")["message"]
+        "did you mean finding.logged or" in deed.refuses("UNKNOWN_KIND", "log", "--kind", "finding.loged")["message"]
     )
-    assert "unknown.logged" in baton.refuses("UNKNOWN_KIND", "log", "--kind", "x")["message"]
+    assert "unknown.logged" in deed.refuses("UNKNOWN_KIND", "log", "--kind", "x")["message"]
 
 
 @pytest.mark.served
-def test_followed_log_prints_one_document_a_line_until_it_is_interrupted(baton: Baton, fresh: Fresh) -> None:
-    stream = start_session(baton, fresh("follow"))
-    assert baton.place is not None
-    server = ["--server", baton.place.server, "--as", "a"] if baton.place.server else []
-    with Running("--home", baton.home, *server, "log", "--stream", stream, "--follow", "--json") as following:
+def test_followed_log_prints_one_document_a_line_until_it_is_interrupted(deed: Deed, fresh: Fresh) -> None:
+    stream = start_session(deed, fresh("follow"))
+    assert deed.place is not None
+    server = ["--server", deed.place.server, "--as", "a"] if deed.place.server else []
+    with Running("--home", deed.home, *server, "log", "--stream", stream, "--follow", "--json") as following:
         assert json.loads(following.line())["kind"] == "session.started"
         for number in range(2):
-            index = emit_finding(baton, stream, f"number {number}")["index"]
+            index = emit_finding(deed, stream, f"number {number}")["index"]
             event = json.loads(following.line())
             assert (event["index"], event["data"]["finding"]) == (index, f"number {number}")
         said = following.signal(signal.SIGINT)
@@ -189,53 +189,53 @@ def test_followed_log_prints_one_document_a_line_until_it_is_interrupted(baton: 
 
 @pytest.mark.parametrize(("options", "count"), [(["--limit", "2"], 2), (["--limit", "2", "--reverse"], 3)])
 def test_followed_log_begins_with_what_the_log_shows(
-    baton: Baton, fresh: Fresh, options: list[str], count: int
+    deed: Deed, fresh: Fresh, options: list[str], count: int
 ) -> None:
-    stream = start_session(baton, fresh("tail"))
-    indexes = [emit_finding(baton, stream, f"number {number}")["index"] for number in range(2)]
+    stream = start_session(deed, fresh("tail"))
+    indexes = [emit_finding(deed, stream, f"number {number}")["index"] for number in range(2)]
     chosen = ["--author", "a", "--stream", stream, *options]
-    with Running("--home", baton.home, "log", *chosen, "--follow", "--json") as following:
+    with Running("--home", deed.home, "log", *chosen, "--follow", "--json") as following:
         assert [json.loads(following.line())["index"] for _ in range(count)][-2:] == indexes
-        index = emit_finding(baton, stream, "what comes")["index"]
+        index = emit_finding(deed, stream, "what comes")["index"]
         assert json.loads(following.line())["index"] == index
         following.signal(signal.SIGINT)
 
 
 @pytest.mark.served
-def test_expected_version_and_idempotency_are_passed_on(baton: Baton, fresh: Fresh) -> None:
-    stream = start_session(baton, fresh("idem"))
-    first = emit_finding(baton, stream, "once", "--idem", stream)
-    again = emit_finding(baton, stream, "once", "--idem", stream)
+def test_expected_version_and_idempotency_are_passed_on(deed: Deed, fresh: Fresh) -> None:
+    stream = start_session(deed, fresh("idem"))
+    first = emit_finding(deed, stream, "once", "--idem", stream)
+    again = emit_finding(deed, stream, "once", "--idem", stream)
     assert (again["id"], again["is_repeat"]) == (first["id"], True)
     data = ["--stream", stream, "--as", "a", "--data", '{"finding":"other"}']
-    baton.refuses("IDEMPOTENCY_CONFLICT", "emit", "finding.logged", *data, "--idem", stream)
-    baton.refuses("STREAM_CONFLICT", "emit", "finding.logged", *data, "--expect", 9)
+    deed.refuses("IDEMPOTENCY_CONFLICT", "emit", "finding.logged", *data, "--idem", stream)
+    deed.refuses("STREAM_CONFLICT", "emit", "finding.logged", *data, "--expect", 9)
 
 
 def test_data_comes_from_the_argument_a_file_or_standard_input(
-    baton: Baton, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deed: Deed, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = start_session(baton, fresh("data"))
+    stream = start_session(deed, fresh("data"))
     file = tmp_path / "data.json"
     file.write_text('{"finding":"从文件"}', "utf-8")
-    index = baton.data("emit", "finding.logged", "--stream", stream, "--as", "a", "--data", f"@{file}")["index"]
-    assert baton.data("show", index)["data"]["finding"] == "从文件"
+    index = deed.data("emit", "finding.logged", "--stream", stream, "--as", "a", "--data", f"@{file}")["index"]
+    assert deed.data("show", index)["data"]["finding"] == "从文件"
     monkeypatch.setattr("sys.stdin", file.open())
-    index = baton.data("emit", "finding.logged", "--stream", stream, "--as", "a", "--data", "-")["index"]
-    assert baton.data("show", index)["data"]["finding"] == "从文件"
+    index = deed.data("emit", "finding.logged", "--stream", stream, "--as", "a", "--data", "-")["index"]
+    assert deed.data("show", index)["data"]["finding"] == "从文件"
     sys.stdin.close()
 
 
-def test_acting_agent_comes_from_the_environment(baton: Baton, fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BATON_AGENT", "b")
+def test_acting_agent_comes_from_the_environment(deed: Deed, fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEEDBOOK_AGENT", "b")
     stream = f"session/{fresh('environment')}"
-    index = baton.data("emit", "session.started", "--stream", stream, "--data", "{}")["index"]
-    assert baton.data("show", index)["author"] == "b"
-    baton(
+    index = deed.data("emit", "session.started", "--stream", stream, "--data", "{}")["index"]
+    assert deed.data("show", index)["author"] == "b"
+    deed(
         "emit",
         "finding.logged",
         "--stream",
-        start_session(baton, fresh("environment")),
+        start_session(deed, fresh("environment")),
         "--as",
         "a",
         "--data",

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
 SOURCE = "def login(user):\n    token = make(user)\n    return token\n"
 SEEN = ("reasoning", "step", "r", "--type", "observation", "--as", "a", "--content")
@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def reasoned(alone: Baton, project: Path) -> Baton:
+def reasoned(alone: Deed, project: Path) -> Deed:
     """A ledger with a's reasoning r, of which all three references stand, and the reviewer b."""
     assert project.exists()
     alone("agent", "add", "a", "--role", "agent")
@@ -39,7 +39,7 @@ def reasoned(alone: Baton, project: Path) -> Baton:
     return alone
 
 
-def test_every_change_reaches_the_ledger_and_every_reader(reasoned: Baton, project: Path) -> None:
+def test_every_change_reaches_the_ledger_and_every_reader(reasoned: Deed, project: Path) -> None:
     file = project / "src/auth.py"
     quiet = ("--vector", "uncertainty=0.1", "--vector", "impact=0.1")
     seen = []
@@ -60,11 +60,11 @@ def test_every_change_reaches_the_ledger_and_every_reader(reasoned: Baton, proje
     assert [one["passed"] for one in reports["validations"]] == [True, False, True, False, True]
     first = reasoned("reasoning", "validations", "r", "--limit", "2")
     assert "EVIDENCE_LINE_CHANGED: Evidence line changed: src/auth.py:2" in first
-    assert "5 in all; go on with: baton reasoning validations r --limit 2 --cursor" in first
+    assert "5 in all; go on with: deed reasoning validations r --limit 2 --cursor" in first
 
 
 def test_text_that_moved_is_a_note_and_what_nobody_looked_up_no_failure(
-    reasoned: Baton, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    reasoned: Deed, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "src/auth.py").write_text("import os\n" + SOURCE, "utf-8")
     said = reasoned.run("reasoning", "validate", "r")
@@ -82,11 +82,11 @@ def test_text_that_moved_is_a_note_and_what_nobody_looked_up_no_failure(
     reasoned.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
 
 
-def test_problem_of_the_whole_graph_is_shown_as_such_and_goes_to_a_human(reasoned: Baton) -> None:
+def test_problem_of_the_whole_graph_is_shown_as_such_and_goes_to_a_human(reasoned: Deed) -> None:
     reasoned("reasoning", "start", "--id", "one", "--task", "t", "--as", "a")
     reasoned("reasoning", "step", "one", "--type", "conclusion", "--content", "Only this", "--as", "a")
     reasoned("reasoning", "conclude", "one", "--conclusion", "Only this", "--as", "a")
-    assert "no report: `baton reasoning validate ID" in reasoned("reasoning", "validations", "one")
+    assert "no report: `deed reasoning validate ID" in reasoned("reasoning", "validations", "one")
     said = reasoned.run("reasoning", "validate", "one", "--as", "b").err
     problem = "the graph: CONCLUSION_UNREACHABLE: Going back from the conclusion, one comes to no other step"
     assert problem in said
@@ -98,7 +98,7 @@ def test_problem_of_the_whole_graph_is_shown_as_such_and_goes_to_a_human(reasone
     )
 
 
-def test_assumption_is_shown_with_how_it_may_be_checked(reasoned: Baton) -> None:
+def test_assumption_is_shown_with_how_it_may_be_checked(reasoned: Deed) -> None:
     reasoned("reasoning", "assume", "r", "--content", "One door", "--check", "grep the handlers", "--as", "a")
     said = reasoned("reasoning", "validate", "r", "--no-publish")
     assert "assumption, step 4: not checked: One door (check: grep the handlers)\n" in said
@@ -112,21 +112,21 @@ def test_assumption_is_shown_with_how_it_may_be_checked(reasoned: Baton) -> None
         ("src/auth.py", "step 4 cannot be checked: A reference is path:line"),
     ],
 )
-def test_refused_evidence_says_what_is_wrong_with_its_range(reasoned: Baton, reference: str, why: str) -> None:
+def test_refused_evidence_says_what_is_wrong_with_its_range(reasoned: Deed, reference: str, why: str) -> None:
     assert why in reasoned.run(*SEEN, "No", "--evidence", reference).err
 
 
 @pytest.mark.parametrize(
     "reference", ["just words", "src/auth.py", "src/auth.py:9-5", "../src/auth.py:1", "/etc/passwd:1", "a:1-10000"]
 )
-def test_evidence_that_nobody_could_ever_check_is_refused_before_it_is_signed(reasoned: Baton, reference: str) -> None:
+def test_evidence_that_nobody_could_ever_check_is_refused_before_it_is_signed(reasoned: Deed, reference: str) -> None:
     size = reasoned.size()
     refused = reasoned.refuses("INVALID_FIELD", *SEEN, "No", "--evidence", reference)
     assert refused["details"]["field"] == "evidence"
     assert reasoned.size() == size
 
 
-def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned: Baton, project: Path) -> None:
+def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned: Deed, project: Path) -> None:
     (project / "a b:c.txt").write_text("x\n", "utf-8")
     (project / "link.py").symlink_to("src/auth.py")
     (project / "nul.bin").write_bytes(b"a\0b")
@@ -152,7 +152,7 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
     assert wanted in reasoned.run(*SEEN, "Gone", "--evidence", "src/gone.py:1").err
 
 
-def test_only_an_assumption_is_settled(reasoned: Baton, project: Path) -> None:
+def test_only_an_assumption_is_settled(reasoned: Deed, project: Path) -> None:
     settling = ("reasoning", "assume", "r", "--settled", "It is so", "--as", "a", "--step")
     reasoned.refuses("USAGE", *settling, "1")
     reasoned("reasoning", "assume", "r", "--content", "Logs are kept", "--as", "a")
@@ -165,7 +165,7 @@ def test_only_an_assumption_is_settled(reasoned: Baton, project: Path) -> None:
     reasoned("reasoning", "assume", "g", "--settled", "It is so", "--as", "a", "--step", "1")
 
 
-def test_a_file_of_graphs_is_recorded_with_warnings(reasoned: Baton, project: Path) -> None:
+def test_a_file_of_graphs_is_recorded_with_warnings(reasoned: Deed, project: Path) -> None:
     steps = '[{"step": 1, "type": "observation", "content": "x", "evidence": ["as everybody knows"]}]'
     (project / "g.json").write_text(f'{{"task": "t", "conclusion": "c", "steps": {steps}}}', "utf-8")
     recorded = reasoned.data("reasoning", "record", project / "g.json", "--id", "g", "--as", "a")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
@@ -22,7 +22,7 @@ FILE: Final = (
 
 
 @pytest.fixture
-def dora(alone: Baton, cheap_passphrases: None) -> Baton:
+def dora(alone: Deed, cheap_passphrases: None) -> Deed:
     """A ledger in which the human dora has a sealed key and a session key; whoever calls has no passphrase."""
     for words in (["agent", "add", "dora", "--role", "human"], ["key", "delegate", "--as", "dora", "--ttl", "12h"]):
         read, write = os.pipe()
@@ -35,7 +35,7 @@ def dora(alone: Baton, cheap_passphrases: None) -> Baton:
     return alone
 
 
-def test_session_key_of_a_human_makes_no_approved_handoff(dora: Baton) -> None:
+def test_session_key_of_a_human_makes_no_approved_handoff(dora: Deed) -> None:
     to_b = ["--as", "dora", "--to", "b", "--title"]
     dora.refuses("KEY_LOCKED", "handoff", "create", *to_b, "deploy", "--id", "dep")
     dora("handoff", "create", *to_b, "safe", "--id", "dep2", "--reviewer", "rita")
@@ -48,67 +48,67 @@ def test_session_key_of_a_human_makes_no_approved_handoff(dora: Baton) -> None:
     assert dora.data("handoff", "list")["total"] == 1
 
 
-def test_reviewer_is_dropped_by_nobody_and_hands_the_review_over_himself(alone: Baton) -> None:
+def test_reviewer_is_dropped_by_nobody_and_hands_the_review_over_himself(alone: Deed) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "reviewer"), ("ruth", "reviewer")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     alone("handoff", "create", "--id", "h", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
     refused = alone.refuses("NOT_AUTHORIZED", "handoff", "amend", "h", "--reviewer", "ruth", "--as", "a")
-    assert "`baton handoff amend h --reviewer OTHER --as rita`" in refused["message"]
+    assert "`deed handoff amend h --reviewer OTHER --as rita`" in refused["message"]
     alone("handoff", "amend", "h", "--reviewer", "ruth", "--as", "rita")
     shown = alone.data("handoff", "show", "h")
     assert (shown["reviewer"], shown["status"]) == ("ruth", "pending")
     alone("handoff", "approve", "h", "--version", shown["version"], "--as", "ruth")
 
 
-def test_imported_handoff_is_taken_over_by_nobody(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+def test_imported_handoff_is_taken_over_by_nobody(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
     name = fresh("imp")
     file = tmp_path / f"{name}.md"
     file.write_text(FILE.format(title="safe"))
-    baton("handoff", "import", file, "--as", "a")
-    read = baton.data("handoff", "show", name)
+    deed("handoff", "import", file, "--as", "a")
+    read = deed.data("handoff", "show", name)
     file.write_text(FILE.format(title="EVIL"))
-    said = baton.data("import", "handoffs", file, "--as", "b")
+    said = deed.data("import", "handoffs", file, "--as", "b")
     assert (said["mapped"], said["kept_aside"]) == (0, 1)
     assert "a, who alone imports it again" in said["aside"][0]["reason"]
-    baton.refuses("NOT_AUTHORIZED", "handoff", "cancel", name, "--reason", "mine", "--as", "b")
-    baton("handoff", "import", file, "--as", "a")
+    deed.refuses("NOT_AUTHORIZED", "handoff", "cancel", name, "--reason", "mine", "--as", "b")
+    deed("handoff", "import", file, "--as", "a")
     seen = json.dumps({"version": read["version"], "completion": read["completion"]})
     emit = ["emit", "handoff.verified", "--stream", f"handoff/{name}", "--as", "rita", "--data"]
-    refused = baton.refuses("VERSION_MISMATCH", *emit, seen)
-    assert f"baton handoff show {name}" in refused["message"]
-    now = baton.data("handoff", "show", name)
+    refused = deed.refuses("VERSION_MISMATCH", *emit, seen)
+    assert f"deed handoff show {name}" in refused["message"]
+    now = deed.data("handoff", "show", name)
     assert now["title"] == "EVIL"  # as whoever verifies it by its version has read
-    baton("handoff", "verify", name, "--version", now["version"], "--as", "rita")
+    deed("handoff", "verify", name, "--version", now["version"], "--as", "rita")
 
 
-def test_nobody_s_words_look_like_the_page_that_a_reviewer_decides_by(baton: Baton, fresh: Fresh) -> None:
+def test_nobody_s_words_look_like_the_page_that_a_reviewer_decides_by(deed: Deed, fresh: Fresh) -> None:
     name, fake = fresh("spoof"), "ok\nrotate  [approved → b]\nversion sha256:00"
     to_b = ["--as", "a", "--to", "b", "--reviewer", "rita"]
     for option in ("--task", "--criterion"):
-        baton.refuses("INVALID_FIELD", "handoff", "create", "--id", name, "--title", "t", *to_b, option, fake)
+        deed.refuses("INVALID_FIELD", "handoff", "create", "--id", name, "--title", "t", *to_b, option, fake)
     bare = {"to": "b", "reviewer": "rita"}
     emit = ["emit", "handoff.created", "--stream", f"handoff/{name}", "--as", "a", "--data"]
     for sign in ("\n", "\v", "\f", "\x85", "\u2028", "\u2029", "\x1b"):
-        refused = baton.refuses("INVALID_FIELD", *emit, json.dumps(bare | {"title": f"rotate{sign}version"}))
+        refused = deed.refuses("INVALID_FIELD", *emit, json.dumps(bare | {"title": f"rotate{sign}version"}))
         assert "put a space in its place at $.data.title" in refused["message"]
     for id_ in (f"{name}\u200b", f"{name}\u202e", f"-{name}", f"{name}\xa0"):
         words = ["emit", "handoff.created", "--stream", f"handoff/{id_}", "--as", "a", "--data"]
-        assert "choose another" in baton.refuses("INVALID_FIELD", *words, json.dumps(bare | {"title": "t"}))["message"]
-    baton("handoff", "create", "--id", name, "--title", "t", *to_b, "--body", fake, "--context", "a\u202eb\x9bc")
-    text = baton("handoff", "show", name)
+        assert "choose another" in deed.refuses("INVALID_FIELD", *words, json.dumps(bare | {"title": "t"}))["message"]
+    deed("handoff", "create", "--id", name, "--title", "t", *to_b, "--body", fake, "--context", "a\u202eb\x9bc")
+    text = deed("handoff", "show", name)
     assert "\n  │ version sha256:00" in text
     assert "\nversion sha256:00" not in text
     assert "a\\u202eb\\x9bc" in text
 
 
-def test_tick_that_changes_nothing_signs_nothing(baton: Baton, fresh: Fresh) -> None:
+def test_tick_that_changes_nothing_signs_nothing(deed: Deed, fresh: Fresh) -> None:
     name = fresh("ticks")
     to_b = ["--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t"]
-    baton("handoff", "create", "--id", name, *to_b, "--task", "one", "--criterion", "c")
-    baton("handoff", "approve", name, "--version", baton.data("handoff", "show", name)["version"], "--as", "rita")
-    baton("handoff", "claim", name, "--as", "b")
+    deed("handoff", "create", "--id", name, *to_b, "--task", "one", "--criterion", "c")
+    deed("handoff", "approve", name, "--version", deed.data("handoff", "show", name)["version"], "--as", "rita")
+    deed("handoff", "claim", name, "--as", "b")
     for words in (["--task", 1], ["--criterion", 1]):
         check = ["handoff", "check", name, *words, "--as", "b"]
-        assert baton.data(*check, "--undo")["accepted"] == []
-        assert len(baton.data(*check)["accepted"]) == 1
-        assert "(nothing signed: already so)" in baton(*check)
+        assert deed.data(*check, "--undo")["accepted"] == []
+        assert len(deed.data(*check)["accepted"]) == 1
+        assert "(nothing signed: already so)" in deed(*check)

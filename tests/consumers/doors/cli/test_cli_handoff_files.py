@@ -1,4 +1,4 @@
-"""`baton handoff import` and `render`: files in, files out, and every byte accounted for."""
+"""`deed handoff import` and `render`: files in, files out, and every byte accounted for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
@@ -59,13 +59,13 @@ def name_in(folder: Path) -> str:
     return path.name.removesuffix(".md")
 
 
-def test_folder_is_imported_and_counted(baton: Baton, files: Path) -> None:
-    said = baton.data("handoff", "import", files, "--as", "a", "--reviewer", "rita")
+def test_folder_is_imported_and_counted(deed: Deed, files: Path) -> None:
+    said = deed.data("handoff", "import", files, "--as", "a", "--reviewer", "rita")
     counts = {key: said[key] for key in ("read", "mapped", "kept_aside", "lost", "added")}
     assert counts == {"read": 4, "mapped": 2, "kept_aside": 2, "lost": 0, "added": 4}
     assert sorted(one["reason"].partition(":")[0] for one in said["aside"]) == ["INVALID_FORMAT", "TOO_LARGE"]
     assert any("this row has 2 cells" in one["text"] for one in said["warnings"])
-    again = baton.run("handoff", "import", files, "--as", "a", "--reviewer", "rita")
+    again = deed.run("handoff", "import", files, "--as", "a", "--reviewer", "rita")
     assert again.code == 0
     assert again.out == "4 read, 2 mapped, 2 kept aside, lost 0; 0 added\n"
     assert "active.md:4: this row has 2 cells" in again.err
@@ -73,48 +73,48 @@ def test_folder_is_imported_and_counted(baton: Baton, files: Path) -> None:
 
 
 @pytest.mark.served
-def test_what_was_imported_renders_byte_for_byte(baton: Baton, files: Path, tmp_path: Path) -> None:
-    baton("handoff", "import", files, "--as", "a", "--reviewer", "rita")
+def test_what_was_imported_renders_byte_for_byte(deed: Deed, files: Path, tmp_path: Path) -> None:
+    deed("handoff", "import", files, "--as", "a", "--reviewer", "rita")
     name = name_in(files)
     path = files / "deep" / f"{name}.md"
     out = tmp_path / "out.md"
-    assert baton("handoff", "render", name, "--out", out) == f"{out}\n"
+    assert deed("handoff", "render", name, "--out", out) == f"{out}\n"
     assert out.read_bytes() == path.read_bytes()
-    assert baton.data("handoff", "render", f"{name}.md") == {"file": f"{name}.md", "content": path.read_text()}
-    shown = baton.data("handoff", "show", name)
+    assert deed.data("handoff", "render", f"{name}.md") == {"file": f"{name}.md", "content": path.read_text()}
+    shown = deed.data("handoff", "show", name)
     assert (shown["status"], shown["claimed_status"]) == ("pending", "in_progress, since Monday")
 
 
-def test_one_tick_changes_one_line(baton: Baton, files: Path) -> None:
-    baton("handoff", "import", files, "--as", "a", "--reviewer", "rita")
+def test_one_tick_changes_one_line(deed: Deed, files: Path) -> None:
+    deed("handoff", "import", files, "--as", "a", "--reviewer", "rita")
     name = name_in(files)
-    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
-    baton("handoff", "claim", name, "--as", "b")
-    before = baton("handoff", "render", name).splitlines()
-    baton("handoff", "check", name, "--task", 2, "--as", "b")
-    after = baton("handoff", "render", name).splitlines()
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    deed("handoff", "claim", name, "--as", "b")
+    before = deed("handoff", "render", name).splitlines()
+    deed("handoff", "check", name, "--task", 2, "--as", "b")
+    after = deed("handoff", "render", name).splitlines()
     assert [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]] == [("- [ ] two", "- [x] two")]
     assert "- Status: in_progress, since Monday" in after
     assert "kept   as they are" in after
 
 
 @pytest.mark.served
-def test_changed_file_is_imported_until_it_is_confirmed(baton: Baton, files: Path) -> None:
+def test_changed_file_is_imported_until_it_is_confirmed(deed: Deed, files: Path) -> None:
     name = name_in(files)
     path = files / "deep" / f"{name}.md"
-    baton("handoff", "import", path, "--as", "a", "--reviewer", "rita")
+    deed("handoff", "import", path, "--as", "a", "--reviewer", "rita")
     path.write_text(path.read_text().replace("- [ ] two", "- [x] two"))
-    assert baton.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")["mapped"] == 1
-    assert [one["done"] for one in baton.data("handoff", "show", name)["tasks"]] == [True, True]
-    baton("handoff", "verify", name, "--as", "rita", *baton.as_read(name))
+    assert deed.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")["mapped"] == 1
+    assert [one["done"] for one in deed.data("handoff", "show", name)["tasks"]] == [True, True]
+    deed("handoff", "verify", name, "--as", "rita", *deed.as_read(name))
     path.write_text(path.read_text().replace("- [x] two", "- [ ] two again"))
-    said = baton.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")
+    said = deed.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")
     assert (said["mapped"], said["kept_aside"], said["lost"]) == (0, 1, 0)
-    assert baton.data("handoff", "show", name)["status"] == "verified"
-    assert "- [x] two" in baton("handoff", "render", name)
+    assert deed.data("handoff", "show", name)["status"] == "verified"
+    assert "- [x] two" in deed("handoff", "render", name)
 
 
-def test_file_is_parsed_and_printed_without_a_ledger(nowhere: Baton, tmp_path: Path) -> None:
+def test_file_is_parsed_and_printed_without_a_ledger(nowhere: Deed, tmp_path: Path) -> None:
     path = tmp_path / "x.md"
     for text in (FILE, TABLE, FILE.replace("\n", "\r\n")):
         path.write_bytes(text.encode())
@@ -126,35 +126,35 @@ def test_file_is_parsed_and_printed_without_a_ledger(nowhere: Baton, tmp_path: P
     nowhere.refuses("USAGE", "handoff", "render", "x", "--from-file", path)
 
 
-def test_real_folder_comes_back_byte_for_byte(nowhere: Baton) -> None:
+def test_real_folder_comes_back_byte_for_byte(nowhere: Deed) -> None:
     if not CASES.is_dir():
         return
     for path in sorted(CASES.glob("*.md")):
         assert nowhere.data("handoff", "render", "--from-file", path)["content"].encode() == path.read_bytes()
 
 
-def test_file_of_a_handoff_made_by_a_command_follows_its_life(baton: Baton, fresh: Fresh) -> None:
+def test_file_of_a_handoff_made_by_a_command_follows_its_life(deed: Deed, fresh: Fresh) -> None:
     name = fresh("made")
     options = ["--as", "a", "--to", "b", "--reviewer", "rita", "--task", "one", "--criterion", "green"]
-    baton("handoff", "create", "--id", name, "--title", "x", *options)
-    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
-    baton("handoff", "claim", name, "--as", "b")
-    baton("handoff", "waive", name, "--criterion", 1, "--reason", "nobody asks", "--as", "rita")
-    baton("handoff", "block", name, "--reason", "no key", "--as", "b")
-    text = baton("handoff", "render", name)
+    deed("handoff", "create", "--id", name, "--title", "x", *options)
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    deed("handoff", "claim", name, "--as", "b")
+    deed("handoff", "waive", name, "--criterion", 1, "--reason", "nobody asks", "--as", "rita")
+    deed("handoff", "block", name, "--reason", "no key", "--as", "b")
+    text = deed("handoff", "render", name)
     for wanted in ("- Status: blocked", "- [ ] one", "- [x] green", "[rita] criterion waived", "blocked: no key"):
         assert wanted in text
-    baton("handoff", "unblock", name, "--as", "b")
-    baton("handoff", "cancel", name, "--reason", "no need", "--as", "a")
-    assert "- Status: cancelled" in baton("handoff", "render", name)
+    deed("handoff", "unblock", name, "--as", "b")
+    deed("handoff", "cancel", name, "--reason", "no need", "--as", "a")
+    assert "- Status: cancelled" in deed("handoff", "render", name)
 
 
-def test_nothing_to_import_is_refused(baton: Baton, tmp_path: Path) -> None:
-    baton.refuses("NOT_FOUND", "handoff", "import", tmp_path / "none", "--as", "a")
-    assert baton.data("handoff", "import", tmp_path, "--as", "a")["read"] == 0
+def test_nothing_to_import_is_refused(deed: Deed, tmp_path: Path) -> None:
+    deed.refuses("NOT_FOUND", "handoff", "import", tmp_path / "none", "--as", "a")
+    assert deed.data("handoff", "import", tmp_path, "--as", "a")["read"] == 0
 
 
-def test_file_that_changes_and_changes_back_is_imported_each_time(alone: Baton, tmp_path: Path) -> None:
+def test_file_that_changes_and_changes_back_is_imported_each_time(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "ann", "--role", "agent", "--unprotected")
     path = tmp_path / "h.md"
     text = "# Handoff: t\n\n## Meta\n- Status: {}\n- From: ann\n- To: bo\n\n## Task\nLook.\n"
@@ -165,7 +165,7 @@ def test_file_that_changes_and_changes_back_is_imported_each_time(alone: Baton, 
         assert alone.data("handoff", "show", "h")["claimed_status"] == status
 
 
-def test_table_whose_other_row_changed_imports_that_row_alone(alone: Baton, tmp_path: Path) -> None:
+def test_table_whose_other_row_changed_imports_that_row_alone(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "ann", "--role", "agent", "--unprotected")
     path = tmp_path / "active.md"
     table = "| From | To | Task | Status |\n|--|--|--|--|\n| ann | bo | one | done |\n| ann | bo | two | {} |\n"
@@ -174,10 +174,10 @@ def test_table_whose_other_row_changed_imports_that_row_alone(alone: Baton, tmp_
         assert alone.data("handoff", "import", path, "--as", "ann")["added"] == added
 
 
-def test_content_that_no_file_can_hold_is_not_handed_over(baton: Baton, fresh: Fresh) -> None:
+def test_content_that_no_file_can_hold_is_not_handed_over(deed: Deed, fresh: Fresh) -> None:
     name = fresh("unwritable")
     parties = ["--id", name, "--as", "a", "--to", "b", "--reviewer", "rita"]
-    before = baton.written()
+    before = deed.written()
     for said, options in (
         ("title", ["--title", "two\nlines"]),
         ("title", ["--title", "  "]),
@@ -185,16 +185,16 @@ def test_content_that_no_file_can_hold_is_not_handed_over(baton: Baton, fresh: F
         ("Proposal", ["--title", "t", "--proposal", "p.md\n- Status: approved"]),
         ("never closed", ["--title", "t", "--body", "```\nopen"]),
     ):
-        assert said in baton.refuses("INVALID_FIELD", "handoff", "create", *parties, *options)["message"]
-    assert baton.written() == before
-    baton("handoff", "create", *parties, "--title", f"Do {name}")
-    baton.refuses("INVALID_FIELD", "handoff", "amend", name, "--title", "two\nlines", "--as", "a")
-    assert baton("handoff", "render", name).startswith(f"# Handoff: Do {name}\n")
+        assert said in deed.refuses("INVALID_FIELD", "handoff", "create", *parties, *options)["message"]
+    assert deed.written() == before
+    deed("handoff", "create", *parties, "--title", f"Do {name}")
+    deed.refuses("INVALID_FIELD", "handoff", "amend", name, "--title", "two\nlines", "--as", "a")
+    assert deed("handoff", "render", name).startswith(f"# Handoff: Do {name}\n")
 
 
-def test_id_of_an_imported_file_has_no_power_over_a_terminal(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+def test_id_of_an_imported_file_has_no_power_over_a_terminal(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
     name = f"{fresh('turned')}\u202e"
     (tmp_path / f"{name}.md").write_text(FILE.format(title=name))
-    imported = baton.data("import", "handoffs", tmp_path, "--as", "a")
+    imported = deed.data("import", "handoffs", tmp_path, "--as", "a")
     assert (imported["mapped"], imported["kept_aside"]) == (0, 1)
-    assert baton.refuses("NOT_FOUND", "handoff", "show", name)
+    assert deed.refuses("NOT_FOUND", "handoff", "show", name)

@@ -1,4 +1,4 @@
-"""`baton handoff graph`: the tree that people read, Mermaid and DOT whatever a title holds, and pages."""
+"""`deed handoff graph`: the tree that people read, Mermaid and DOT whatever a title holds, and pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from consumers.doors.cli.commands.handoff_graph import dot_text, mermaid_text, n
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
@@ -22,15 +22,15 @@ PHASES = ("phase-2a", "phase-2c", "phase-2b", "phase-3a", "phase-3b", "phase-4")
 HOSTILE = "a \"quote\" `tick` [x] {y} <script>alert(1)</script> & %% ]]> \\ --> ;end # _em_ 迴圈 'z' |p| (q)"
 
 
-def chain(baton: Baton, names: list[str]) -> list[str]:
+def chain(deed: Deed, names: list[str]) -> list[str]:
     """Create handoffs of which each waits for the one before."""
     for number, name in enumerate(names):
         before = ["--depends-on", names[number - 1]] if number else []
-        baton("handoff", "create", "--id", name, "--title", f"第 {number} 期", "--task", "one", *PARTIES, *before)
+        deed("handoff", "create", "--id", name, "--title", f"第 {number} 期", "--task", "one", *PARTIES, *before)
     return names
 
 
-def test_phases_of_the_seed_are_one_tree_in_their_order(alone: Baton) -> None:
+def test_phases_of_the_seed_are_one_tree_in_their_order(alone: Deed) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     assert alone("handoff", "graph") == "(none)\n"
@@ -53,44 +53,44 @@ def test_phases_of_the_seed_are_one_tree_in_their_order(alone: Baton) -> None:
 
 
 @pytest.mark.served
-def test_tree_of_one_shows_missing_and_repeated_ones(baton: Baton, fresh: Fresh) -> None:
-    names = chain(baton, [fresh("tree") for _ in range(3)])
+def test_tree_of_one_shows_missing_and_repeated_ones(deed: Deed, fresh: Fresh) -> None:
+    names = chain(deed, [fresh("tree") for _ in range(3)])
     top = fresh("tree")
     wanted = f"{names[2]}, {names[1]}, not-made"
-    baton("handoff", "create", "--id", top, "--title", top, *PARTIES, "--depends-on", wanted)
-    lines = baton("handoff", "graph", f"{top}.md").splitlines()
+    deed("handoff", "create", "--id", top, "--title", top, *PARTIES, "--depends-on", wanted)
+    lines = deed("handoff", "graph", f"{top}.md").splitlines()
     assert lines[0] == f"[pending → b] {top}"
     assert [line.split("[")[0] for line in lines[1:6]] == ["├─ ", "│  └─ ", "│     └─ ", "├─ ", "└─ "]
     assert lines[4].endswith("(see above)")
     assert lines[5] == "└─ [missing] not-made"
     assert lines[6] == "critical path (4): " + " → ".join([*names, top])
-    above = baton("handoff", "graph", names[0], "--dependents").splitlines()
+    above = deed("handoff", "graph", names[0], "--dependents").splitlines()
     assert names[1] in above[1]
-    assert baton.data("handoff", "graph", names[0], "--dependents")["lines"][-1]["id"] == top
-    baton.refuses("USAGE", "handoff", "graph", "--dependents")
-    baton.refuses("NOT_FOUND", "handoff", "graph", "nobody-made-this")
+    assert deed.data("handoff", "graph", names[0], "--dependents")["lines"][-1]["id"] == top
+    deed.refuses("USAGE", "handoff", "graph", "--dependents")
+    deed.refuses("NOT_FOUND", "handoff", "graph", "nobody-made-this")
 
 
-def test_pages_go_on_with_the_command_that_is_printed(baton: Baton, fresh: Fresh) -> None:
-    names = chain(baton, [fresh("page one") for _ in range(5)])
+def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh) -> None:
+    names = chain(deed, [fresh("page one") for _ in range(5)])
     seen: list[str] = []
     arguments = ["handoff", "graph", names[-1], "--limit", "2"]
     while arguments:
-        document = baton.document(*arguments)
+        document = deed.document(*arguments)
         seen += [line["id"] for line in document["data"]["lines"]]
         arguments = shlex.split(document.get("next", ""))[1:]
     assert seen == names[::-1]
-    text = baton("handoff", "graph", names[-1], "--limit", 2)
+    text = deed("handoff", "graph", names[-1], "--limit", 2)
     assert "3 of 5 handoffs are left out; go on with --cursor 2" in text
-    assert baton("handoff", "graph", names[-1], "--limit", 2, "--cursor", 2).startswith(
+    assert deed("handoff", "graph", names[-1], "--limit", 2, "--cursor", 2).startswith(
         f"… below {names[4]} → {names[3]}:"
     )
 
 
-def test_hostile_title_stays_a_label(baton: Baton, fresh: Fresh) -> None:
+def test_hostile_title_stays_a_label(deed: Deed, fresh: Fresh) -> None:
     name = fresh("hostile")
-    baton("handoff", "create", "--id", name, "--title", HOSTILE, *PARTIES, "--depends-on", f"{name} \"]'-")
-    mermaid = baton("handoff", "graph", name, "--format", "mermaid").splitlines()
+    deed("handoff", "create", "--id", name, "--title", HOSTILE, *PARTIES, "--depends-on", f"{name} \"]'-")
+    mermaid = deed("handoff", "graph", name, "--format", "mermaid").splitlines()
     assert mermaid[0] == "flowchart LR"
     # Within quotes nothing is left but letters, harmless marks, numbers of marks, and our own line break.
     nodes = [line for line in mermaid if "[" in line]
@@ -101,20 +101,20 @@ def test_hostile_title_stays_a_label(baton: Baton, fresh: Fresh) -> None:
         assert re.fullmatch(r"(<br/>|#\d+;|[^\W_]|[ .,:/+=→·…—–-])*", label[1]), label[1]
     assert "#60;script#62;" in nodes[0]
     assert "迴圈" in nodes[0]
-    dot = baton("handoff", "graph", name, "--format", "dot")
+    dot = deed("handoff", "graph", name, "--format", "dot")
     (label,) = re.findall(rf'{name_of(name)} \[label="((?:[^"\\]|\\.)*)"', dot)
     assert label.startswith('a \\"quote\\" `tick`')
     assert " &amp; " in label
     assert "\\\\ -->" in label
     assert dot.count("{") == 1 + HOSTILE.count("{")
-    tree = baton("handoff", "graph", name)
+    tree = deed("handoff", "graph", name)
     assert HOSTILE in tree
 
 
-def test_names_of_nodes_depend_on_the_id_alone(baton: Baton, fresh: Fresh) -> None:
-    first, second = chain(baton, [fresh("name"), fresh("name")])
-    whole = baton("handoff", "graph", second, "--format", "dot")
-    part = baton("handoff", "graph", first, "--format", "dot")
+def test_names_of_nodes_depend_on_the_id_alone(deed: Deed, fresh: Fresh) -> None:
+    first, second = chain(deed, [fresh("name"), fresh("name")])
+    whole = deed("handoff", "graph", second, "--format", "dot")
+    part = deed("handoff", "graph", first, "--format", "dot")
     assert f"{name_of(first)} [label=" in part
     assert f"{name_of(first)} -> {name_of(second)}" in whole
     assert name_of(first) != name_of(second)

@@ -1,4 +1,4 @@
-"""`baton handoff show --history`: who signed each event with which key, checked from the entries themselves."""
+"""`deed handoff show --history`: who signed each event with which key, checked from the entries themselves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from building import Ledger, trusted
-from calling import Baton, Place
+from calling import Deed, Place
 from tampering import append_behind_the_gate, forged
 
 from ledger.author import Draft
@@ -28,22 +28,22 @@ BLIND = {"version": "sha256:" + "0" * 64, "completion": "blake3:" + "0" * 64}
 PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
 
 
-def life(baton: Baton, name: str) -> str:
+def life(deed: Deed, name: str) -> str:
     """Create, approve and claim a handoff, and tick its tasks in one signed batch."""
-    baton("handoff", "create", "--id", name, "--title", "修復", "--task", "一", "--task", "二", *PARTIES)
-    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
-    baton("handoff", "claim", name, "--as", "b")
-    baton("handoff", "check", name, "--all", "--as", "b")
+    deed("handoff", "create", "--id", name, "--title", "修復", "--task", "一", "--task", "二", *PARTIES)
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    deed("handoff", "claim", name, "--as", "b")
+    deed("handoff", "check", name, "--all", "--as", "b")
     return name
 
 
 @pytest.mark.served
-def test_history_names_keys_and_verifies_each_signature(baton: Baton, fresh: Fresh) -> None:
-    name = life(baton, fresh("signed"))
-    baton("key", "delegate", "--as", "b", "--ttl", "1h")
-    baton("handoff", "log", name, "進行中", "--as", "b")
+def test_history_names_keys_and_verifies_each_signature(deed: Deed, fresh: Fresh) -> None:
+    name = life(deed, fresh("signed"))
+    deed("key", "delegate", "--as", "b", "--ttl", "1h")
+    deed("handoff", "log", name, "進行中", "--as", "b")
     # A served ledger has a router, which may tell that it is ready before it is claimed.
-    told = baton.data("handoff", "show", name, "--history")["history"]
+    told = deed.data("handoff", "show", name, "--history")["history"]
     history = [one for one in told if one["kind"] != "handoff.ready"]
     assert [(one["author"], one["kind"], one["key_sort"]) for one in history] == [
         ("a", "handoff.created", "identity"),
@@ -56,23 +56,23 @@ def test_history_names_keys_and_verifies_each_signature(baton: Baton, fresh: Fre
     assert all(one["is_verified"] and one["problem"] is None for one in history)
     assert history[-1]["text"] == "進行中"
     assert history[2]["key"] == history[3]["key"] != history[5]["key"]
-    text = baton("handoff", "show", name, "--history")
+    text = deed("handoff", "show", name, "--history")
     assert f"identity key {history[0]['key'][:16]}: the signature fits" in text
-    assert history[0]["key"][:16] in baton("agent", "list")
-    assert history[0]["key"][:16] in baton("key", "list")
+    assert history[0]["key"][:16] in deed("agent", "list")
+    assert history[0]["key"][:16] in deed("key", "list")
     assert text.count("the signature fits") == len(told)
-    assert "history" not in baton.data("handoff", "show", name)
-    (baton.home / "keys" / "b.session").unlink()
+    assert "history" not in deed.data("handoff", "show", name)
+    (deed.home / "keys" / "b.session").unlink()
 
 
-def test_gate_is_said_as_doctor_says_it(baton: Baton, fresh: Fresh) -> None:
-    name = life(baton, fresh("gate"))
-    assert baton.data("handoff", "show", name)["gate"] == "open"
-    assert baton("handoff", "show", name).endswith("\ngate: open\n")
-    assert "gate: open" in baton("doctor")
+def test_gate_is_said_as_doctor_says_it(deed: Deed, fresh: Fresh) -> None:
+    name = life(deed, fresh("gate"))
+    assert deed.data("handoff", "show", name)["gate"] == "open"
+    assert deed("handoff", "show", name).endswith("\ngate: open\n")
+    assert "gate: open" in deed("doctor")
 
 
-def test_gate_is_bound_where_no_key_of_a_reviewer_lies(alone: Baton) -> None:
+def test_gate_is_bound_where_no_key_of_a_reviewer_lies(alone: Deed) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     life(alone, "h")
@@ -84,20 +84,20 @@ def test_gate_is_bound_where_no_key_of_a_reviewer_lies(alone: Baton) -> None:
 def test_gate_is_not_said_where_the_ledger_lies_elsewhere(
     served: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = tmp_path / ".baton" / "keys"
+    keys = tmp_path / ".deedbook" / "keys"
     keys.mkdir(parents=True)
     for file in ("a.key", "a.nkey"):
         shutil.copy(served.home / "keys" / file, keys)
     trusted(keys.parent)
-    life(Baton(capsys, served), "elsewhere")
-    away = Baton(capsys, Place(keys.parent, served.server))
+    life(Deed(capsys, served), "elsewhere")
+    away = Deed(capsys, Place(keys.parent, served.server))
     found = away.data("handoff", "show", "elsewhere", "--history", "--as", "a")
     assert found["gate"] is None
     assert all(one["is_verified"] for one in found["history"])
     assert "gate: not to be seen from here" in away("handoff", "show", "elsewhere", "--as", "a")
 
 
-def test_forged_entry_is_refused_and_nothing_is_shown_of_it(alone: Baton) -> None:
+def test_forged_entry_is_refused_and_nothing_is_shown_of_it(alone: Deed) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     life(alone, "h")
@@ -113,12 +113,12 @@ def test_forged_entry_is_refused_and_nothing_is_shown_of_it(alone: Baton) -> Non
         with Ledger(alone.home) as ledger, ledger.log.tables.writing() as txn:
             txn.put(index_key(approved), another.encode(), db=ledger.log.tables.entries)
         for options in ((), ("--history",)):
-            # Which one it is cannot be told from its tree, which is another one now; `baton verify` says it.
+            # Which one it is cannot be told from its tree, which is another one now; `deed verify` says it.
             error = alone.refuses("VERIFICATION_FAILED", "handoff", "show", "h", *options)
-            assert "`baton verify`" in error["message"]
+            assert "`deed verify`" in error["message"]
 
 
-def test_entry_that_no_rule_admits_stands_in_the_history_with_the_reason(alone: Baton) -> None:
+def test_entry_that_no_rule_admits_stands_in_the_history_with_the_reason(alone: Deed) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     life(alone, "h")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
@@ -38,71 +38,71 @@ Do it.
 """
 
 
-def reason(baton: Baton, name: str) -> str:
+def reason(deed: Deed, name: str) -> str:
     """Let a reason until a conclusion, and return the ref of that."""
-    baton("reasoning", "start", "--id", name, "--task", f"Why do the tokens of {name} never expire?", "--as", "a")
+    deed("reasoning", "start", "--id", name, "--task", f"Why do the tokens of {name} never expire?", "--as", "a")
     seen = ["--content", f"check() of {name} never reads their age", "--evidence", "src/auth.py:4"]
-    baton("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")
-    baton("reasoning", "conclude", name, "--conclusion", f"Compare the age in {name}", "--as", "a")
-    return ref_of(baton, name)
+    deed("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")
+    deed("reasoning", "conclude", name, "--conclusion", f"Compare the age in {name}", "--as", "a")
+    return ref_of(deed, name)
 
 
-def ref_of(baton: Baton, name: str) -> str:
-    found: str = baton.data("reasoning", "show", name)["ref"]
+def ref_of(deed: Deed, name: str) -> str:
+    found: str = deed.data("reasoning", "show", name)["ref"]
     return found
 
 
-def refs_of(baton: Baton, name: str, of: str = "reasoning_refs") -> list[str]:
-    refs: list[str] = baton.data("handoff", "show", name)[of]
+def refs_of(deed: Deed, name: str, of: str = "reasoning_refs") -> list[str]:
+    refs: list[str] = deed.data("handoff", "show", name)[of]
     return refs
 
 
-def test_a_reasoning_is_named_by_its_id_a_ref_or_the_beginning_of_one(baton: Baton, fresh: Fresh) -> None:
-    ref, other = reason(baton, fresh("r")), reason(baton, own := fresh("r"))
+def test_a_reasoning_is_named_by_its_id_a_ref_or_the_beginning_of_one(deed: Deed, fresh: Fresh) -> None:
+    ref, other = reason(deed, fresh("r")), reason(deed, own := fresh("r"))
     named = ["--reasoning", own, "--reasoning", ref[7:19], "--reasoning", ref]
-    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, *named)
-    assert refs_of(baton, name) == [other, ref]
-    assert f"- Reasoning: {other}, {ref}\n" in baton("handoff", "render", name)
-    baton("handoff", "amend", name, "--reasoning", ref, "--as", "a")
-    assert refs_of(baton, name) == [ref]
-    baton("handoff", "amend", name, "--reasoning", "none", "--as", "a")
-    assert refs_of(baton, name) == []
+    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, *named)
+    assert refs_of(deed, name) == [other, ref]
+    assert f"- Reasoning: {other}, {ref}\n" in deed("handoff", "render", name)
+    deed("handoff", "amend", name, "--reasoning", ref, "--as", "a")
+    assert refs_of(deed, name) == [ref]
+    deed("handoff", "amend", name, "--reasoning", "none", "--as", "a")
+    assert refs_of(deed, name) == []
 
 
-def test_what_is_signed_is_the_version_of_that_moment(baton: Baton, fresh: Fresh) -> None:
-    baton("reasoning", "start", "--id", own := fresh("r"), "--task", "why?", "--as", "a")
-    baton("reasoning", "step", own, "--type", "observation", "--content", "it is so", "--as", "a")
-    ref = ref_of(baton, own)
-    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
-    baton("reasoning", "conclude", own, "--conclusion", "because", "--as", "a")
-    assert refs_of(baton, name) == [ref] != [ref_of(baton, own)]
+def test_what_is_signed_is_the_version_of_that_moment(deed: Deed, fresh: Fresh) -> None:
+    deed("reasoning", "start", "--id", own := fresh("r"), "--task", "why?", "--as", "a")
+    deed("reasoning", "step", own, "--type", "observation", "--content", "it is so", "--as", "a")
+    ref = ref_of(deed, own)
+    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
+    deed("reasoning", "conclude", own, "--conclusion", "because", "--as", "a")
+    assert refs_of(deed, name) == [ref] != [ref_of(deed, own)]
 
 
 @pytest.mark.parametrize("named", ["nothere", ELSEWHERE[:30], "sha256:xyz", "", "../r"])
-def test_what_names_no_reasoning_is_refused_before_it_is_signed(baton: Baton, fresh: Fresh, named: str) -> None:
-    size = baton.size()
-    baton.refuses("NOT_FOUND", "handoff", "create", "--id", fresh("h"), *PARTIES, "--reasoning", named)
-    assert baton.size() == size
+def test_what_names_no_reasoning_is_refused_before_it_is_signed(deed: Deed, fresh: Fresh, named: str) -> None:
+    size = deed.size()
+    deed.refuses("NOT_FOUND", "handoff", "create", "--id", fresh("h"), *PARTIES, "--reasoning", named)
+    assert deed.size() == size
 
 
-def test_more_than_a_handoff_holds_is_refused(baton: Baton, fresh: Fresh) -> None:
+def test_more_than_a_handoff_holds_is_refused(deed: Deed, fresh: Fresh) -> None:
     named = [word for number in range(9) for word in ("--reasoning", f"sha256:{number:064x}")]
-    error = baton.refuses("INVALID_FIELD", "handoff", "create", "--id", fresh("h"), *PARTIES, *named)
+    error = deed.refuses("INVALID_FIELD", "handoff", "create", "--id", fresh("h"), *PARTIES, *named)
     assert error["message"] == "9 reasonings: a handoff rests on at most 8"
 
 
 @pytest.mark.served
-def test_a_return_brings_the_reasoning_behind_the_result(baton: Baton, fresh: Fresh, rob: str) -> None:
-    ref, result = reason(baton, fresh("r")), reason(baton, own := fresh("r"))
-    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reviewer", rob, "--reasoning", ref)
-    baton("handoff", "approve", name, "--as", rob, *baton.as_read(name))
-    baton("handoff", "claim", name, "--as", "b")
-    baton("handoff", "complete", name, "--reasoning", own, "--as", "b")
-    assert (refs_of(baton, name), refs_of(baton, name, "result_refs")) == ([ref], [result])
-    rendered = baton("handoff", "render", name)
+def test_a_return_brings_the_reasoning_behind_the_result(deed: Deed, fresh: Fresh, rob: str) -> None:
+    ref, result = reason(deed, fresh("r")), reason(deed, own := fresh("r"))
+    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reviewer", rob, "--reasoning", ref)
+    deed("handoff", "approve", name, "--as", rob, *deed.as_read(name))
+    deed("handoff", "claim", name, "--as", "b")
+    deed("handoff", "complete", name, "--reasoning", own, "--as", "b")
+    assert (refs_of(deed, name), refs_of(deed, name, "result_refs")) == ([ref], [result])
+    rendered = deed("handoff", "render", name)
     (completed,) = [line.text for line in parse(rendered.encode()).log if result in line.text]
     assert completed == f"completed (Reasoning: {result})"
-    (waiting,) = baton.data("next", "--as", rob)["items"]
+    (waiting,) = deed.data("next", "--as", rob)["items"]
     assert waiting["reasoning_refs"] == [result, ref]
 
 
@@ -117,75 +117,75 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def reason_about_code(baton: Baton, name: str) -> None:
-    baton("reasoning", "start", "--id", name, "--task", f"Why do the tokens of {name} stay?", "--as", "a")
+def reason_about_code(deed: Deed, name: str) -> None:
+    deed("reasoning", "start", "--id", name, "--task", f"Why do the tokens of {name} stay?", "--as", "a")
     for number, line in enumerate((2, 3, 5)):
         seen = ["--content", f"{name} sees {number}", "--evidence", f"auth.py:{line}"]
-        baton("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")
-    baton("reasoning", "conclude", name, "--conclusion", f"Compare the age in {name}", "--as", "a")
+        deed("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")
+    deed("reasoning", "conclude", name, "--conclusion", f"Compare the age in {name}", "--as", "a")
 
 
 def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_changes(
-    baton: Baton, fresh: Fresh, work_tree: Path, carl: str
+    deed: Deed, fresh: Fresh, work_tree: Path, carl: str
 ) -> None:
-    reason_about_code(baton, own := fresh("r"))
-    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--to", carl, "--reasoning", own)
-    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
+    reason_about_code(deed, own := fresh("r"))
+    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--to", carl, "--reasoning", own)
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
     entries = []
     for text, stand in [(CODE, 3), (CHANGED, 1), (CODE, 3), (CHANGED, 1), (CODE, 3)]:
         if text == CODE:
             subprocess.run(["git", "checkout", "-q", "auth.py"], check=True)
         else:
             (work_tree / "auth.py").write_text(text)
-        baton.run("reasoning", "validate", own, "--as", "rita")
-        entries += [one["event_index"] for one in baton.data("reasoning", "validations", own)["validations"][:1]]
+        deed.run("reasoning", "validate", own, "--as", "rita")
+        entries += [one["event_index"] for one in deed.data("reasoning", "validations", own)["validations"][:1]]
         word, may = (
             ("validated", "act on the brief") if stand == 3 else ("found wrong", "ask a human before acting on it")
         )
         line = rf"; {stand} of 3 stand, {word} by rita {AGE}; {may}\n"
         brief = f"│ CONCLUSION: Compare the age in {own}"
         for reads in (["next", "--as", carl], ["handoff", "show", name]):
-            said = baton(*reads)
+            said = deed(*reads)
             assert re.search(line, said)
             assert (brief in said) is ("show" in reads)  # a list names it, and does not tell it again
-        action = baton.data("snapshot", "receive", own, "--as", carl)["action"]
+        action = deed.data("snapshot", "receive", own, "--as", carl)["action"]
         assert action == ("act" if stand == 3 else "human_review_required")
     assert len(set(entries)) == 5
-    primed = baton("prime", "--as", carl, "--budget", 4000)
-    assert f"claim {name} (with its reasoning): `baton handoff claim" in primed
+    primed = deed("prime", "--as", carl, "--budget", 4000)
+    assert f"claim {name} (with its reasoning): `deed handoff claim" in primed
     assert "CONCLUSION" not in primed  # that is for `handoff show` to tell
 
 
-def test_what_a_human_answered_is_read_with_the_handoff(baton: Baton, fresh: Fresh) -> None:
+def test_what_a_human_answered_is_read_with_the_handoff(deed: Deed, fresh: Fresh) -> None:
     own = fresh("r")
-    baton("reasoning", "start", "--id", own, "--task", f"Why {own}?", "--domain", "security", "--as", "a")
-    baton("reasoning", "step", own, "--type", "observation", "--content", f"{own} leaks", "--as", "a")
-    baton("reasoning", "conclude", own, "--conclusion", "Close it", "--as", "a")
-    baton("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
-    assert "; ask a human before acting on it\n" in baton("handoff", "show", name, "--as", "b")
-    review = baton.data("snapshot", "receive", ref_of(baton, own), "--as", "b")["review"]["id"]
-    baton("review", "answer", review, "--approve", "--as", "rita")
-    assert "; rita, a human, approved it\n" in baton("handoff", "show", name, "--as", "b")
-    assert "; ask a human before acting on it\n" in baton("handoff", "show", name, "--as", "a")
+    deed("reasoning", "start", "--id", own, "--task", f"Why {own}?", "--domain", "security", "--as", "a")
+    deed("reasoning", "step", own, "--type", "observation", "--content", f"{own} leaks", "--as", "a")
+    deed("reasoning", "conclude", own, "--conclusion", "Close it", "--as", "a")
+    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
+    assert "; ask a human before acting on it\n" in deed("handoff", "show", name, "--as", "b")
+    review = deed.data("snapshot", "receive", ref_of(deed, own), "--as", "b")["review"]["id"]
+    deed("review", "answer", review, "--approve", "--as", "rita")
+    assert "; rita, a human, approved it\n" in deed("handoff", "show", name, "--as", "b")
+    assert "; ask a human before acting on it\n" in deed("handoff", "show", name, "--as", "a")
     task = ("--task", "Close the leak")
-    review = baton.data("snapshot", "receive", ref_of(baton, own), *task, "--as", "a")["review"]["id"]
-    baton("review", "answer", review, "--approve", "--as", "rita")
-    shown = baton("handoff", "show", name, "--as", "a")
+    review = deed.data("snapshot", "receive", ref_of(deed, own), *task, "--as", "a")["review"]["id"]
+    deed("review", "answer", review, "--approve", "--as", "rita")
+    shown = deed("handoff", "show", name, "--as", "a")
     assert "; ask a human before acting on it; rita, a human, approved it for the task 'Close the leak' (" in shown
 
 
 def test_a_file_may_name_what_is_not_here_and_is_shown_all_the_same(
-    baton: Baton, fresh: Fresh, rob: str, tmp_path: Path
+    deed: Deed, fresh: Fresh, rob: str, tmp_path: Path
 ) -> None:
-    ref = reason(baton, fresh("r"))
+    ref = reason(deed, fresh("r"))
     path = tmp_path / f"{fresh('h')}.md"
     text = FILE.format(reviewer=rob, refs=f"{ELSEWHERE}, \x1b[2Jjwt, {ref}")
     path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    baton("handoff", "import", path, "--as", "a")
-    said = baton("handoff", "show", path.stem)
+    deed("handoff", "import", path, "--as", "a")
+    said = deed("handoff", "show", path.stem)
     gone = "no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
     assert f"Reasoning 000000000000: {gone}\n" in said
     assert f"Reasoning {ref[7:19]} by a, fidelity " in said
-    assert gone in baton("next", "--as", rob)
-    assert refs_of(baton, path.stem) == [ELSEWHERE, ref]
-    assert baton("handoff", "render", path.stem).encode() == path.read_bytes()
+    assert gone in deed("next", "--as", rob)
+    assert refs_of(deed, path.stem) == [ELSEWHERE, ref]
+    assert deed("handoff", "render", path.stem).encode() == path.read_bytes()

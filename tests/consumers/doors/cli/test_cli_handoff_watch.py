@@ -1,4 +1,4 @@
-"""`baton handoff watch` as a process: edits become events, events edits, and a kill in between changes nothing."""
+"""`deed handoff watch` as a process: edits become events, events edits, and a kill in between changes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import inside
 import pytest
-from calling import Baton, Place, Running, Serving, wait_until
+from calling import Deed, Place, Running, Serving, wait_until
 from faults import times
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def watching(place: Place, folder: Path, agent: str, *more: object) -> Running:
 def once(place: Place, folder: Path, agent: str) -> str:
     """Bring a folder into step once; return what was told."""
     server = ["--server", place.server] if place.server else []
-    said = inside.baton("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--once")
+    said = inside.deedbook("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--once")
     assert said.code == 0, said.err
     return said.out
 
@@ -42,19 +42,19 @@ def save(path: Path, text: str) -> None:
     saved.replace(path)
 
 
-def claimed(baton: Baton, name: str) -> str:
+def claimed(deed: Deed, name: str) -> str:
     """Create, approve and claim a handoff with five tasks, and return its id."""
     tasks = [word for number in range(5) for word in ("--task", f"step {number}")]
     parties = ["--as", "a", "--to", "b", "--reviewer", "rita", "--criterion", "it works"]
-    baton("handoff", "create", "--id", name, "--title", f"Do {name}", *parties, *tasks)
-    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
-    baton("handoff", "claim", name, "--as", "b")
+    deed("handoff", "create", "--id", name, "--title", f"Do {name}", *parties, *tasks)
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    deed("handoff", "claim", name, "--as", "b")
     return name
 
 
-def events(baton: Baton, name: str) -> list[str]:
+def events(deed: Deed, name: str) -> list[str]:
     """Return what happened to a handoff, as ``kind author``."""
-    log = baton.data("handoff", "show", name)["log"]
+    log = deed.data("handoff", "show", name)["log"]
     return [f"{one['kind'].removeprefix('handoff.')} {one['author']}" for one in log]
 
 
@@ -66,22 +66,22 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def is_in_step(baton: Baton, folder: Path, name: str) -> bool:
+def is_in_step(deed: Deed, folder: Path, name: str) -> bool:
     """Whether the file is what the ledger makes of it."""
     path = folder / f"{name}.md"
-    return path.exists() and path.read_text() == baton("handoff", "render", name)
+    return path.exists() and path.read_text() == deed("handoff", "render", name)
 
 
 @pytest.mark.served
-def test_edit_becomes_an_event_and_an_event_an_edit(baton: Baton, fresh: Fresh, folder: Path) -> None:
-    name = claimed(baton, fresh("watched"))
+def test_edit_becomes_an_event_and_an_event_an_edit(deed: Deed, fresh: Fresh, folder: Path) -> None:
+    name = claimed(deed, fresh("watched"))
     path = folder / f"{name}.md"
-    assert baton.place is not None
-    with watching(baton.place, folder, "b") as watcher:
-        wait_until(lambda: is_in_step(baton, folder, name), "a file of the handoff")
+    assert deed.place is not None
+    with watching(deed.place, folder, "b") as watcher:
+        wait_until(lambda: is_in_step(deed, folder, name), "a file of the handoff")
         save(path, path.read_text().replace("- [ ] step 1", "- [x] step 1"))
-        wait_until(lambda: events(baton, name)[-1] == "task_checked b", "the tick in the ledger")
-        baton("handoff", "check", name, "--task", 3, "--as", "b")
+        wait_until(lambda: events(deed, name)[-1] == "task_checked b", "the tick in the ledger")
+        deed("handoff", "check", name, "--task", 3, "--as", "b")
         wait_until(lambda: "- [x] step 2" in path.read_text(), "the tick in the file")
         whole = path.read_text().replace("- [ ] step 4", "- [x] step 4")
         with path.open("w") as file:  # an editor that truncates first, and writes in two halves
@@ -89,46 +89,46 @@ def test_edit_becomes_an_event_and_an_event_an_edit(baton: Baton, fresh: Fresh, 
             file.flush()
             time.sleep(0.5)
             file.write(whole[len(whole) // 2 :])
-        wait_until(lambda: events(baton, name).count("task_checked b") == 3, "the last tick in the ledger")
-        wait_until(lambda: is_in_step(baton, folder, name), "file and ledger in step")
-        baton("handoff", "log", name, "the end", "--as", "rita")
+        wait_until(lambda: events(deed, name).count("task_checked b") == 3, "the last tick in the ledger")
+        wait_until(lambda: is_in_step(deed, folder, name), "file and ledger in step")
+        deed("handoff", "log", name, "the end", "--as", "rita")
         wait_until(lambda: "the end" in path.read_text(), "the end in the file")
         ended = watcher.signal(signal.SIGTERM)
     assert (ended.code, ended.err) == (0, "")
-    assert events(baton, name).count("task_checked b") == 3
-    assert once(baton.place, folder, "b").count(name) == 0
+    assert events(deed, name).count("task_checked b") == 3
+    assert once(deed.place, folder, "b").count(name) == 0
 
 
 def test_what_the_agent_may_not_sign_is_listed_once(
     populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    baton, name = Baton(capsys, Place(populated("held"))), "held"  # of the shared ledger each of the passes reads all
-    baton("handoff", "create", "--id", name, "--title", "x", "--to", "b", "--reviewer", "rita", "--as", "a")
-    assert baton.place is not None
+    deed, name = Deed(capsys, Place(populated("held"))), "held"  # of the shared ledger each of the passes reads all
+    deed("handoff", "create", "--id", name, "--title", "x", "--to", "b", "--reviewer", "rita", "--as", "a")
+    assert deed.place is not None
     for agent in ("a", "b", "rita"):
-        once(baton.place, folder, agent)
+        once(deed.place, folder, agent)
     path = folder / f"{name}.md"
     save(path, path.read_text().replace("Status: pending", "Status: approved"))
-    before = baton.written()
+    before = deed.written()
     for agent in ("a", "b", "rita"):
-        assert f"rita runs baton handoff approve {name} --as rita" in once(baton.place, folder, agent)
-        assert once(baton.place, folder, agent) == ""
-    assert baton.written() == before
+        assert f"rita runs deed handoff approve {name} --as rita" in once(deed.place, folder, agent)
+        assert once(deed.place, folder, agent) == ""
+    assert deed.written() == before
     assert "Status: approved" in path.read_text()
-    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
     for agent in ("a", "b", "rita"):
-        once(baton.place, folder, agent)
-    assert is_in_step(baton, folder, name)
+        once(deed.place, folder, agent)
+    assert is_in_step(deed, folder, name)
 
 
 def test_watcher_waits_for_its_server(
     populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = populated("restarted")
-    local = Baton(capsys, Place(home))
+    local = Deed(capsys, Place(home))
     with Serving(home) as serving:
         port = serving.place.server
-        remote = Baton(capsys, serving.place)
+        remote = Deed(capsys, serving.place)
         name = claimed(remote, "h")
         watcher = watching(serving.place, folder, "b")
         wait_until((folder / "h.md").exists, "a file of the handoff")
@@ -149,8 +149,8 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
     populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = Place(populated("killed"))
-    baton, chance = Baton(capsys, place), random.Random(os.environ.get("BATON_SEED"))
-    name = claimed(baton, "h")
+    deed, chance = Deed(capsys, place), random.Random(os.environ.get("DEEDBOOK_SEED"))
+    name = claimed(deed, "h")
     once(place, folder, "b")
     path = folder / f"{name}.md"
     rounds = times(2, 5)
@@ -162,12 +162,12 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
         text = path.read_text()
         text = text.replace(tick, untick) if tick in text else text.replace(untick, tick)
         save(path, text.rstrip("\n") + f"\n- 2026-01-01 [b] note {number}.\n")
-        baton("handoff", "log", name, f"event {number}.", "--as", "rita")
+        deed("handoff", "log", name, f"event {number}.", "--as", "rita")
         time.sleep(chance.uniform(0.0, 1.5))
         with watcher:
             assert watcher.signal(signal.SIGKILL).code == -signal.SIGKILL
     once(place, folder, "b")
-    log = [(one["kind"], one["text"]) for one in baton.data("handoff", "show", name)["log"]]
+    log = [(one["kind"], one["text"]) for one in deed.data("handoff", "show", name)["log"]]
     noted = [text for kind, text in log if kind == "handoff.logged"]
     assert sorted(noted) == sorted([f"{what} {number}." for what in ("note", "event") for number in range(rounds)])
     signed = Counter(text.split()[-1] for kind, text in log if kind == "handoff.task_checked")
@@ -175,14 +175,14 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
         # Two edits of one box that no watcher lived to see are none; fewer than all is only what was taken back so.
         assert signed[step] <= edits
         assert (edits - signed[step]) % 2 == 0
-    assert is_in_step(baton, folder, name)
-    before = baton.written()
+    assert is_in_step(deed, folder, name)
+    before = deed.written()
     assert once(place, folder, "b") == ""
-    assert baton.written() == before
-    assert sorted(one.name for one in folder.iterdir() if not one.name.startswith(".baton-")) == [path.name]
+    assert deed.written() == before
+    assert sorted(one.name for one in folder.iterdir() if not one.name.startswith(".deedbook-")) == [path.name]
 
 
-def test_folder_must_be_there(alone: Baton, tmp_path: Path) -> None:
+def test_folder_must_be_there(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "a", "--unprotected")
     error = alone.refuses("STORE_UNAVAILABLE", "handoff", "watch", tmp_path / "nowhere", "--as", "a")
     assert "make it first" in error["message"]
@@ -192,19 +192,19 @@ def test_folder_that_cannot_be_written_is_told(
     populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = Place(populated("readonly"))
-    claimed(Baton(capsys, place), "h")
+    claimed(Deed(capsys, place), "h")
     if os.geteuid() == 0:
         (folder / "h.md").mkdir()  # who may write everywhere cannot write over a folder either
         assert "refused" in once(place, folder, "b")
         return
     folder.chmod(0o500)
-    said = inside.baton("--home", place.home, "handoff", "watch", folder, "--as", "b", "--once")
+    said = inside.deedbook("--home", place.home, "handoff", "watch", folder, "--as", "b", "--once")
     folder.chmod(0o700)
     assert said.code != 0
     assert "STORE_UNAVAILABLE" in said.err
 
 
-def test_folder_that_is_kept_in_step_has_nothing_to_import(alone: Baton, folder: Path) -> None:
+def test_folder_that_is_kept_in_step_has_nothing_to_import(alone: Deed, folder: Path) -> None:
     alone("agent", "add", "a")
     alone("agent", "add", "rita", "--role", "human", "--unprotected")
     alone("handoff", "create", "--as", "a", "--to", "a", "--reviewer", "rita", "--title", "t", "--id", "made-here")
@@ -212,6 +212,6 @@ def test_folder_that_is_kept_in_step_has_nothing_to_import(alone: Baton, folder:
     once(alone.place, folder, "a")
     size = alone.data("log")["total"]
     said = alone("handoff", "import", folder, "--as", "a")
-    assert said.startswith("1 was made in this ledger, and kept in step by `baton handoff watch`: nothing to import\n")
+    assert said.startswith("1 was made in this ledger, and kept in step by `deed handoff watch`: nothing to import\n")
     assert alone.data("handoff", "import", folder, "--as", "a")["copies"] == ["made-here.md"]
     assert alone.data("log")["total"] == size

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 from calling import environment
 
-from consumers.doors.cli.program import ALIASES, VERBS, Group, baton
+from consumers.doors.cli.program import ALIASES, VERBS, Group, deed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from calling import Baton
+    from calling import Deed
 
 COMMON = ("--home", "--server", "--as", "--passphrase-fd", "--json")
 # Spellings that are relied on from outside, as far as the verbs are there.
@@ -61,14 +61,14 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
             yield from commands(command, (*path, name))
 
 
-ALL = dict(commands(baton))
+ALL = dict(commands(deed))
 
 
-def test_every_verb_explains_itself_and_takes_the_common_options(nowhere: Baton) -> None:
+def test_every_verb_explains_itself_and_takes_the_common_options(nowhere: Deed) -> None:
     faults = []
     for verb, command in ALL.items():
         said = nowhere.run(*verb.split(), "--help")
-        is_told = (said.code, said.err) == (0, "") and said.out.startswith(f"Usage: baton {verb}")
+        is_told = (said.code, said.err) == (0, "") and said.out.startswith(f"Usage: deed {verb}")
         faults += [] if is_told else [f"{verb}: --help says {said}"]
         faults += [f"{verb}: its help leaves out {option}" for option in COMMON if option not in said.out]
         if not (command.help or "").split("\n\n")[0].rstrip().endswith("."):
@@ -89,7 +89,7 @@ def test_every_option_and_argument_can_be_understood() -> None:
     assert faults == []
 
 
-def test_relied_on_spellings_stand_in_the_help(nowhere: Baton) -> None:
+def test_relied_on_spellings_stand_in_the_help(nowhere: Deed) -> None:
     faults = []
     for verb, words in RELIED_ON.items():
         text = re.sub(r"\s+", " ", nowhere(*verb.split(), "--help"))
@@ -97,7 +97,7 @@ def test_relied_on_spellings_stand_in_the_help(nowhere: Baton) -> None:
     assert faults == []
 
 
-def test_table_of_verbs_is_the_help_of_the_whole(nowhere: Baton) -> None:
+def test_table_of_verbs_is_the_help_of_the_whole(nowhere: Deed) -> None:
     text = nowhere("--help")
     for name, verb in VERBS.items():
         assert re.search(rf"^  {name} +{re.escape(verb.help)}$", text, re.MULTILINE), name
@@ -109,13 +109,13 @@ def test_aliases_name_verbs_there_are_and_hide_none() -> None:
     assert not set(ALIASES) & set(VERBS)
 
 
-def test_help_of_a_group_is_not_cut_short(nowhere: Baton) -> None:
+def test_help_of_a_group_is_not_cut_short(nowhere: Deed) -> None:
     for verb, command in ALL.items():
         if isinstance(command, click.Group):
             assert "..." not in nowhere(verb, "--help").replace("[ARGS]...", "")
 
 
-def test_version_is_that_of_the_distribution(nowhere: Baton) -> None:
+def test_version_is_that_of_the_distribution(nowhere: Deed) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", nowhere("--version"))
 
 

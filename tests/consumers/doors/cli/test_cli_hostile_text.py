@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from calling import Baton
+    from calling import Deed
 
 HOSTILE = "a\x7fb\x85c\x9b2Jd\u202ee\u2066f\u2028g\u2029h\ufeffi\U000e0041j 中文 é"
 
@@ -43,6 +43,6 @@ def test_refused_agent_leaves_no_key(home: Path) -> None:
     assert sorted(home.joinpath("keys").iterdir()) == [path for path in keys if path.name != f"{ROOT}.key"]
 
 
-def test_a_refusal_shows_nothing_that_a_terminal_obeys(baton: Baton) -> None:
-    said = baton.run("handoff", "show", "\u202ex\x9b2J\u2028")
+def test_a_refusal_shows_nothing_that_a_terminal_obeys(deed: Deed) -> None:
+    said = deed.run("handoff", "show", "\u202ex\x9b2J\u2028")
     assert said.err.startswith("NOT_FOUND: there is no handoff \ufffdx\ufffd2J\ufffd")

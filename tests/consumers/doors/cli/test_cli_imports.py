@@ -14,7 +14,7 @@ import pytest
 from calling import environment
 
 if TYPE_CHECKING:
-    from calling import Baton
+    from calling import Deed
 
 KEPT: Final = Path(__file__).with_name("imports")
 VERBS: Final = ("--help", "handoff list", "log")
@@ -36,7 +36,7 @@ finally:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_everyday_verb_imports_what_is_kept_and_nothing_more(alone: Baton, verb: str, tmp_path: Path) -> None:
+def test_everyday_verb_imports_what_is_kept_and_nothing_more(alone: Deed, verb: str, tmp_path: Path) -> None:
     alone("log")  # the views are there: a second run is what is looked at
     command = [sys.executable, "-c", PROGRAM, "--home", str(alone.home), *verb.split()]
     # Measuring coverage would itself load modules into the fresh process.

@@ -26,7 +26,7 @@ from ledger.log.log import Log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BATON: Final = [sys.executable, "-m", "consumers.doors.cli"]
+DEEDBOOK: Final = [sys.executable, "-m", "consumers.doors.cli"]
 LONG_LIVED: Final = [sys.executable, str(Path(__file__).parent / "long_lived_program.py")]
 ACKNOWLEDGED: Final = re.compile(r"^(\d+)  (blake3:[0-9a-f]{64})\n", re.MULTILINE)
 EMIT: Final = ("emit", "session.started", "--as", "alice", "--data", "{}", "--stream")
@@ -54,15 +54,15 @@ def lines(stream: str, count: int, size: int) -> str:
 
 
 SCENES: Final = (
-    Scene("one event", [*BATON, *EMIT, "session/one"], "", (1,)),
+    Scene("one event", [*DEEDBOOK, *EMIT, "session/one"], "", (1,)),
     Scene(
-        "a batch over a tile's edge", [*BATON, "emit", "-", "--as", "alice"], lines("session/batch", 40, 9000), (41,)
+        "a batch over a tile's edge", [*DEEDBOOK, "emit", "-", "--as", "alice"], lines("session/batch", 40, 9000), (41,)
     ),
     Scene("three appends of one process", [*LONG_LIVED, "session/long"], "", (1, 2, 3)),
-    Scene("a key and its agent", [*BATON, "agent", "add", "carol"], "", (1,)),
-    Scene("a key replaced", [*BATON, "key", "rotate", "--as", "alice"], "", (1,)),
-    Scene("a session key replaced", [*BATON, "key", "delegate", "--as", "alice", "--ttl", "12h"], "", (1,)),
-    Scene("views folded", [*BATON, "log", "--limit", "1"], "", (), 31),
+    Scene("a key and its agent", [*DEEDBOOK, "agent", "add", "carol"], "", (1,)),
+    Scene("a key replaced", [*DEEDBOOK, "key", "rotate", "--as", "alice"], "", (1,)),
+    Scene("a session key replaced", [*DEEDBOOK, "key", "delegate", "--as", "alice", "--ttl", "12h"], "", (1,)),
+    Scene("views folded", [*DEEDBOOK, "log", "--limit", "1"], "", (), 31),
 )
 COMMIT: Final = "pwrite64 after fdatasync"
 """LMDB commits by writing a meta page, once the pages that it counts are on disk."""
@@ -82,9 +82,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with pytest.MonkeyPatch.context() as patch:
         steer(patch, folder)
         for arguments in (("init",), ("agent", "add", "alice")):
-            assert inside.baton("--home", folder / ".baton", *arguments).code == 0
+            assert inside.deedbook("--home", folder / ".deedbook", *arguments).code == 0
         done = subprocess.run(
-            [*BATON, "emit", "-", "--as", "alice"],
+            [*DEEDBOOK, "emit", "-", "--as", "alice"],
             input=lines("session/before", before_events - 3, 900),
             text=True,
             check=False,
@@ -102,19 +102,19 @@ def steered(stage: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def steer(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Let processes find the ledger in ``folder``, and there alone."""
-    for name, below in (("BATON_HOME", ".baton"), ("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
+    for name, below in (("DEEDBOOK_HOME", ".deedbook"), ("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
         patch.setenv(name, str(folder / below))
 
 
 def ids_in(stage: Place) -> list[str]:
     """Return the ids of all events of the log, after every invariant of it was checked."""
-    with Log(stage.folder / ".baton", map_size=MAP_SIZE) as log:
+    with Log(stage.folder / ".deedbook", map_size=MAP_SIZE) as log:
         return check_log(log)
 
 
-def baton(stage: Place, *arguments: str) -> inside.Said:
+def deed(stage: Place, *arguments: str) -> inside.Said:
     """Call a verb, and nothing fails."""
-    return inside.baton("--home", stage.folder / ".baton", *arguments)
+    return inside.deedbook("--home", stage.folder / ".deedbook", *arguments)
 
 
 def check_after(stage: Place, scene: Scene, ran: Ran) -> None:
@@ -127,11 +127,11 @@ def check_after(stage: Place, scene: Scene, ran: Ran) -> None:
     assert not (ran.code == 0 and scene.sizes and added != scene.sizes[-1])
     assert ran.code in {0, 7, -9}, ran.err
     assert "Traceback" not in ran.err
-    following = baton(stage, *EMIT, "session/after")
+    following = deed(stage, *EMIT, "session/after")
     assert following.code == 0, following.err
     assert int(following.out.split()[0]) == len(ids)
     if not scene.sizes:
-        assert baton(stage, "verify", "--views").code == 0
+        assert deed(stage, "verify", "--views").code == 0
 
 
 def sample(stage: Place, scene: Scene) -> Iterator[Fault]:

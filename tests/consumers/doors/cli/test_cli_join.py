@@ -21,7 +21,7 @@ from calling import Place, call, wait_until
 from consumers.sdk import join as joining
 from ledger.bus.loop_thread import Connection
 from ledger.bus.subjects import read_subject, submit_subject
-from ledger.errors import CODES, BatonError, Refused
+from ledger.errors import CODES, DeedbookError, Refused
 from ledger.invitation import Invitation
 
 _names = (f"dora{number}" for number in itertools.count())
@@ -33,7 +33,7 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True)
-        self.home = folder / ".baton"
+        self.home = folder / ".deedbook"
         self._own = {
             name: str(folder / part)
             for name, part in (("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config"), ("HOME", "home"))
@@ -47,7 +47,7 @@ class Shell:
 
     def run(self, *words: object, **changed: str) -> inside.Said:
         """Call a verb in this process, as from a process of its own."""
-        return inside.baton(*words, "--json", cwd=self.folder, **self._own | changed)
+        return inside.deedbook(*words, "--json", cwd=self.folder, **self._own | changed)
 
     def start(self, *words: object) -> Any:
         """Call a verb that succeeds as a process of its own."""
@@ -73,7 +73,7 @@ def admin(served: Place) -> Callable[..., Any]:
     """The ledger's own folder, in which somebody calls verbs as root."""
 
     def act(*words: object) -> Any:
-        said = inside.baton("--home", served.home, *words, "--json")
+        said = inside.deedbook("--home", served.home, *words, "--json")
         assert said.code == 0, said.out
         return json.loads(said.out)["data"]
 
@@ -139,9 +139,9 @@ def test_two_shells_on_the_pages_do_what_they_say(admin: Callable[..., Any], tmp
         name, invite = next(_names), here[-1][here[-1].index("agent") :]
         code = admin(*(name if word == "minimax" else word for word in _without(invite, "--address", "--home")))["code"]
         elsewhere = Shell(tmp_path / name)
-        assert [line[:2] for line in there] == [["baton", "join"], ["baton", there[1][1]]]
+        assert [line[:2] for line in there] == [["deed", "join"], ["deedbook", there[1][1]]]
         for line in there:
-            elsewhere.start(*(code if word.startswith("baton-invite:") else word for word in line[1:]))
+            elsewhere.start(*(code if word.startswith("deedbook-invite:") else word for word in line[1:]))
 
 
 def _without(words: list[str], *options: str) -> list[str]:
@@ -187,7 +187,7 @@ def test_folder_of_somebody_is_never_joined_in(served: Place, admin: Callable[..
     before = elsewhere.contents
     assert "--home DIR" in elsewhere.refuses("LEDGER_EXISTS", "join", codes[1])["message"]
     assert elsewhere.contents == before
-    assert inside.baton("--home", served.home, "join", codes[1]).code == CODES["LEDGER_EXISTS"].exit
+    assert inside.deedbook("--home", served.home, "join", codes[1]).code == CODES["LEDGER_EXISTS"].exit
     elsewhere("join", codes[1], "--home", elsewhere.folder / "second")
     assert elsewhere("agent", "list", "--home", elsewhere.folder / "second")["total"] > 0
 
@@ -198,7 +198,7 @@ def test_invitation_that_is_over_says_what_to_do(admin: Callable[..., Any], else
     admin("agent", "invite", name, "--revoke", "--reason", "sent to the wrong one")
     for code in (spent, taken_back):  # the first was replaced by the second
         wait_until(lambda: elsewhere.run("join", code).code == CODES["NOT_INVITED"].exit, "told")  # noqa: B023 - now
-        assert f"baton agent invite {name}" in elsewhere.refuses("NOT_INVITED", "join", code)["message"]
+        assert f"deed agent invite {name}" in elsewhere.refuses("NOT_INVITED", "join", code)["message"]
         (elsewhere.home / "join.begun").unlink()
         for path in (elsewhere.home / "keys").iterdir():
             path.unlink()
@@ -241,7 +241,7 @@ def test_who_is_invited_may_submit_and_nothing_else(served: Place, admin: Callab
         for subject in (read_subject(invitation.ledger, name, "head"), submit_subject(invitation.ledger, "a")):
             with pytest.raises(Refused, match="BUS_DENIED"):
                 connection.request(subject, b"{}")
-        with pytest.raises(BatonError, match="INVALID_FORMAT"):
+        with pytest.raises(DeedbookError, match="INVALID_FORMAT"):
             connection.request(submit_subject(invitation.ledger, name), b"{")
     finally:
         connection.close()

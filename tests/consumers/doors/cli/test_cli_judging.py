@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from calling import Baton, Place
+from calling import Deed, Place
 
 from ledger.config import VIEWS_FILE
 
@@ -26,23 +26,23 @@ PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
 BAD = ("--title", "Delete production", "--body", "rm -rf /")
 
 
-def create(baton: Baton, name: str) -> str:
-    baton("handoff", "create", "--id", name, "--title", "Rotate logs", "--body", "gzip the old ones", *PARTIES)
+def create(deed: Deed, name: str) -> str:
+    deed("handoff", "create", "--id", name, "--title", "Rotate logs", "--body", "gzip the old ones", *PARTIES)
     return name
 
 
 @pytest.mark.served
 def test_approval_of_what_was_amended_since_it_was_read_is_refused_with_what_changed(
-    baton: Baton, fresh: Fresh
+    deed: Deed, fresh: Fresh
 ) -> None:
-    name = create(baton, fresh("race"))
-    read = baton.as_read(name)
-    baton("handoff", "amend", name, *BAD, "--as", "a")
-    error = baton.refuses("VERSION_MISMATCH", "handoff", "approve", name, *read, "--as", "rita")
+    name = create(deed, fresh("race"))
+    read = deed.as_read(name)
+    deed("handoff", "amend", name, *BAD, "--as", "a")
+    error = deed.refuses("VERSION_MISMATCH", "handoff", "approve", name, *read, "--as", "rita")
     assert error["details"]["changed"] == ["title", "task"]
     assert "title was 'Rotate logs' and is 'Delete production'" in error["message"]
-    assert baton.data("handoff", "show", name)["status"] == "pending"
-    unknown = baton.refuses(
+    assert deed.data("handoff", "show", name)["status"] == "pending"
+    unknown = deed.refuses(
         "VERSION_MISMATCH", "handoff", "approve", name, "--version", "sha256:" + "0" * 64, "--as", "rita"
     )
     assert "was never a version of" in unknown["message"]
@@ -52,46 +52,46 @@ def test_approval_of_what_was_amended_since_it_was_read_is_refused_with_what_cha
     ("claim", ["--as", "b"]), ("cancel", ["--reason", "r", "--as", "a"]), ("reject", ["--reason", "r", "--as", "rita"]),
 ])  # fmt: skip
 def test_act_on_one_version_is_refused_of_another_and_signs_where_its_stream_stood(
-    baton: Baton, fresh: Fresh, verb: str, words: list[str]
+    deed: Deed, fresh: Fresh, verb: str, words: list[str]
 ) -> None:
-    name = create(baton, fresh(verb))
-    read = baton.as_read(name)
-    baton("handoff", "amend", name, *BAD, "--as", "a")
-    changed = baton.refuses("VERSION_MISMATCH", "handoff", verb, name, *read, *words)["details"]["changed"]
+    name = create(deed, fresh(verb))
+    read = deed.as_read(name)
+    deed("handoff", "amend", name, *BAD, "--as", "a")
+    changed = deed.refuses("VERSION_MISMATCH", "handoff", verb, name, *read, *words)["details"]["changed"]
     assert changed == ["title", "task"]
     if verb == "claim":
-        baton("handoff", "approve", name, *baton.as_read(name), "--as", "rita")
-    count = baton.data("handoff", "show", name)["as_of"]["entries"]
-    (done,) = baton.data("handoff", verb, name, *baton.as_read(name), *words)["accepted"]
-    assert baton.data("show", done["index"])["expect"] == count
+        deed("handoff", "approve", name, *deed.as_read(name), "--as", "rita")
+    count = deed.data("handoff", "show", name)["as_of"]["entries"]
+    (done,) = deed.data("handoff", verb, name, *deed.as_read(name), *words)["accepted"]
+    assert deed.data("show", done["index"])["expect"] == count
 
 
 @pytest.mark.parametrize("verb", ["approve", "verify"])
-def test_off_a_terminal_nobody_judges_what_he_does_not_name(baton: Baton, fresh: Fresh, verb: str) -> None:
-    name = create(baton, fresh("unread"))
+def test_off_a_terminal_nobody_judges_what_he_does_not_name(deed: Deed, fresh: Fresh, verb: str) -> None:
+    name = create(deed, fresh("unread"))
     for options in ((), ("--yes",)):
-        error = baton.refuses("USAGE", "handoff", verb, name, "--as", "rita", *options)
+        error = deed.refuses("USAGE", "handoff", verb, name, "--as", "rita", *options)
         assert error["details"]["field"] == "version"
-        assert "`baton handoff show ID`" in error["message"]
+        assert "`deed handoff show ID`" in error["message"]
         assert "data.version" in error["message"]
 
 
 @pytest.mark.served
-def test_edited_view_changes_nothing_that_somebody_acts_on(place: Place, baton: Baton, fresh: Fresh) -> None:
+def test_edited_view_changes_nothing_that_somebody_acts_on(place: Place, deed: Deed, fresh: Fresh) -> None:
     name = fresh("edited")
-    baton("handoff", "create", "--id", name, *BAD, *PARTIES)
-    baton("handoff", "list")
+    deed("handoff", "create", "--id", name, *BAD, *PARTIES)
+    deed("handoff", "list")
     with contextlib.closing(sqlite3.connect(place.home / VIEWS_FILE)) as db, db:
         db.execute("UPDATE handoffs SET title = 'Rotate logs', task = 'gzip' WHERE id = ?", (name,))
-    shown = baton.data("handoff", "show", name)
+    shown = deed.data("handoff", "show", name)
     assert (shown["title"], shown["task"]) == ("Delete production", "rm -rf /")
-    assert "Delete production" in baton("handoff", "show", name)
+    assert "Delete production" in deed("handoff", "show", name)
     assert shown["as_of"]["is_pinned"] is True
-    (item,) = [one for one in baton.data("next", "--limit", "500", "--as", "rita")["items"] if one["id"] == name]
+    (item,) = [one for one in deed.data("next", "--limit", "500", "--as", "rita")["items"] if one["id"] == name]
     assert item["title"] == "Delete production"
 
 
-def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Baton, tmp_path: Path) -> None:
+def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Deed, tmp_path: Path) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("v", "reviewer")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     alone("reasoning", "start", "--id", "leak", "--task", "find it", "--domain", "security", "--as", "a")
@@ -112,7 +112,7 @@ def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Baton, tmp_path:
     assert "it leaks" in decision["prompt"]
 
 
-def created(alone: Baton) -> None:
+def created(alone: Deed) -> None:
     """Make a handoff ``h`` in a ledger of this test's own."""
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
@@ -148,7 +148,7 @@ class Terminal:
         return self._child.wait(60)
 
 
-def test_person_at_a_terminal_is_shown_the_text_and_asked(alone: Baton) -> None:
+def test_person_at_a_terminal_is_shown_the_text_and_asked(alone: Deed) -> None:
     created(alone)
     for line, code, status in (("n", 130, "pending"), ("y", 0, "approved")):
         terminal = Terminal(alone.home, "handoff", "approve", "h", "--as", "rita")
@@ -159,7 +159,7 @@ def test_person_at_a_terminal_is_shown_the_text_and_asked(alone: Baton) -> None:
         assert alone.data("handoff", "show", "h")["status"] == status
 
 
-def test_sender_who_amends_while_the_reviewer_reads_gets_nothing_signed(alone: Baton) -> None:
+def test_sender_who_amends_while_the_reviewer_reads_gets_nothing_signed(alone: Deed) -> None:
     created(alone)
     terminal = Terminal(alone.home, "handoff", "approve", "h", "--as", "rita")
     terminal.until("approve this version as rita?")
@@ -170,7 +170,7 @@ def test_sender_who_amends_while_the_reviewer_reads_gets_nothing_signed(alone: B
     assert alone.data("handoff", "show", "h")["status"] == "pending"
 
 
-def test_yes_on_a_terminal_shows_the_text_all_the_same(alone: Baton) -> None:
+def test_yes_on_a_terminal_shows_the_text_all_the_same(alone: Deed) -> None:
     created(alone)
     terminal = Terminal(alone.home, "handoff", "approve", "h", "--as", "rita", "--yes")
     shown = terminal.until(None)

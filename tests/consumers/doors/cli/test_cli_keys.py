@@ -1,4 +1,4 @@
-"""`baton key rotate`, `key compromised`, `agent remove`: for people and programs, killed on the way, over the bus."""
+"""`deed key rotate`, `key compromised`, `agent remove`: for people and programs, killed on the way, over the bus."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from calling import Baton, Place
+from calling import Deed, Place
 
 from ledger.identity import read_key_file
 from ledger.lifecycle.clock import clock_text
@@ -38,9 +38,9 @@ sys.exit(run(sys.argv[2:], App()))
 
 
 @pytest.fixture
-def mine(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> Baton:
+def mine(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on a ledger of this test's own, with agents a and b, ada the admin and rita the human reviewer."""
-    return Baton(capsys, Place(populated("mine")))
+    return Deed(capsys, Place(populated("mine")))
 
 
 @pytest.fixture
@@ -60,11 +60,11 @@ def descriptor(cheap_passphrases: None) -> Iterator[Callable[[str], int]]:
         os.close(one)
 
 
-def key_names(mine: Baton) -> list[str]:
+def key_names(mine: Deed) -> list[str]:
     return sorted(path.name for path in (mine.home / "keys").iterdir())
 
 
-def test_rotation_replaces_both_files_and_the_old_key_signs_nothing(mine: Baton) -> None:
+def test_rotation_replaces_both_files_and_the_old_key_signs_nothing(mine: Deed) -> None:
     path = mine.home / "keys" / "a.key"
     old, old_bus = path.read_bytes(), (mine.home / "keys" / "a.nkey").read_bytes()
     before = key_names(mine)
@@ -85,7 +85,7 @@ def test_rotation_replaces_both_files_and_the_old_key_signs_nothing(mine: Baton)
 
 
 def test_sealed_key_keeps_its_passphrase_and_a_wrong_one_leaves_nothing(
-    mine: Baton, descriptor: Callable[[str], int]
+    mine: Deed, descriptor: Callable[[str], int]
 ) -> None:
     mine("agent", "add", "c", "--passphrase-fd", descriptor("hers"))
     before = key_names(mine)
@@ -99,7 +99,7 @@ def test_sealed_key_keeps_its_passphrase_and_a_wrong_one_leaves_nothing(
 
 @pytest.mark.parametrize("renamed", [1, 2, 3, 4])
 def test_killed_rotation_leaves_a_key_that_signs_and_is_finished_by_whoever_signs_next(
-    mine: Baton, renamed: int
+    mine: Deed, renamed: int
 ) -> None:
     # 1 and 2 put the new files beside the old ones; the ledger accepts; 3 and 4 let them take their places.
     command = [sys.executable, "-c", KILLED, str(renamed), "--home", str(mine.home), "key", "rotate", "--as", "a"]
@@ -116,7 +116,7 @@ def test_killed_rotation_leaves_a_key_that_signs_and_is_finished_by_whoever_sign
     assert mine.data("verify")["problems"] == []
 
 
-def test_killed_rotation_of_the_checkpoint_key_leaves_one_that_signs(mine: Baton) -> None:
+def test_killed_rotation_of_the_checkpoint_key_leaves_one_that_signs(mine: Deed) -> None:
     command = [sys.executable, "-c", KILLED, "2", "--home", str(mine.home), "key", "rotate", "--checkpoint"]
     killed = subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -127,7 +127,7 @@ def test_killed_rotation_of_the_checkpoint_key_leaves_one_that_signs(mine: Baton
     mine("verify", "--bundle", str(mine.home / "a.tar"))
 
 
-def test_root_is_replaced_and_its_fingerprint_stays(mine: Baton) -> None:
+def test_root_is_replaced_and_its_fingerprint_stays(mine: Deed) -> None:
     first = mine.data("verify")["root_fingerprint"]
     assert first in mine("key", "rotate", "--as", "root")
     mine("agent", "add", "c")
@@ -137,7 +137,7 @@ def test_root_is_replaced_and_its_fingerprint_stays(mine: Baton) -> None:
     mine.refuses("USAGE", "key", "rotate", "--as", "a", "--unprotected")
 
 
-def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_suspect(mine: Baton) -> None:
+def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_suspect(mine: Deed) -> None:
     mine("session", "start", "--as", "a", "--task", "before", "s1")
     stolen = mine.data("log", "--limit", "500")["events"][0]["index"] + 1
     mine("session", "start", "--as", "a", "--task", "after", "s2")
@@ -161,7 +161,7 @@ def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_sus
     assert "views equal" in mine("verify", "--views")
 
 
-def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Baton) -> None:
+def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Deed) -> None:
     mine("session", "start", "--as", "a", "--task", "hers or the thief's", "s1")
     stolen = mine.data("log", "--limit", "500")["events"][0]["index"]
     mine("key", "rotate", "--as", "a")
@@ -172,7 +172,7 @@ def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Baton) 
     assert all(mine("session", "show", one).startswith("SUSPECT") for one in ("s1", "s2"))
 
 
-def test_approval_by_a_stolen_key_is_asked_for_again(mine: Baton) -> None:
+def test_approval_by_a_stolen_key_is_asked_for_again(mine: Deed) -> None:
     mine("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", "h1")
     version = mine.data("handoff", "show", "h1")["version"]
     mine("handoff", "approve", "h1", "--as", "rita", "--version", version)
@@ -186,7 +186,7 @@ def test_approval_by_a_stolen_key_is_asked_for_again(mine: Baton) -> None:
     mine("handoff", "claim", "h1", "--as", "b")
 
 
-def test_removed_agent_leaves_the_lists_and_its_work_goes_back_to_its_sender(mine: Baton) -> None:
+def test_removed_agent_leaves_the_lists_and_its_work_goes_back_to_its_sender(mine: Deed) -> None:
     mine("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", "h1")
     index = mine.data("agent", "remove", "b", "--reason", "withdrawn")["index"]
     assert "b" not in [one["name"] for one in mine.data("agent", "list")["agents"]]
@@ -200,16 +200,16 @@ def test_removed_agent_leaves_the_lists_and_its_work_goes_back_to_its_sender(min
 
 
 @pytest.mark.served
-def test_keys_are_rotated_locally_and_through_a_server(baton: Baton, fresh: Fresh) -> None:
-    baton("key", "rotate", "--as", "b")
-    baton("session", "start", "--as", "b", "--task", "t", fresh("rotated"))
-    if baton.is_remote:  # what a kill leaves after the ledger has accepted: the server knows the new bus key only
-        keys = baton.home / "keys"
+def test_keys_are_rotated_locally_and_through_a_server(deed: Deed, fresh: Fresh) -> None:
+    deed("key", "rotate", "--as", "b")
+    deed("session", "start", "--as", "b", "--task", "t", fresh("rotated"))
+    if deedbook.is_remote:  # what a kill leaves after the ledger has accepted: the server knows the new bus key only
+        keys = deed.home / "keys"
         old = {name: (keys / name).read_bytes() for name in ("b.key", "b.nkey")}
-        baton("key", "rotate", "--as", "b")
+        deed("key", "rotate", "--as", "b")
         for name, content in old.items():
             (keys / name).rename(keys / f"{name}.new")
             (keys / name).write_bytes(content)
             (keys / name).chmod(0o600)
-        baton("session", "start", "--as", "b", "--task", "t", fresh("rotated"))
+        deed("session", "start", "--as", "b", "--task", "t", fresh("rotated"))
         assert not list(keys.glob("*.new"))

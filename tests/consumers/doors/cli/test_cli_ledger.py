@@ -1,4 +1,4 @@
-"""The ledger's own verbs: making one, finding it, agents, keys, views, and what `baton doctor` says of it."""
+"""The ledger's own verbs: making one, finding it, agents, keys, views, and what `deed doctor` says of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from calling import Baton, Place, call, emit_finding, start_session
+from calling import Deed, Place, call, emit_finding, start_session
 
 from consumers.doors.cli.app import App
 
@@ -62,20 +62,20 @@ def test_first_steps_work_in_an_empty_folder_without_any_server(tmp_path: Path) 
     assert (verified["ok"], verified["size"], verified["signatures"]) == (True, 4, 4)
 
 
-def test_init_twice_is_refused_and_changes_nothing(alone: Baton) -> None:
+def test_init_twice_is_refused_and_changes_nothing(alone: Deed) -> None:
     before = {path: path.read_bytes() for path in sorted((alone.home / "keys").iterdir())}
     alone.refuses("LEDGER_EXISTS", "init")
     assert {path: path.read_bytes() for path in sorted((alone.home / "keys").iterdir())} == before
     assert alone.size() == 1
 
 
-def test_init_keeps_the_folder_private_and_out_of_git(alone: Baton) -> None:
+def test_init_keeps_the_folder_private_and_out_of_git(alone: Deed) -> None:
     assert (alone.home / ".gitignore").read_text() == "*\n"
     assert stat.S_IMODE(alone.home.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in (alone.home / "keys").iterdir()} == {0o600}
 
 
-def test_init_prints_the_fingerprint_that_verify_takes(nowhere: Baton) -> None:
+def test_init_prints_the_fingerprint_that_verify_takes(nowhere: Deed) -> None:
     made = nowhere.data("init", "--origin", "example.org/team")
     assert made["origin"] == "example.org/team"
     assert nowhere.data("verify", "--root", made["root_fingerprint"])["trust"] == "anchored"
@@ -89,7 +89,7 @@ def test_init_prints_the_fingerprint_that_verify_takes(nowhere: Baton) -> None:
     assert f"tree head, and takes the fingerprint of the root key, which is {made['root_fingerprint']}" in str(report)
 
 
-def test_init_seals_the_root_key_with_a_passphrase(nowhere: Baton, passphrase: Callable[..., int]) -> None:
+def test_init_seals_the_root_key_with_a_passphrase(nowhere: Deed, passphrase: Callable[..., int]) -> None:
     nowhere.refuses("USAGE", "init", "--sealed")
     nowhere("init", "--sealed", "--passphrase-fd", passphrase())
     nowhere.refuses("KEY_LOCKED", "agent", "add", "a")
@@ -100,20 +100,20 @@ def test_init_seals_the_root_key_with_a_passphrase(nowhere: Baton, passphrase: C
     assert nowhere.run("key", "delegate", "--as", "rita", "--passphrase-fd", passphrase("hers")).code == 0
 
 
-def test_agent_add_twice_is_refused(alone: Baton) -> None:
+def test_agent_add_twice_is_refused(alone: Deed) -> None:
     alone("agent", "add", "a")
     alone.refuses("AGENT_EXISTS", "agent", "add", "a")
     alone.refuses("INVALID_FIELD", "agent", "add", "Not A Name")
 
 
-def test_human_without_a_passphrase_is_refused_off_a_terminal(alone: Baton) -> None:
+def test_human_without_a_passphrase_is_refused_off_a_terminal(alone: Deed) -> None:
     error = alone.refuses("USAGE", "agent", "add", "rita", "--role", "human")
     assert "--passphrase-fd" in error["message"]
     assert "--unprotected" in error["message"]
     assert not (alone.home / "keys" / "rita.key").exists()
 
 
-def test_sealed_key_signs_only_with_its_passphrase(alone: Baton, passphrase: Callable[..., int]) -> None:
+def test_sealed_key_signs_only_with_its_passphrase(alone: Deed, passphrase: Callable[..., int]) -> None:
     alone("agent", "add", "rita", "--role", "human", "--role", "reviewer", "--passphrase-fd", passphrase())
     alone("agent", "add", "a")
     alone("agent", "add", "b")
@@ -128,24 +128,24 @@ def test_sealed_key_signs_only_with_its_passphrase(alone: Baton, passphrase: Cal
     )
 
 
-def test_unreadable_passphrase_descriptor_is_a_usage_error(alone: Baton) -> None:
+def test_unreadable_passphrase_descriptor_is_a_usage_error(alone: Deed) -> None:
     alone.refuses("USAGE", "agent", "add", "rita", "--role", "human", "--passphrase-fd", "987")
 
 
 @pytest.mark.served
 def test_agent_of_all_day_does_not_register_agents_where_root_can(
-    baton: Baton, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+    deed: Deed, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BATON_AGENT", "a")
-    added = baton.data("agent", "add", fresh("dave"))
-    assert baton.data("show", added["index"])["author"] == "root"
-    monkeypatch.setenv("BATON_AGENT", "ada")
-    added = baton.data("agent", "add", fresh("dave"))
-    assert baton.data("show", added["index"])["author"] == "ada"
-    assert baton.data("show", baton.data("agent", "remove", added["name"])["index"])["author"] == "ada"
+    monkeypatch.setenv("DEEDBOOK_AGENT", "a")
+    added = deed.data("agent", "add", fresh("dave"))
+    assert deed.data("show", added["index"])["author"] == "root"
+    monkeypatch.setenv("DEEDBOOK_AGENT", "ada")
+    added = deed.data("agent", "add", fresh("dave"))
+    assert deed.data("show", added["index"])["author"] == "ada"
+    assert deed.data("show", deed.data("agent", "remove", added["name"])["index"])["author"] == "ada"
 
 
-def test_no_passphrase_is_asked_for_an_agent_that_will_not_be(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_passphrase_is_asked_for_an_agent_that_will_not_be(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object, **__: object) -> None:
         raise AssertionError
 
@@ -155,59 +155,59 @@ def test_no_passphrase_is_asked_for_an_agent_that_will_not_be(alone: Baton, monk
     error = alone.refuses("NOT_AUTHORIZED", "agent", "add", "rita", "--role", "human", "--as", "a")
     assert "--as root" in error["message"]
     (alone.home / "keys" / "root.key").unlink()
-    monkeypatch.setenv("BATON_AGENT", "a")
+    monkeypatch.setenv("DEEDBOOK_AGENT", "a")
     error = alone.refuses("NOT_AUTHORIZED", "agent", "add", "rita", "--role", "human")
     assert "--as root" in error["message"]
 
 
 @pytest.mark.served
-def test_agents_are_listed_and_shown(baton: Baton) -> None:
-    listed = {one["name"]: one for one in baton.data("agent", "list")["agents"]}
+def test_agents_are_listed_and_shown(deed: Deed) -> None:
+    listed = {one["name"]: one for one in deed.data("agent", "list")["agents"]}
     assert listed["rita"]["roles"] == ["human", "reviewer"]
-    shown = baton.data("agent", "show", "a")
+    shown = deed.data("agent", "show", "a")
     assert shown["key"] == listed["a"]["key"]
-    assert listed["a"]["key"][:16] in baton("agent", "list")
-    baton.refuses("NOT_FOUND", "agent", "show", "nobody")
+    assert listed["a"]["key"][:16] in deed("agent", "list")
+    deed.refuses("NOT_FOUND", "agent", "show", "nobody")
 
 
-def test_admin_registers_agents(baton: Baton, fresh: Fresh) -> None:
+def test_admin_registers_agents(deed: Deed, fresh: Fresh) -> None:
     name = fresh("carl")
-    added = baton.data("agent", "add", name, "--role", "agent", "--ai-id", "model-1", "--as", "ada")
-    assert baton.data("show", added["index"])["author"] == "ada"
-    assert baton.data("agent", "show", name)["ai_id"] == "model-1"
-    baton.refuses("NOT_AUTHORIZED", "agent", "add", fresh("eve"), "--as", "a")
+    added = deed.data("agent", "add", name, "--role", "agent", "--ai-id", "model-1", "--as", "ada")
+    assert deed.data("show", added["index"])["author"] == "ada"
+    assert deed.data("agent", "show", name)["ai_id"] == "model-1"
+    deed.refuses("NOT_AUTHORIZED", "agent", "add", fresh("eve"), "--as", "a")
 
 
-def test_root_registers_agents_when_nobody_is_named(baton: Baton, fresh: Fresh) -> None:
-    added = baton.data("agent", "add", fresh("dora"))
-    assert baton.data("show", added["index"])["author"] == "root"
+def test_root_registers_agents_when_nobody_is_named(deed: Deed, fresh: Fresh) -> None:
+    added = deed.data("agent", "add", fresh("dora"))
+    assert deed.data("show", added["index"])["author"] == "root"
 
 
 def test_ledger_is_found_in_a_parent_folder_and_by_the_environment(
-    nowhere: Baton, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    nowhere: Deed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     nowhere("init")
     ledger = nowhere.data("show", 0)["ledger"]
-    home = Path.cwd() / ".baton"
+    home = Path.cwd() / ".deedbook"
     below = Path.cwd() / "deep" / "down"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
     assert nowhere.data("show", 0)["ledger"] == ledger
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BATON_HOME", str(home))
+    monkeypatch.setenv("DEEDBOOK_HOME", str(home))
     assert nowhere.data("show", 0)["ledger"] == ledger
 
 
 def test_new_ledger_is_made_where_the_environment_says(
-    nowhere: Baton, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    nowhere: Deed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("BATON_HOME", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("DEEDBOOK_HOME", str(tmp_path / "elsewhere"))
     assert nowhere.data("init")["home"] == str(tmp_path / "elsewhere")
-    assert not (Path.cwd() / ".baton").exists()
+    assert not (Path.cwd() / ".deedbook").exists()
     assert nowhere.data("show", 0)["author"] == "root"
 
 
-def test_views_are_rebuilt_to_the_same_digests(alone: Baton) -> None:
+def test_views_are_rebuilt_to_the_same_digests(alone: Deed) -> None:
     alone("agent", "add", "a")
     emit_finding(alone, start_session(alone, "s1"))
     before = alone.data("project")
@@ -217,36 +217,36 @@ def test_views_are_rebuilt_to_the_same_digests(alone: Baton) -> None:
     alone.refuses("NOT_FOUND", "project", "--view", "nothing")
 
 
-def test_doctor_finds_a_sound_ledger_in_order(alone: Baton, passphrase: Callable[..., int]) -> None:
+def test_doctor_finds_a_sound_ledger_in_order(alone: Deed, passphrase: Callable[..., int]) -> None:
     checks = {one["name"]: one for one in alone.data("doctor")["checks"]}
     assert all(one["ok"] for one in checks.values())
     assert checks["gate"]["found"].startswith("open")
     assert "root" in checks["gate"]["found"]
 
 
-def test_doctor_finds_a_copy_that_was_written_to_as_well(alone: Baton, tmp_path: Path) -> None:
+def test_doctor_finds_a_copy_that_was_written_to_as_well(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "a")
-    shutil.copytree(alone.home, tmp_path / "copied" / ".baton")
-    copied = Baton(alone._capsys, Place(tmp_path / "copied" / ".baton"))
+    shutil.copytree(alone.home, tmp_path / "copied" / ".deedbook")
+    copied = Deed(alone._capsys, Place(tmp_path / "copied" / ".deedbook"))
     copied("trust", "--yes")
-    for baton in (copied, alone):
-        baton("emit", "session.started", "--stream", f"session/{baton.home.parent.name}", "--as", "a", "--data", "{}")
-    for baton, other in ((alone, copied), (copied, alone)):
-        (line,) = [line for line in baton.run("doctor").out.splitlines() if "WRONG memory" in line]
+    for deedbook in (copied, alone):
+        deed("emit", "session.started", "--stream", f"session/{deed.home.parent.name}", "--as", "a", "--data", "{}")
+    for deed, other in ((alone, copied), (copied, alone)):
+        (line,) = [line for line in deed.run("doctor").out.splitlines() if "WRONG memory" in line]
         assert f"{other.home} holds this ledger too, with another past: use one" in line
 
 
-def test_doctor_says_which_extras_are_not_there(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_which_extras_are_not_there(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
     extras = {"mcp", "rs_bpe"}
     monkeypatch.setattr(
         "consumers.doors.cli.commands.ledger.find_spec", lambda name: None if name in extras else find_spec(name)
     )
     checks = {one["name"]: one for one in alone.data("doctor")["checks"]}
-    assert "baton-ledger[mcp]" in checks["mcp"]["found"]
-    assert "baton-ledger[tokens]" in checks["tokens"]["found"]
+    assert "deedbook[mcp]" in checks["mcp"]["found"]
+    assert "deedbook[tokens]" in checks["tokens"]["found"]
 
 
-@pytest.mark.parametrize("package", ["ledger", "projections", "baton"])
+@pytest.mark.parametrize("package", ["ledger", "projections", "deedbook"])
 def test_a_folder_that_bears_the_name_of_a_package_of_ours_is_named(package: str, tmp_path: Path) -> None:
     (tmp_path / package).mkdir()
     (tmp_path / package / "__init__.py").touch()
@@ -257,7 +257,7 @@ def test_a_folder_that_bears_the_name_of_a_package_of_ours_is_named(package: str
     assert "Traceback" not in ended.stderr
 
 
-def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(alone: Baton) -> None:
+def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(alone: Deed) -> None:
     (alone.home / "keys" / "node.key").chmod(0o644)
     said = alone.run("doctor")
     assert said.code == 7
@@ -266,7 +266,7 @@ def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(alone: Baton) 
     assert alone.run("doctor", "--json").code == 7
 
 
-def test_session_key_signs_until_it_is_revoked(alone: Baton) -> None:
+def test_session_key_signs_until_it_is_revoked(alone: Deed) -> None:
     alone("agent", "add", "a")
     stream = start_session(alone, "s1")
     delegated = alone.data("key", "delegate", "--as", "a", "--ttl", "1h", "--kind", "finding.*")
@@ -282,7 +282,7 @@ def test_session_key_signs_until_it_is_revoked(alone: Baton) -> None:
     assert error["recoverable"] is False
 
 
-def test_session_key_that_does_not_cover_a_kind_is_not_used(alone: Baton) -> None:
+def test_session_key_that_does_not_cover_a_kind_is_not_used(alone: Deed) -> None:
     alone("agent", "add", "a")
     identity = alone.data("agent", "show", "a")["key"]
     alone("key", "delegate", "--as", "a", "--kind", "reasoning.*")
@@ -291,8 +291,8 @@ def test_session_key_that_does_not_cover_a_kind_is_not_used(alone: Baton) -> Non
 
 
 @pytest.mark.served
-def test_key_verbs_refuse_what_they_cannot_do(baton: Baton) -> None:
-    baton.refuses("USAGE", "key", "delegate", "--as", "a", "--ttl", "soon")
-    baton.refuses("USAGE", "key", "delegate", "--ttl", "1h")
-    baton.refuses("NOT_FOUND", "key", "revoke", "ffffffff", "--as", "a")
-    baton.refuses("REF_AMBIGUOUS", "key", "revoke", "", "--as", "a")
+def test_key_verbs_refuse_what_they_cannot_do(deed: Deed) -> None:
+    deed.refuses("USAGE", "key", "delegate", "--as", "a", "--ttl", "soon")
+    deed.refuses("USAGE", "key", "delegate", "--ttl", "1h")
+    deed.refuses("NOT_FOUND", "key", "revoke", "ffffffff", "--as", "a")
+    deed.refuses("REF_AMBIGUOUS", "key", "revoke", "", "--as", "a")

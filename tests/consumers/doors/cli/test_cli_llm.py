@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
 AUDIT = audit_json()
 PROSE = [{"text": step["content"], "steps": [step["step"]]} for step in AUDIT["steps"][:3]]
@@ -33,7 +33,7 @@ def model(law: Callable[[Received, str], Reply], text: str) -> Iterator[FamilySe
         server.close()
 
 
-def configure(alone: Baton, *lines: str, trust: bool = True) -> None:
+def configure(alone: Deed, *lines: str, trust: bool = True) -> None:
     """Write the table ``[llm]``, and trust it as its owner would."""
     (alone.home / CONFIG_FILE).write_text("\n".join(("[llm]", 'model = "stub-model"', *lines)))
     if trust:
@@ -41,7 +41,7 @@ def configure(alone: Baton, *lines: str, trust: bool = True) -> None:
 
 
 @pytest.fixture
-def recorded(alone: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Baton:
+def recorded(alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deed:
     monkeypatch.setenv("STUB_KEY", API_KEY)
     alone("agent", "add", "a", "--role", "agent")
     (tmp_path / "audit.json").write_text(json.dumps(AUDIT))
@@ -51,7 +51,7 @@ def recorded(alone: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> B
 
 @pytest.mark.parametrize(("family", "law"), [("openai", openai), ("anthropic", anthropic)])
 def test_brief_is_written_beside_by_a_model_without_a_server(
-    recorded: Baton, family: str, law: Callable[[Received, str], Reply]
+    recorded: Deed, family: str, law: Callable[[Received, str], Reply]
 ) -> None:
     with model(law, json.dumps({"sentences": PROSE})) as server:
         configure(recorded, f'base_url = "{server.url}"', f'family = "{family}"', 'api_key_variable = "STUB_KEY"')
@@ -63,14 +63,14 @@ def test_brief_is_written_beside_by_a_model_without_a_server(
     assert recorded.size() == size  # shown, not signed
 
 
-def test_brief_without_prose_says_why_and_stands(recorded: Baton) -> None:
+def test_brief_without_prose_says_why_and_stands(recorded: Deed) -> None:
     configure(recorded, NO_SERVER, "attempts_max = 1")
     said = recorded.run("reasoning", "brief", "audit", "--llm")
     assert (said.code, "REASONING BRIEF" in said.out or "FULL REASONING" in said.out) == (0, True)
     assert "no prose: LLM_UNAVAILABLE: the model cannot be asked: the connection failed" in said.err
 
 
-def test_judge_doubts_an_inference_without_a_server(recorded: Baton) -> None:
+def test_judge_doubts_an_inference_without_a_server(recorded: Deed) -> None:
     verdict = json.dumps({"verdict": "unsupported", "reason": "It does not follow."})
     with model(openai, verdict) as server:
         configure(recorded, f'base_url = "{server.url}"', 'family = "openai"', 'api_key_variable = "STUB_KEY"')
@@ -80,7 +80,7 @@ def test_judge_doubts_an_inference_without_a_server(recorded: Baton) -> None:
     assert "It does not follow." in said.err
 
 
-def test_judge_that_is_away_is_asked_once(recorded: Baton) -> None:
+def test_judge_that_is_away_is_asked_once(recorded: Deed) -> None:
     with model(lambda *_: Reply(404, b'{"error": "model not found"}'), "") as server:
         configure(recorded, f'base_url = "{server.url}"')
         said = recorded.run("reasoning", "validate", "audit", "--judge", "--json")
@@ -90,7 +90,7 @@ def test_judge_that_is_away_is_asked_once(recorded: Baton) -> None:
     assert len(server.received) == 1
 
 
-def test_model_is_asked_of_in_a_trusted_folder_only(recorded: Baton) -> None:
+def test_model_is_asked_of_in_a_trusted_folder_only(recorded: Deed) -> None:
     with model(openai, "") as server:
         configure(recorded, f'base_url = "{server.url}"', trust=False)
         for words in (("brief", "audit", "--llm"), ("validate", "audit", "--judge")):
@@ -101,12 +101,12 @@ def test_model_is_asked_of_in_a_trusted_folder_only(recorded: Baton) -> None:
     assert server.received == []
 
 
-def test_without_a_model_it_is_said_how_to_name_one(recorded: Baton) -> None:
+def test_without_a_model_it_is_said_how_to_name_one(recorded: Deed) -> None:
     for words in (("brief", "audit", "--llm"), ("validate", "audit", "--judge")):
         assert "[llm]" in recorded.refuses("USAGE", "reasoning", *words)["message"]
 
 
-def test_doctor_says_what_was_sent_where_and_which_field_was_refused(recorded: Baton) -> None:
+def test_doctor_says_what_was_sent_where_and_which_field_was_refused(recorded: Deed) -> None:
     with model(lm_studio, '{"ready": true}') as server:
         configure(recorded, f'base_url = "{server.url}"')
         refused = recorded.run("doctor", "--llm").out
@@ -119,7 +119,7 @@ def test_doctor_says_what_was_sent_where_and_which_field_was_refused(recorded: B
     assert 'sent with it: {"max_tokens": 2048, "temperature": 0.0}' in check["found"]
 
 
-def test_doctor_gives_the_servers_reason_and_never_the_key(recorded: Baton) -> None:
+def test_doctor_gives_the_servers_reason_and_never_the_key(recorded: Deed) -> None:
     with model(lambda *_: Reply(401, json.dumps({"error": f"bad key {API_KEY}"}).encode()), "") as server:
         configure(recorded, f'base_url = "{server.url}"', 'api_key_variable = "STUB_KEY"')
         said = recorded.run("doctor", "--llm")
@@ -129,7 +129,7 @@ def test_doctor_gives_the_servers_reason_and_never_the_key(recorded: Baton) -> N
 
 
 def test_doctor_names_the_variable_that_is_missing_and_other_verbs_go_on(
-    recorded: Baton, monkeypatch: pytest.MonkeyPatch
+    recorded: Deed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("STUB_KEY")
     configure(recorded, NO_SERVER, 'api_key_variable = "STUB_KEY"')
@@ -138,7 +138,7 @@ def test_doctor_names_the_variable_that_is_missing_and_other_verbs_go_on(
     assert recorded.data("reasoning", "brief", "audit")["prose_missing"] == ""
 
 
-def test_doctor_asks_nobody_unless_it_is_told_to(recorded: Baton) -> None:
+def test_doctor_asks_nobody_unless_it_is_told_to(recorded: Deed) -> None:
     with model(openai, "") as server:
         server.script = [says_json({"ready": True})]
         configure(recorded, f'base_url = "{server.url}"')

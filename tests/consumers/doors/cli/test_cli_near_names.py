@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
 
-def create(baton: Baton, name: str, *more: object) -> str:
-    baton("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", name, *more)
+def create(deed: Deed, name: str, *more: object) -> str:
+    deed("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", name, *more)
     return name
 
 
@@ -42,19 +42,19 @@ def create(baton: Baton, name: str, *more: object) -> str:
         ("NOT_FOUND", "reasoning show near-resoning", "near-reasoning"),
     ],
 )
-def test_unknown_name_is_answered_with_the_nearest(alone_named: Baton, code: str, words: str, meant: str) -> None:
+def test_unknown_name_is_answered_with_the_nearest(alone_named: Deed, code: str, words: str, meant: str) -> None:
     message = alone_named.refuses(code, *words.split())["message"]
     assert f"did you mean {meant}" in message
 
 
 @pytest.fixture
-def alone_named(baton: Baton) -> Baton:
+def alone_named(deed: Deed) -> Deed:
     """A ledger that holds one thing of each name."""
-    if not baton.run("handoff", "show", "near-event-bus").out:
-        create(baton, "near-event-bus")
-        baton("session", "start", "--as", "a", "--task", "t", "near-session")
-        baton("reasoning", "start", "--id", "near-reasoning", "--as", "a", "--task", "t")
-    return baton
+    if not deed.run("handoff", "show", "near-event-bus").out:
+        create(deed, "near-event-bus")
+        deed("session", "start", "--as", "a", "--task", "t", "near-session")
+        deed("reasoning", "start", "--id", "near-reasoning", "--as", "a", "--task", "t")
+    return deedbook
 
 
 @pytest.mark.parametrize(
@@ -68,55 +68,55 @@ def alone_named(baton: Baton) -> Baton:
         ("log --stream zzz", "there is no stream zzz"),
     ],
 )
-def test_list_that_is_empty_says_which_of_its_filters_names_nothing(alone_named: Baton, words: str, hint: str) -> None:
+def test_list_that_is_empty_says_which_of_its_filters_names_nothing(alone_named: Deed, words: str, hint: str) -> None:
     said = alone_named.run(*words.split())
     assert (said.code, said.out.strip(), said.err.strip()) == (0, "(none)", hint)
 
 
 @pytest.mark.served
-def test_refusal_and_success_end_with_the_command_that_goes_on(baton: Baton, fresh: Fresh) -> None:
+def test_refusal_and_success_end_with_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     first, second = fresh("onward"), fresh("onward")
-    approve = f"baton handoff approve --version VERSION --as rita {first}"
+    approve = f"deed handoff approve --version VERSION --as rita {first}"
     words = ("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", first)
-    document = baton.document(*words, "--criterion", "it works")
+    document = deed.document(*words, "--criterion", "it works")
     assert (document["next"], document["data"]["next"]) == (approve, [approve])
-    create(baton, second, "--depends-on", first)
-    error = baton.refuses("NOT_APPROVED", "handoff", "claim", first, "--as", "b")
+    create(deed, second, "--depends-on", first)
+    error = deed.refuses("NOT_APPROVED", "handoff", "claim", first, "--as", "b")
     assert error["details"]["next"] == [approve]
     assert error["message"].endswith(f"\n  next: {approve}")
     for name in (first, second):
-        baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
-    claim = f"next: baton handoff claim --as b {first}"
-    assert claim in baton.refuses("DEPENDENCY_PENDING", "handoff", "claim", second, "--as", "b")["message"]
-    assert claim in baton.refuses("TRANSITION_NOT_ALLOWED", "handoff", "complete", first, "--as", "b")["message"]
-    assert claim in baton.refuses("NOT_AUTHORIZED", "handoff", "claim", first, "--as", "a")["message"]
-    assert "next: baton handoff check --criterion 1 --as b" in baton("handoff", "claim", first, "--as", "b")
-    message = baton.refuses("CRITERIA_OPEN", "handoff", "complete", first, "--as", "b")["message"]
-    assert f"next: baton handoff check --criterion 1 --as b {first}" in message
+        deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    claim = f"next: deed handoff claim --as b {first}"
+    assert claim in deed.refuses("DEPENDENCY_PENDING", "handoff", "claim", second, "--as", "b")["message"]
+    assert claim in deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "complete", first, "--as", "b")["message"]
+    assert claim in deed.refuses("NOT_AUTHORIZED", "handoff", "claim", first, "--as", "a")["message"]
+    assert "next: deed handoff check --criterion 1 --as b" in deed("handoff", "claim", first, "--as", "b")
+    message = deed.refuses("CRITERIA_OPEN", "handoff", "complete", first, "--as", "b")["message"]
+    assert f"next: deed handoff check --criterion 1 --as b {first}" in message
 
 
-def test_dependency_that_does_not_exist_is_said_to_sender_and_reviewer(baton: Baton, fresh: Fresh) -> None:
-    real, name = create(baton, fresh("schema-of-tables")), fresh("stuck")
+def test_dependency_that_does_not_exist_is_said_to_sender_and_reviewer(deed: Deed, fresh: Fresh) -> None:
+    real, name = create(deed, fresh("schema-of-tables")), fresh("stuck")
     typed = real.replace("tables", "tabels")
     words = ("--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", name, "--depends-on", typed)
-    said = baton.run("handoff", "create", *words)
+    said = deed.run("handoff", "create", *words)
     assert f"warning: {name} can never be claimed before there is a handoff {typed}: did you mean {real}" in said.err
-    assert "warning" in baton.run("handoff", "approve", name, "--as", "rita", *baton.as_read(name)).err
-    (item,) = [one for one in baton.data("next", "--as", "a", "--limit", 500)["items"] if one["id"] == name]
+    assert "warning" in deed.run("handoff", "approve", name, "--as", "rita", *deed.as_read(name)).err
+    (item,) = [one for one in deed.data("next", "--as", "a", "--limit", 500)["items"] if one["id"] == name]
     assert (item["action"], item["status"]) == ("amend", "approved")
     assert item["why"].startswith(f"it waits for {typed}, which does not exist")
-    baton("handoff", "amend", name, "--as", "a", "--depends-on", real)
-    assert name not in [one["id"] for one in baton.data("next", "--as", "a", "--limit", 500)["items"]]
+    deed("handoff", "amend", name, "--as", "a", "--depends-on", real)
+    assert name not in [one["id"] for one in deed.data("next", "--as", "a", "--limit", 500)["items"]]
 
 
-def test_handoff_of_a_human_says_that_it_needs_no_approval(baton: Baton, fresh: Fresh) -> None:
+def test_handoff_of_a_human_says_that_it_needs_no_approval(deed: Deed, fresh: Fresh) -> None:
     name = fresh("own")
-    said = baton("handoff", "create", "--as", "rita", "--to", "b", "--title", "t", "--id", name)
+    said = deed("handoff", "create", "--as", "rita", "--to", "b", "--title", "t", "--id", name)
     assert said.startswith(f"{name} is approved (entry ")
     assert "; it needs no approval: rita is human)\n" in said
 
 
-def test_page_of_settings_is_read_as_settings(nowhere: Baton, tmp_path: Path) -> None:
+def test_page_of_settings_is_read_as_settings(nowhere: Deed, tmp_path: Path) -> None:
     page = nowhere("doctor", "--settings").splitlines()
     assert page == list(settings_page())
     every = {field.name for section in (Config, Actions) for field in msgspec.structs.fields(section)}
@@ -133,12 +133,12 @@ def test_page_of_settings_is_read_as_settings(nowhere: Baton, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_printed_for_each_shell(nowhere: Baton, shell: str) -> None:
-    assert f"_BATON_COMPLETE={shell}_complete" in nowhere("completion", shell)
+def test_completion_is_printed_for_each_shell(nowhere: Deed, shell: str) -> None:
+    assert f"_DEED_COMPLETE={shell}_complete" in nowhere("completion", shell)
 
 
-def test_services_are_listed_only_when_asked_for(baton: Baton) -> None:
-    names = [one["name"] for one in baton.data("agent", "list")["agents"]]
+def test_services_are_listed_only_when_asked_for(deed: Deed) -> None:
+    names = [one["name"] for one in deed.data("agent", "list")["agents"]]
     assert ("node" in names, "a" in names) == (False, True)
-    assert "node" in [one["name"] for one in baton.data("agent", "list", "--all")["agents"]]
-    assert "not shown: 1 service (--all)" in baton("agent", "list")
+    assert "node" in [one["name"] for one in deed.data("agent", "list", "--all")["agents"]]
+    assert "not shown: 1 service (--all)" in deed("agent", "list")

@@ -1,4 +1,4 @@
-"""`baton next` (and `ready`): the queue of who acts, with commands that do what they say."""
+"""`deed next` (and `ready`): the queue of who acts, with commands that do what they say."""
 
 from __future__ import annotations
 
@@ -10,63 +10,63 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
 
-def only(baton: Baton, agent: str) -> dict[str, Any]:
+def only(deed: Deed, agent: str) -> dict[str, Any]:
     """Return the one item that waits for an agent."""
-    (item,) = baton.data("next", "--as", agent)["items"]
+    (item,) = deed.data("next", "--as", agent)["items"]
     found: dict[str, Any] = item
     return found
 
 
 @pytest.mark.served
-def test_commands_lead_a_handoff_through_its_life(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
+def test_commands_lead_a_handoff_through_its_life(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
     name = fresh("life 第一")
     parties = ["--as", "a", "--to", carl, "--reviewer", rob]
-    baton("handoff", "create", "--id", name, "--title", "修復迴圈", "--criterion", "綠", *parties)
+    deed("handoff", "create", "--id", name, "--title", "修復迴圈", "--criterion", "綠", *parties)
     turns = []
     for agent in (rob, carl, carl, carl, rob):
-        item = only(baton, agent)
+        item = only(deed, agent)
         turns.append(item["action"])
         command = item["command"]
         if "VERSION" in command:
-            command = command.replace("--version VERSION", shlex.join(baton.as_read(name)))
-        baton(*shlex.split(command)[1:])
+            command = command.replace("--version VERSION", shlex.join(deed.as_read(name)))
+        deed(*shlex.split(command)[1:])
     assert turns == ["approve", "claim", "continue", "continue", "verify"]
-    assert baton.data("handoff", "show", name)["status"] == "verified"
-    assert baton("next", "--as", carl) == f"nothing waits for {carl}\n"
+    assert deed.data("handoff", "show", name)["status"] == "verified"
+    assert deed("next", "--as", carl) == f"nothing waits for {carl}\n"
 
 
-def test_text_shows_action_why_and_command(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
+def test_text_shows_action_why_and_command(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
     name = fresh("text")
-    baton("handoff", "create", "--id", name, "--title", "修復\u202e迴圈", "--as", "a", "--to", carl, "--reviewer", rob)
-    lines = baton("ready", "--as", rob).splitlines()
+    deed("handoff", "create", "--id", name, "--title", "修復\u202e迴圈", "--as", "a", "--to", carl, "--reviewer", rob)
+    lines = deed("ready", "--as", rob).splitlines()
     assert lines[0].startswith(f"approve   [pending → {carl}] 修復�迴圈  (since 2")
     assert lines[1].strip() == f"a hands it to {carl}, and it is not approved"
-    assert lines[2].strip() == f"baton handoff approve --version VERSION --as {rob} {name}"
+    assert lines[2].strip() == f"deed handoff approve --version VERSION --as {rob} {name}"
 
 
-def test_everybody_is_listed_agent_by_agent(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
-    baton("handoff", "create", "--id", fresh("all"), "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
-    items, same = (baton.data(*words, "--limit", 500)["items"] for words in (["next"], ["next", "--all", "--as", "a"]))
+def test_everybody_is_listed_agent_by_agent(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
+    deed("handoff", "create", "--id", fresh("all"), "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
+    items, same = (deed.data(*words, "--limit", 500)["items"] for words in (["next"], ["next", "--all", "--as", "a"]))
     assert [one["agent"] for one in items] == sorted(one["agent"] for one in items)
     # Other tests' reasonings stand here too, and how long ago they were validated: that changes from call to call.
     assert [{**one, "reasoning": []} for one in same] == [{**one, "reasoning": []} for one in items]
-    assert rob in baton("next", "--limit", 500).splitlines()
+    assert rob in deed("next", "--limit", 500).splitlines()
 
 
-def test_pages_go_on_with_the_command_that_is_printed(baton: Baton, fresh: Fresh, carl: str, rob: str) -> None:
+def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
     names = [fresh("page") for _ in range(5)]
     for name in names:
-        baton("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
-    assert "5 in all; go on with: baton next" in baton("next", "--as", rob, "--limit", 2)
+        deed("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
+    assert "5 in all; go on with: deed next" in deed("next", "--as", rob, "--limit", 2)
     seen: list[str] = []
     arguments = ["next", "--as", rob, "--limit", "2"]
     while arguments:
-        document = baton.document(*arguments)
+        document = deed.document(*arguments)
         assert document["data"]["total"] == 5
         seen += [one["id"] for one in document["data"]["items"]]
         arguments = shlex.split(document.get("next", ""))[1:]
@@ -74,9 +74,9 @@ def test_pages_go_on_with_the_command_that_is_printed(baton: Baton, fresh: Fresh
 
 
 @pytest.mark.served
-def test_wrong_agents_and_cursors_are_refused(baton: Baton) -> None:
+def test_wrong_agents_and_cursors_are_refused(deed: Deed) -> None:
     # Who has no key cannot even ask a server.
-    baton.refuses("KEY_FILE_MISSING" if baton.is_remote else "AGENT_UNKNOWN", "next", "--as", "nobody-here")
-    baton.refuses("INVALID_FIELD", "next", "--as", "Not A Name")
-    baton.refuses("INVALID_FIELD", "next", "--cursor", "17")
-    baton.refuses("USAGE", "next", "--limit", 0)
+    deed.refuses("KEY_FILE_MISSING" if deedbook.is_remote else "AGENT_UNKNOWN", "next", "--as", "nobody-here")
+    deed.refuses("INVALID_FIELD", "next", "--as", "Not A Name")
+    deed.refuses("INVALID_FIELD", "next", "--cursor", "17")
+    deed.refuses("USAGE", "next", "--limit", 0)

@@ -1,4 +1,4 @@
-"""`baton notes`: a ledger's reports as git notes and files, lost and written again, and sent to other clones."""
+"""`deed notes`: a ledger's reports as git notes and files, lost and written again, and sent to other clones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import trusted
-from calling import Baton, Place, call
+from calling import Deed, Place, call
 
 from consumers.doors.cli.program import VERBS, Lazy
 
@@ -28,22 +28,22 @@ def _nobodys_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def project(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> Baton:
+def project(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> Deed:
     """A ledger with one session's report, in a folder that is no repository yet."""
-    baton = Baton(capsys, Place(populated("notes")))
-    report(baton, "s1", "It is learned: 知识")
-    return baton
+    deed = Deed(capsys, Place(populated("notes")))
+    report(deed, "s1", "It is learned: 知识")
+    return deedbook
 
 
-def report(baton: Baton, session: str, finding: str, *, is_first: bool = True) -> None:
+def report(deed: Deed, session: str, finding: str, *, is_first: bool = True) -> None:
     """Let agent a publish a report of a session."""
     data = {
         "report_type": "planning", "ai_id": "claude-code", "task_summary": "Learn", "key_findings": [finding],
         "recommended_next_steps": ["Continue with planned next steps"], "calibration_status": "not_assessable",
     }  # fmt: skip
     if is_first:
-        baton("emit", "session.started", "--stream", f"session/{session}", "--as", "a", "--data", "{}")
-    baton("emit", "report.generated", "--stream", f"session/{session}", "--as", "a", "--data", json.dumps(data))
+        deed("emit", "session.started", "--stream", f"session/{session}", "--as", "a", "--data", "{}")
+    deed("emit", "report.generated", "--stream", f"session/{session}", "--as", "a", "--data", json.dumps(data))
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -65,7 +65,7 @@ def counts(answer: dict[str, Any]) -> tuple[int, ...]:
     return answer["reports"], answer["written"], answer["unchanged"], len(answer["skipped"]), len(answer["failed"])
 
 
-def test_sync_writes_notes_that_the_seeds_command_and_show_read(project: Baton) -> None:
+def test_sync_writes_notes_that_the_seeds_command_and_show_read(project: Deed) -> None:
     folder = make_repository(project.home.parent)
     assert counts(project.data("notes", "sync")) == (1, 2, 0, 1, 0)
     assert counts(project.data("notes", "sync")) == (1, 0, 2, 1, 0)
@@ -81,7 +81,7 @@ def test_sync_writes_notes_that_the_seeds_command_and_show_read(project: Baton) 
     assert "s1" in project("notes", "list")
 
 
-def test_lost_notes_and_files_are_written_again_from_the_ledger(project: Baton) -> None:
+def test_lost_notes_and_files_are_written_again_from_the_ledger(project: Deed) -> None:
     folder = make_repository(project.home.parent)
     (folder / "docs").mkdir()
     assert counts(project.data("notes", "sync")) == (1, 4, 0, 0, 0)
@@ -97,7 +97,7 @@ def test_lost_notes_and_files_are_written_again_from_the_ledger(project: Baton) 
     assert project.data("notes", "show", "s1")["report"]["findings"] == ["A second version"]
 
 
-def test_what_cannot_be_written_is_told_and_ends_with_code_7(project: Baton) -> None:
+def test_what_cannot_be_written_is_told_and_ends_with_code_7(project: Deed) -> None:
     folder = make_repository(project.home.parent)
     git(folder, "update-ref", "refs/notes/empirica/handoff/s1/markdown", "HEAD")
     said = project.run("notes", "sync")
@@ -108,7 +108,7 @@ def test_what_cannot_be_written_is_told_and_ends_with_code_7(project: Baton) -> 
     assert counts(answer) == (1, 0, 1, 1, 1)
 
 
-def test_what_another_tool_wrote_is_told(project: Baton) -> None:
+def test_what_another_tool_wrote_is_told(project: Deed) -> None:
     folder = make_repository(project.home.parent)
     git(folder, "notes", "--ref", "empirica/handoff/s1", "add", "-m", "not json", "HEAD")
     assert project.data("notes", "show", "s1")["report"] is None
@@ -117,7 +117,7 @@ def test_what_another_tool_wrote_is_told(project: Baton) -> None:
     assert "another tool's note" in said.err
 
 
-def test_a_project_without_a_repository_is_told_so(project: Baton) -> None:
+def test_a_project_without_a_repository_is_told_so(project: Deed) -> None:
     answer = project.data("notes", "sync")
     assert counts(answer) == (1, 0, 0, 2, 0)
     assert "in no git repository" in answer["skipped"][0]["reason"]
@@ -131,7 +131,7 @@ def test_a_project_without_a_repository_is_told_so(project: Baton) -> None:
     project.refuses("INVALID_FIELD", "notes", "sync")
 
 
-def test_unknown_and_ambiguous_sessions_are_refused(project: Baton) -> None:
+def test_unknown_and_ambiguous_sessions_are_refused(project: Deed) -> None:
     folder = make_repository(project.home.parent)
     report(project, "s2", "Another")
     project("notes", "sync")
@@ -142,7 +142,7 @@ def test_unknown_and_ambiguous_sessions_are_refused(project: Baton) -> None:
     assert "notes sync" in project.refuses("NOT_FOUND", "notes", "show", "s2", "--markdown")["message"]
 
 
-def test_notes_travel_to_another_clone(project: Baton, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_travel_to_another_clone(project: Deed, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_repository(project.home.parent)
     git(tmp_path, "init", "--quiet", "--bare", "remote")
     git(folder, "remote", "add", "origin", str(tmp_path / "remote"))
@@ -151,7 +151,7 @@ def test_notes_travel_to_another_clone(project: Baton, tmp_path: Path, capsys: p
     assert len(project.data("notes", "push")["new"]) == 2
     assert "0 new" in project("notes", "push", "origin")
     git(tmp_path, "clone", "--quiet", "--branch=main", "remote", "clone")
-    other = Baton(capsys, Place(tmp_path / "clone" / ".baton"))
+    other = Deed(capsys, Place(tmp_path / "clone" / ".deedbook"))
     other("init")
     assert len(other.data("notes", "fetch")["new"]) == 2
     assert other.data("notes", "show", "s1")["report"]["task"] == "Learn"
@@ -164,7 +164,7 @@ def test_notes_travel_to_another_clone(project: Baton, tmp_path: Path, capsys: p
 
 
 def test_a_clone_without_a_ledger_reads_and_sends_notes(
-    project: Baton, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: Deed, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = make_repository(project.home.parent)
     git(tmp_path, "init", "--quiet", "--bare", "remote")
@@ -177,7 +177,7 @@ def test_a_clone_without_a_ledger_reads_and_sends_notes(
     git(tmp_path / "clone", "notes", "add", "-m", "of another tool", "HEAD")
     theirs = git(tmp_path / "clone", "for-each-ref", "refs/notes/commits")
     monkeypatch.chdir(tmp_path / "clone")
-    here = Baton(capsys, None)
+    here = Deed(capsys, None)
     assert len(here.data("notes", "fetch")["new"]) == 2
     shown = here.data("notes", "show", "s1")
     assert (shown["report"]["findings"], shown["signed"]) == (["It is learned: 知识"], None)
@@ -211,7 +211,7 @@ def program(path: Path) -> Path:
 
 
 def test_notes_of_a_stranger_s_clone_are_read_without_fetching_what_it_lacks(
-    project: Baton, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: Deed, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = make_repository(project.home.parent)
     project("notes", "sync")
@@ -226,14 +226,14 @@ def test_notes_of_a_stranger_s_clone_are_read_without_fetching_what_it_lacks(
         git(Path(), "config", name, value)
     blob = git(Path(), "ls-tree", "-r", "refs/notes/empirica/handoff/s1").split()[2]
     (Path(".git", "objects", blob[:2], blob[2:])).unlink()
-    here = Baton(capsys, None)
+    here = Deed(capsys, None)
     assert here.data("notes", "list")["total"] == 1
     assert here.run("notes", "show", "s1").code != 0
     assert not canary.exists()
     assert "uploadpack" in here.refuses("NOT_TRUSTED", "notes", "fetch")["message"]
 
 
-def test_a_note_is_held_against_the_signed_events_beside_it(project: Baton) -> None:
+def test_a_note_is_held_against_the_signed_events_beside_it(project: Deed) -> None:
     folder = make_repository(project.home.parent)
     project("notes", "sync")
     assert "signed by a: entry " in project.run("notes", "show", "s1", "--markdown").err
@@ -251,7 +251,7 @@ def test_a_note_is_held_against_the_signed_events_beside_it(project: Baton) -> N
 def test_without_a_head_or_a_main_tree_notes_say_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = Baton(capsys, None)
+    here = Deed(capsys, None)
     git(tmp_path, "init", "--quiet", "main")
     monkeypatch.chdir(tmp_path / "main")
     assert here.data("notes", "list")["total"] == 0
@@ -269,19 +269,19 @@ def test_a_server_answers_and_the_notes_are_written_where_the_agent_is(
     served: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh: Callable[[str], str]
 ) -> None:
     session = fresh("remote")
-    there = Baton(capsys, served)
+    there = Deed(capsys, served)
     report(there, session, "From afar")
     folder = make_repository(tmp_path)
-    (folder / ".baton" / "keys").mkdir(parents=True)
+    (folder / ".deedbook" / "keys").mkdir(parents=True)
     for file in ("root.key", "root.nkey"):
-        shutil.copy(served.home / "keys" / file, folder / ".baton" / "keys")
-    trusted(folder / ".baton")
-    here = Baton(capsys, Place(folder / ".baton", served.server))
+        shutil.copy(served.home / "keys" / file, folder / ".deedbook" / "keys")
+    trusted(folder / ".deedbook")
+    here = Deed(capsys, Place(folder / ".deedbook", served.server))
     assert here.data("notes", "sync")["failed"] == []
     assert here.data("notes", "show", session)["report"]["findings"] == ["From afar"]
 
 
-def test_help_lists_the_verbs(project: Baton) -> None:
+def test_help_lists_the_verbs(project: Deed) -> None:
     said = project("notes", "--help")
     for verb in ("sync", "show", "list", "push", "fetch"):
         assert verb in said
@@ -289,10 +289,10 @@ def test_help_lists_the_verbs(project: Baton) -> None:
         assert "sync" in call("notes", "--help").out
 
 
-def test_notes_are_read_while_the_server_does_not_answer(project: Baton) -> None:
+def test_notes_are_read_while_the_server_does_not_answer(project: Deed) -> None:
     make_repository(project.home.parent)
     project("notes", "sync")
-    away = Baton(project._capsys, Place(project.home, "nats://127.0.0.1:1"))
+    away = Deed(project._capsys, Place(project.home, "nats://127.0.0.1:1"))
     assert [one["signed"] for one in away.data("notes", "list", "--as", "a")["notes"]] == [None]
     shown = away.data("notes", "show", "s1", "--as", "a")
     assert (shown["signed"], "does not answer" in shown["signed_as"]) == (None, True)

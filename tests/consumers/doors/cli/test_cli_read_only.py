@@ -72,7 +72,7 @@ def test_verb_on_a_log_cut_short_says_how_to_restore(evidence: Path) -> None:
         command = [*CALL, "--home", str(evidence), *words.split()]
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert answer.returncode == (7 if words == "doctor" else 6), answer.stdout + answer.stderr
-        assert "baton restore" in answer.stdout + answer.stderr
+        assert "deed restore" in answer.stdout + answer.stderr
 
 
 def test_dashboard_shows_an_evidence_copy(evidence: Path) -> None:

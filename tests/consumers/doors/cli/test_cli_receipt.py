@@ -1,4 +1,4 @@
-"""`baton receipt` and `emit --receipt`: what is handed on proves itself offline, and what was changed is refused."""
+"""`deed receipt` and `emit --receipt`: what is handed on proves itself offline, and what was changed is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from calling import Baton, Place, emit_finding, start_session
+from calling import Deed, Place, emit_finding, start_session
 
 from consumers.sdk.receipts import evidence_in
 from ledger.checkpoint import CheckpointVerifier
@@ -24,58 +24,58 @@ if TYPE_CHECKING:
     Fresh = Callable[[str], str]
 
 
-def fingerprint_of(baton: Baton) -> str:
-    return str(baton.data("verify")["root_fingerprint"])
+def fingerprint_of(deed: Deed) -> str:
+    return str(deed.data("verify")["root_fingerprint"])
 
 
 @pytest.mark.served
-def test_receipt_verifies_offline_with_the_log_s_key_alone(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
-    accepted = emit_finding(baton, start_session(baton, fresh("receipt")))
-    created = baton.data("show", 0)["data"]
+def test_receipt_verifies_offline_with_the_log_s_key_alone(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    accepted = emit_finding(deed, start_session(deed, fresh("receipt")))
+    created = deed.data("show", 0)["data"]
     verifier = CheckpointVerifier(created["origin"], bytes.fromhex(created["checkpoint_key"]))
-    answer = baton.data("receipt", accepted["index"])
+    answer = deed.data("receipt", accepted["index"])
     receipt = Receipt.parse(answer["receipt"])
     evidence = evidence_in(receipt)
     assert evidence is not None
     assert read_event(accepted["index"], evidence.entry).id == accepted["id"]
     assert receipt.verify(leaf_hash(evidence.entry), verifier).size > accepted["index"]
-    baton("receipt", accepted["id"], "-o", tmp_path / "r.tlog-proof")
-    checked = baton.data("receipt", "verify", tmp_path / "r.tlog-proof", "--vkey", verifier.vkey)
+    deed("receipt", accepted["id"], "-o", tmp_path / "r.tlog-proof")
+    checked = deed.data("receipt", "verify", tmp_path / "r.tlog-proof", "--vkey", verifier.vkey)
     assert (checked["id"], checked["outcome"], checked["trust"]) == (accepted["id"], "VALID", "vkey")
     assert checked["author_verified"] is True
     assert checked["held_against"] == ["the ledger here"]
 
 
 @pytest.mark.served
-def test_emit_writes_the_receipt_of_its_event(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
-    stream = start_session(baton, fresh("receipt"))
+def test_emit_writes_the_receipt_of_its_event(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    stream = start_session(deed, fresh("receipt"))
     path = tmp_path / "emitted"
-    accepted = emit_finding(baton, stream, "kept", "--receipt", path)
-    text = baton("receipt", "verify", path)
+    accepted = emit_finding(deed, stream, "kept", "--receipt", path)
+    text = deed("receipt", "verify", path)
     assert text.startswith(f"entry {accepted['index']} of ")
     assert ": VALID (anchored by the ledger)\n" in text
     assert "it is in the history of the ledger here" in text
 
 
-def test_a_receipt_that_cannot_be_written_tells_that_the_event_is_in_the_log(alone: Baton, tmp_path: Path) -> None:
+def test_a_receipt_that_cannot_be_written_tells_that_the_event_is_in_the_log(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "a")
     error = alone.refuses("STORE_UNAVAILABLE", "emit", "session.started", "--stream", "session/s", "--as", "a",
                           "--data", "{}", "--idem", "once", "--receipt", tmp_path / "none" / "r")  # fmt: skip
-    assert "accepted as entry 2: `baton receipt 2`" in error["message"]
+    assert "accepted as entry 2: `deed receipt 2`" in error["message"]
     assert alone.data("show", 2)["kind"] == "session.started"
 
 
 @pytest.fixture
 def stranger(
     tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Baton:
+) -> Deed:
     """Verbs in a folder that no ledger is above of."""
     monkeypatch.chdir(tmp_path_factory.mktemp("stranger"))
-    return Baton(capsys, None)
+    return Deed(capsys, None)
 
 
 @pytest.fixture
-def kept(alone: Baton, tmp_path: Path) -> Path:
+def kept(alone: Deed, tmp_path: Path) -> Path:
     """A receipt of an event of a batch of two, in a ledger of its own."""
     alone("agent", "add", "a")
     start_session(alone, "work")
@@ -85,7 +85,7 @@ def kept(alone: Baton, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_stranger_verifies_it_without_any_ledger(alone: Baton, stranger: Baton, kept: Path) -> None:
+def test_a_stranger_verifies_it_without_any_ledger(alone: Deed, stranger: Deed, kept: Path) -> None:
     root = fingerprint_of(alone)
     assert "self-asserted" in stranger("receipt", "verify", kept)
     assert "VALID (anchored by the root)" in stranger("receipt", "verify", kept, "--root", root)
@@ -100,19 +100,19 @@ def test_a_stranger_verifies_it_without_any_ledger(alone: Baton, stranger: Baton
 
 
 def test_a_server_that_is_away_keeps_nobody_from_checking(
-    stranger: Baton, kept: Path, monkeypatch: pytest.MonkeyPatch
+    stranger: Deed, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (Path.cwd() / ".baton").mkdir()
-    (Path.cwd() / ".baton" / "config.toml").write_text("what is this")
+    (Path.cwd() / ".deedbook").mkdir()
+    (Path.cwd() / ".deedbook" / "config.toml").write_text("what is this")
     assert "self-asserted" in stranger("receipt", "verify", kept)
-    (Path.cwd() / ".baton" / "config.toml").unlink()
-    monkeypatch.setenv("BATON_SERVER", "nats://127.0.0.1:1")
-    monkeypatch.setenv("BATON_AGENT", "a")
+    (Path.cwd() / ".deedbook" / "config.toml").unlink()
+    monkeypatch.setenv("DEEDBOOK_SERVER", "nats://127.0.0.1:1")
+    monkeypatch.setenv("DEEDBOOK_AGENT", "a")
     assert "self-asserted" in stranger("receipt", "verify", kept)
     stranger.refuses("KEY_FILE_MISSING", "receipt", "verify", kept, "--server", "nats://127.0.0.1:1")
 
 
-def test_it_is_of_the_event_that_was_given_and_of_no_other(alone: Baton, stranger: Baton, kept: Path) -> None:
+def test_it_is_of_the_event_that_was_given_and_of_no_other(alone: Deed, stranger: Deed, kept: Path) -> None:
     envelope = kept.with_name("envelope")
     for index, is_right in ((3, True), (2, False)):
         envelope.write_text(json.dumps(alone.data("show", index, "--dsse")))
@@ -128,25 +128,25 @@ def test_it_is_of_the_event_that_was_given_and_of_no_other(alone: Baton, strange
     stranger.refuses("VERIFICATION_FAILED", "receipt", "verify", kept, "--vkey", vkey, "--event", entry_file(alone, 2))
 
 
-def entry_file(baton: Baton, index: int) -> Path:
-    evidence = evidence_in(Receipt.parse(baton.data("receipt", index)["receipt"]))
+def entry_file(deed: Deed, index: int) -> Path:
+    evidence = evidence_in(Receipt.parse(deed.data("receipt", index)["receipt"]))
     assert evidence is not None
-    path = baton.home.parent / f"{index}.entry"
+    path = deed.home.parent / f"{index}.entry"
     path.write_bytes(evidence.entry)
     return path
 
 
-def vkey_of(baton: Baton) -> str:
-    created = baton.data("show", 0)["data"]
+def vkey_of(deed: Deed) -> str:
+    created = deed.data("show", 0)["data"]
     return CheckpointVerifier(created["origin"], bytes.fromhex(created["checkpoint_key"])).vkey
 
 
 def test_a_receipt_that_the_ledger_here_no_longer_bears_out_is_refused(
-    alone: Baton, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    alone: Deed, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log was put back to before the receipt, and went on differently: the receipt is the proof of that."""
     copy = alone.home.with_name("copy")
-    other = Baton(capsys, Place(copy))
+    other = Deed(capsys, Place(copy))
     alone("backup", alone.home.with_name("b.tar"))
     emit_finding(alone, "session/work", "two")
     later = kept.with_name("later")
@@ -163,7 +163,7 @@ def test_a_receipt_that_the_ledger_here_no_longer_bears_out_is_refused(
     other.refuses("HISTORY_CHANGED", "receipt", "verify", later)  # it is a fork of it
 
 
-def test_no_changed_character_of_a_receipt_passes(stranger: Baton, kept: Path, alone: Baton) -> None:
+def test_no_changed_character_of_a_receipt_passes(stranger: Deed, kept: Path, alone: Deed) -> None:
     text, root = kept.read_text(), fingerprint_of(alone)
     good: dict[str, Any] = stranger.data("receipt", "verify", kept, "--root", root)
     for place in range(0, len(text), 61):
@@ -176,11 +176,11 @@ def test_no_changed_character_of_a_receipt_passes(stranger: Baton, kept: Path, a
             assert json.loads(said.out)["error"]["code"] != "UNEXPECTED", place
 
 
-def test_an_exported_folder_is_whole_or_not_there(alone: Baton, stranger: Baton, tmp_path: Path) -> None:
+def test_an_exported_folder_is_whole_or_not_there(alone: Deed, stranger: Deed, tmp_path: Path) -> None:
     site = tmp_path / "site"
     assert "python verify.py in it" in alone("export", f"{site}/")
     alone.refuses("STORE_UNAVAILABLE", "export", f"{site}/")  # what is published is not mixed with what comes later
     assert "verify.py" in stranger.refuses("USAGE", "verify", "--bundle", site)["message"]
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and path.name != ".baton"] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and path.name != ".deedbook"] == []
     told = subprocess.run([sys.executable, site / "verify.py"], cwd=site, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr

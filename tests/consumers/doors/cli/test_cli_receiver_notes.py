@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
@@ -22,125 +22,125 @@ NO_SESSION = ("--session", "none")
 ALL = ("--tested-by", "make test", "--touches", "src/auth.py", "--trap", "two configs", "--tried", "a cache: no")
 
 
-def created(baton: Baton, name: str, *options: str) -> str:
-    baton("handoff", "create", "--id", name, *PARTIES, *options)
+def created(deed: Deed, name: str, *options: str) -> str:
+    deed("handoff", "create", "--id", name, *PARTIES, *options)
     return name
 
 
 @pytest.mark.served
-def test_what_the_sender_says_stands_first_for_the_receiver(baton: Baton, fresh: Fresh) -> None:
-    name = created(baton, fresh("notes"), *ALL, "--body", "Do it.", "--criterion", "it works", "--session", "none")
-    shown = baton("handoff", "show", name)
+def test_what_the_sender_says_stands_first_for_the_receiver(deed: Deed, fresh: Fresh) -> None:
+    name = created(deed, fresh("notes"), *ALL, "--body", "Do it.", "--criterion", "it works", "--session", "none")
+    shown = deed("handoff", "show", name)
     assert (
         "\nWhat its sender knows\n  tested by: make test\n  touches: src/auth.py\n  trap: two configs\n"
         "  tried: a cache: no\n\nTask  Do it.\n" in shown
     )
-    notes = baton.data("handoff", "show", name)["notes"]
+    notes = deed.data("handoff", "show", name)["notes"]
     assert notes == {
         "tested_by": ["make test"], "touches": ["src/auth.py"], "traps": ["two configs"], "tried": ["a cache: no"],
     }  # fmt: skip
-    assert "- Trap: two configs\n" in baton("handoff", "render", name)
+    assert "- Trap: two configs\n" in deed("handoff", "render", name)
 
 
-def test_what_was_kept_is_shown_with_the_command_that_fetches_it(baton: Baton, fresh: Fresh) -> None:
+def test_what_was_kept_is_shown_with_the_command_that_fetches_it(deed: Deed, fresh: Fresh) -> None:
     ref = "blake3:" + "0f" * 32
     spoken = "x kept: y; rm -rf ~"
-    name = created(baton, fresh("kept"), "--tested-by", f"probe.py kept: {ref}", "--tested-by", spoken, *NO_SESSION)
-    shown = baton("handoff", "show", name)
-    assert f"\n  kept: probe.py: `baton blob get {ref}`\n" in shown
+    name = created(deed, fresh("kept"), "--tested-by", f"probe.py kept: {ref}", "--tested-by", spoken, *NO_SESSION)
+    shown = deed("handoff", "show", name)
+    assert f"\n  kept: probe.py: `deed blob get {ref}`\n" in shown
     assert f"\n  tested by: {spoken}\n" in shown, "what a sender wrote is no command of ours"
 
 
-def test_an_id_that_a_shell_would_run_is_quoted_in_every_command(baton: Baton, fresh: Fresh) -> None:
+def test_an_id_that_a_shell_would_run_is_quoted_in_every_command(deed: Deed, fresh: Fresh) -> None:
     name = fresh("$(touch x)")
-    (warning,) = baton.data("handoff", "create", "--id", name, *PARTIES, *NO_SESSION)["warnings"]
-    assert f"`baton handoff amend '{name}' …`" in warning
-    refusal = baton.refuses("TRANSITION_NOT_ALLOWED", "handoff", "block", name, *REASON)
-    assert f"`baton handoff why '{name}'`" in refusal["message"]
+    (warning,) = deed.data("handoff", "create", "--id", name, *PARTIES, *NO_SESSION)["warnings"]
+    assert f"`deed handoff amend '{name}' …`" in warning
+    refusal = deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "block", name, *REASON)
+    assert f"`deed handoff why '{name}'`" in refusal["message"]
 
 
-def test_a_sender_who_says_nothing_is_warned_of_what_is_missing_and_not_refused(baton: Baton, fresh: Fresh) -> None:
+def test_a_sender_who_says_nothing_is_warned_of_what_is_missing_and_not_refused(deed: Deed, fresh: Fresh) -> None:
     options = ("--id", name := fresh("unsaid"), *PARTIES, "--trap", "two configs", "--session", "none")
-    (warning,) = baton.data("handoff", "create", *options)["warnings"]
+    (warning,) = deed.data("handoff", "create", *options)["warnings"]
     assert "--tested-by CMD" in warning
     assert "--trap" not in warning
-    assert f"`baton handoff amend {name} …`" in warning
-    said = baton.run("handoff", "create", "--id", fresh("all"), *PARTIES, *ALL)
+    assert f"`deed handoff amend {name} …`" in warning
+    said = deed.run("handoff", "create", "--id", fresh("all"), *PARTIES, *ALL)
     assert (said.code, said.err) == (0, "")
 
 
-def test_what_the_session_recorded_goes_along(baton: Baton, fresh: Fresh) -> None:
-    baton("session", "start", session := fresh("s"), "--task", "tokens", "--as", "a")
-    baton("session", "finding", session, "No age", "--evidence", "src/auth.py:4-9", "--evidence", "a page", "--as", "a")
-    baton("session", "dead-end", session, "A cache", "--why", "it\nhides", "--as", "a")
-    baton("session", "tool", session, "pytest -q tests/auth", "--as", "a")
-    baton("session", "tool", session, "grep", "--purpose", "callers", "--as", "a")
-    baton("session", "unknown", session, "Who sets TTL?", "--as", "a")
-    name = created(baton, fresh("along"), "--session", session, "--tried", "sleeping: slow")
-    assert baton.data("handoff", "show", name)["notes"] == {
+def test_what_the_session_recorded_goes_along(deed: Deed, fresh: Fresh) -> None:
+    deed("session", "start", session := fresh("s"), "--task", "tokens", "--as", "a")
+    deed("session", "finding", session, "No age", "--evidence", "src/auth.py:4-9", "--evidence", "a page", "--as", "a")
+    deed("session", "dead-end", session, "A cache", "--why", "it\nhides", "--as", "a")
+    deed("session", "tool", session, "pytest -q tests/auth", "--as", "a")
+    deed("session", "tool", session, "grep", "--purpose", "callers", "--as", "a")
+    deed("session", "unknown", session, "Who sets TTL?", "--as", "a")
+    name = created(deed, fresh("along"), "--session", session, "--tried", "sleeping: slow")
+    assert deed.data("handoff", "show", name)["notes"] == {
         "tested_by": ["pytest -q tests/auth"],
         "touches": ["src/auth.py"],
         "traps": ["not known: Who sets TTL?"],
         "tried": ["sleeping: slow", "A cache: it hides"],
     }
-    baton.refuses("NOT_FOUND", "handoff", "create", "--id", fresh("h"), *PARTIES, "--session", "no-such-session")
-    baton("session", "end", session, "--as", "a")
+    deed.refuses("NOT_FOUND", "handoff", "create", "--id", fresh("h"), *PARTIES, "--session", "no-such-session")
+    deed("session", "end", session, "--as", "a")
 
 
-def test_an_amendment_adds_to_them_and_prints_what_changed(baton: Baton, fresh: Fresh) -> None:
-    name = created(baton, fresh("more"), *ALL, "--session", "none")
-    told = baton("handoff", "amend", name, "--title", "Expire all", "--trap", "no clock", "--tried", "none", *ME)
+def test_an_amendment_adds_to_them_and_prints_what_changed(deed: Deed, fresh: Fresh) -> None:
+    name = created(deed, fresh("more"), *ALL, "--session", "none")
+    told = deed("handoff", "amend", name, "--title", "Expire all", "--trap", "no clock", "--tried", "none", *ME)
     assert "\n  title was 'Expire tokens' and is 'Expire all'\n" in told
-    notes = baton.data("handoff", "show", name)["notes"]
+    notes = deed.data("handoff", "show", name)["notes"]
     assert (notes["traps"], notes["tried"], notes["touches"]) == (["two configs", "no clock"], [], ["src/auth.py"])
-    changed = baton.data("handoff", "amend", name, "--tested-by", "make check", "--as", "a")["changes"]
+    changed = deed.data("handoff", "amend", name, "--tested-by", "make check", "--as", "a")["changes"]
     assert [(one["field"], [(line["mark"], line["text"]) for line in one["lines"]]) for one in changed] == [
         ("tested_by", [("kept", "make test"), ("added", "make check")])
     ]
 
 
-def claimed(baton: Baton, name: str, *options: str) -> str:
-    created(baton, name, "--criterion", "it works", *NO_SESSION, *options)
-    baton("handoff", "approve", name, *baton.as_read(name), "--as", "rita")
-    baton("handoff", "claim", name, "--as", "b")
+def claimed(deed: Deed, name: str, *options: str) -> str:
+    created(deed, name, "--criterion", "it works", *NO_SESSION, *options)
+    deed("handoff", "approve", name, *deed.as_read(name), "--as", "rita")
+    deed("handoff", "claim", name, "--as", "b")
     return name
 
 
-def test_what_the_sender_adds_later_stands_beside_what_he_knew(baton: Baton, fresh: Fresh) -> None:
-    name = created(baton, fresh("later"), "--trap", "two configs", *NO_SESSION)
-    baton("handoff", "log", name, "before the amendment", *ME)
-    baton("handoff", "amend", name, "--tried", "sleeping", *ME)
-    baton("handoff", "approve", name, *baton.as_read(name), "--as", "rita")
-    baton("handoff", "claim", name, "--as", "b")
-    baton("handoff", "log", name, "the second config is dead", *ME)
-    baton("handoff", "log", name, "I see", "--as", "b")
-    shown = baton("handoff", "show", name)
+def test_what_the_sender_adds_later_stands_beside_what_he_knew(deed: Deed, fresh: Fresh) -> None:
+    name = created(deed, fresh("later"), "--trap", "two configs", *NO_SESSION)
+    deed("handoff", "log", name, "before the amendment", *ME)
+    deed("handoff", "amend", name, "--tried", "sleeping", *ME)
+    deed("handoff", "approve", name, *deed.as_read(name), "--as", "rita")
+    deed("handoff", "claim", name, "--as", "b")
+    deed("handoff", "log", name, "the second config is dead", *ME)
+    deed("handoff", "log", name, "I see", "--as", "b")
+    shown = deed("handoff", "show", name)
     head, _, _ = shown.partition("\nLog")
     assert "\n  trap: two configs\n  tried: sleeping\n  later: the second config is dead\n" in head
     assert "I see" not in head
     assert "before the amendment" not in head
 
 
-def test_who_is_asked_to_waive_is_said(baton: Baton, fresh: Fresh) -> None:
-    name = claimed(baton, fresh("asked"))
-    assert "is asked" not in baton("handoff", "why", name)
-    baton("handoff", "ask-waiver", name, "--criterion", 1, *REASON)
-    assert "criterion 1 is open; rita is asked to waive a criterion." in baton("handoff", "why", name)
+def test_who_is_asked_to_waive_is_said(deed: Deed, fresh: Fresh) -> None:
+    name = claimed(deed, fresh("asked"))
+    assert "is asked" not in deed("handoff", "why", name)
+    deed("handoff", "ask-waiver", name, "--criterion", 1, *REASON)
+    assert "criterion 1 is open; rita is asked to waive a criterion." in deed("handoff", "why", name)
 
 
-def test_a_ticked_criterion_takes_later_evidence_once(baton: Baton, fresh: Fresh) -> None:
-    check = ("handoff", "check", name := claimed(baton, fresh("shown")), "--criterion", 1, "--as", "b")
-    baton(*check)
+def test_a_ticked_criterion_takes_later_evidence_once(deed: Deed, fresh: Fresh) -> None:
+    check = ("handoff", "check", name := claimed(deed, fresh("shown")), "--criterion", 1, "--as", "b")
+    deed(*check)
     for evidence in ("9 passed", "10 passed"):
-        assert "(entry " in baton(*check, "--evidence", evidence)
-        assert baton.data("handoff", "show", name)["criteria"][0]["evidence"] == evidence
-        assert "(nothing signed: already so)" in baton(*check, "--evidence", evidence)
-    assert "(nothing signed: already so)" in baton(*check)
-    assert "(nothing signed: already so)" in baton("handoff", "check", name, "--all", "--evidence", "z", "--as", "b")
+        assert "(entry " in deed(*check, "--evidence", evidence)
+        assert deed.data("handoff", "show", name)["criteria"][0]["evidence"] == evidence
+        assert "(nothing signed: already so)" in deed(*check, "--evidence", evidence)
+    assert "(nothing signed: already so)" in deed(*check)
+    assert "(nothing signed: already so)" in deed("handoff", "check", name, "--all", "--evidence", "z", "--as", "b")
 
 
 def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
-    baton: Baton, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deed: Deed, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def git(*arguments: str) -> None:
         subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments], cwd=tmp_path, check=True)
@@ -153,9 +153,9 @@ def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
     git("add", ".")
     git("commit", "-qm", "one")
     touches = [word for text in ("kept.py:3", "a b.py", "new.py", "gone.py", "x" * 300) for word in ("--touches", text)]
-    name = claimed(baton, fresh("commit"), *touches)
-    baton("handoff", "check", name, "--all", "--as", "b")
+    name = claimed(deed, fresh("commit"), *touches)
+    deed("handoff", "check", name, "--all", "--as", "b")
     for file in files[1:]:
         file.write_text("2\n")
-    done = baton.data("handoff", "complete", name, "--as", "b")
+    done = deed.data("handoff", "complete", name, "--as", "b")
     assert done["warnings"] == ["not committed here: a b.py, new.py: commit it, or whoever verifies has another"]

@@ -1,4 +1,4 @@
-"""The report after POSTFLIGHT and `baton report generate`: made, made again, left to the sweep; what is refused."""
+"""The report after POSTFLIGHT and `deed report generate`: made, made again, left to the sweep; what is refused."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from consumers.doors.cli.commands import session_report
 from ledger.errors import Unavailable
 
 if TYPE_CHECKING:
-    from calling import Baton
+    from calling import Deed
     from reported_sessions import Fresh
 
 
-def test_report_that_fails_leaves_the_assessment_and_is_said(baton: Baton, fresh: Fresh) -> None:
+def test_report_that_fails_leaves_the_assessment_and_is_said(deed: Deed, fresh: Fresh) -> None:
     name = fresh("empty")
-    baton("session", "start", name, *AS_A, "--task", "t")
-    said = baton.run("session", "assess", name, "POSTFLIGHT", *AS_A, "--vector", "know=0.5")
+    deed("session", "start", name, *AS_A, "--task", "t")
+    said = deed.run("session", "assess", name, "POSTFLIGHT", *AS_A, "--vector", "know=0.5")
     assert said.code == 0
     assert "warning: no report was made: INVALID_FIELD" in said.err
-    assert f"baton report generate {name}" in said.err
-    said = baton.run("session", "assess", name, "POSTFLIGHT", *AS_A, "--vector", "know=0.6", "--json")
+    assert f"deed report generate {name}" in said.err
+    said = deed.run("session", "assess", name, "POSTFLIGHT", *AS_A, "--vector", "know=0.6", "--json")
     assert said.code == 0
     assert "warning: no report was made" in said.err
     report = json.loads(said.out)["data"]["report"]
     assert (report["status"], report["error"]["code"]) == ("failed", "INVALID_FIELD")
-    assert len(baton.data("session", "show", name)["assessments"]) == 2
-    assert "`baton report generate" in baton.refuses("NOT_FOUND", "report", "show", name)["message"]
+    assert len(deed.data("session", "show", name)["assessments"]) == 2
+    assert "`deed report generate" in deed.refuses("NOT_FOUND", "report", "show", name)["message"]
 
 
 def test_error_that_nobody_foresaw_in_the_report_leaves_the_assessment(
-    alone: Baton, monkeypatch: pytest.MonkeyPatch
+    alone: Deed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone("agent", "add", "a")
     begin(alone, "one")
     monkeypatch.setattr(session_report, "publish_report", lambda *_: 1 / 0)
     report = finish(alone, "one")
-    assert (report["error"]["code"], report["command"]) == ("UNEXPECTED", "baton session sweep")
+    assert (report["error"]["code"], report["command"]) == ("UNEXPECTED", "deed session sweep")
     assert "ZeroDivisionError" in report["error"]["message"]
     assert [one["phase"] for one in alone.data("session", "show", "one")["assessments"]] == ["PREFLIGHT", "POSTFLIGHT"]
 
 
-def test_file_for_the_report_that_is_not_there_is_refused_before_anything_is_signed(baton: Baton, fresh: Fresh) -> None:
-    name = begin(baton, fresh("file"))
+def test_file_for_the_report_that_is_not_there_is_refused_before_anything_is_signed(deed: Deed, fresh: Fresh) -> None:
+    name = begin(deed, fresh("file"))
     assess = ["session", "assess", name, "POSTFLIGHT", *AS_A, "--vectors", AFTER, "--context"]
-    baton.refuses("NOT_FOUND", *assess, "@no-such-file")
-    assert len(baton.data("session", "show", name)["assessments"]) == 1
+    deed.refuses("NOT_FOUND", *assess, "@no-such-file")
+    assert len(deed.data("session", "show", name)["assessments"]) == 1
 
 
-def test_report_that_failed_for_now_is_made_by_the_sweep(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_that_failed_for_now_is_made_by_the_sweep(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
     alone("agent", "add", "a")
     begin(alone, "one")
 
@@ -75,7 +75,7 @@ def test_report_that_failed_for_now_is_made_by_the_sweep(alone: Baton, monkeypat
     assert (again["ended"], again["reported"], again["unmade"], alone.size()) == ([], [], [], size)
 
 
-def test_sweep_ends_what_is_idle_and_lists_what_somebody_must_say(alone: Baton) -> None:
+def test_sweep_ends_what_is_idle_and_lists_what_somebody_must_say(alone: Deed) -> None:
     alone("agent", "add", "a")
     begin(alone, "checked")
     alone("session", "assess", "checked", "CHECK", *AS_A, "--vector", "know=0.7")
@@ -99,7 +99,7 @@ def test_sweep_ends_what_is_idle_and_lists_what_somebody_must_say(alone: Baton) 
     alone.refuses("USAGE", "session", "sweep", "--older-than", "long", *AS_A)
 
 
-def test_no_report_leaves_it_to_the_sweep(alone: Baton) -> None:
+def test_no_report_leaves_it_to_the_sweep(alone: Deed) -> None:
     alone("agent", "add", "a")
     begin(alone, "one")
     assert finish(alone, "one", "--no-report") == {"status": "not_asked"}
@@ -107,19 +107,19 @@ def test_no_report_leaves_it_to_the_sweep(alone: Baton) -> None:
     assert len(alone.data("session", "sweep", *AS_A)["reported"]) == 1
 
 
-def test_postflight_without_preflight_is_not_assessable(baton: Baton, fresh: Fresh) -> None:
+def test_postflight_without_preflight_is_not_assessable(deed: Deed, fresh: Fresh) -> None:
     name = fresh("late")
-    baton("session", "start", name, *AS_A, "--task", "t")
-    made = finish(baton, name, "--finding", "f", "--task-summary", "t")
-    report = baton.data("report", "show", name)["report"]
+    deed("session", "start", name, *AS_A, "--task", "t")
+    made = finish(deed, name, "--finding", "f", "--task-summary", "t")
+    report = deed.data("report", "show", name)["report"]
     assert (made["report_type"], report["calibration_status"]) == ("planning", "not_assessable")
     assert report["epistemic_deltas"] == {}
 
 
-def test_generate_adds_a_version_and_the_same_again_adds_none(baton: Baton, fresh: Fresh) -> None:
-    name = begin(baton, fresh("versions"))
-    finish(baton, name)
-    baton("session", "end", name, *AS_A)
+def test_generate_adds_a_version_and_the_same_again_adds_none(deed: Deed, fresh: Fresh) -> None:
+    name = begin(deed, fresh("versions"))
+    finish(deed, name)
+    deed("session", "end", name, *AS_A)
     given = [
         "--finding",
         "第一个发现",
@@ -132,58 +132,58 @@ def test_generate_adds_a_version_and_the_same_again_adds_none(baton: Baton, fres
         "--artifact",
         "x",
     ]
-    said = baton.run("report", "generate", name, *AS_A, *given)
+    said = deed.run("report", "generate", name, *AS_A, *given)
     assert (said.code, "warning: 1 of 3 to 5 findings" in said.err) == (0, True)
-    made = baton.data("report", "generate", name, *AS_A, *given)
+    made = deed.data("report", "generate", name, *AS_A, *given)
     assert made["is_repeat"] is True
     assert {"session_id", "report_id", "markdown", "storage_location", "token_count", "status"} <= made.keys()
-    shown = baton.data("report", "show", name)
+    shown = deed.data("report", "show", name)
     first, second = shown["versions"]
     assert second["report_id"] == made["report_id"] == shown["report"]["report_id"]
     assert shown["report"]["key_findings"] == ["第一个发现"]
-    older = baton.data("report", "show", name, "--version", first["report_id"])["report"]
+    older = deed.data("report", "show", name, "--version", first["report_id"])["report"]
     assert older["key_findings"] == [f"We learned how {name} evicts"]
-    assert baton.data("report", "show", first["report_id"])["report"] == older
-    said_of = baton("report", "show", name)
+    assert deed.data("report", "show", first["report_id"])["report"] == older
+    said_of = deed("report", "show", name)
     assert f"version 2 of 2: {second['report_id']}" in said_of
     assert first["report_id"] in said_of
-    assert baton("report", "show", name, "--markdown").rstrip("\n") == shown["report"]["markdown"].rstrip("\n")
-    assert json.loads(baton("report", "show", name, "--compressed"))["findings"] == ["第一个发现"]
+    assert deed("report", "show", name, "--markdown").rstrip("\n") == shown["report"]["markdown"].rstrip("\n")
+    assert json.loads(deed("report", "show", name, "--compressed"))["findings"] == ["第一个发现"]
 
 
-def test_report_of_what_is_unknown_or_anothers_is_refused(baton: Baton, fresh: Fresh) -> None:
-    name = begin(baton, fresh("mine"))
-    baton.refuses("NOT_AUTHORIZED", "report", "generate", name, "--as", "b")
-    baton.refuses("NOT_FOUND", "report", "generate", "no-such-session", *AS_A)
-    baton.refuses("NOT_FOUND", "report", "resume", "--session-id", "no-such-session")
-    baton.refuses("NOT_FOUND", "report", "show", "no-such-session")
-    finish(baton, name)
-    baton.refuses("NOT_FOUND", "report", "show", name, "--version", "123456789abc")
-    baton.refuses("INVALID_FIELD", "report", "generate", name, *AS_A, "--task-summary", " ")
-    baton.refuses("INVALID_FIELD", "report", "generate", name, *AS_A, "--finding", " ")
+def test_report_of_what_is_unknown_or_anothers_is_refused(deed: Deed, fresh: Fresh) -> None:
+    name = begin(deed, fresh("mine"))
+    deed.refuses("NOT_AUTHORIZED", "report", "generate", name, "--as", "b")
+    deed.refuses("NOT_FOUND", "report", "generate", "no-such-session", *AS_A)
+    deed.refuses("NOT_FOUND", "report", "resume", "--session-id", "no-such-session")
+    deed.refuses("NOT_FOUND", "report", "show", "no-such-session")
+    finish(deed, name)
+    deed.refuses("NOT_FOUND", "report", "show", name, "--version", "123456789abc")
+    deed.refuses("INVALID_FIELD", "report", "generate", name, *AS_A, "--task-summary", " ")
+    deed.refuses("INVALID_FIELD", "report", "generate", name, *AS_A, "--finding", " ")
 
 
 @pytest.mark.served
-def test_text_that_stands_in_a_blob_is_shown_whole(baton: Baton, fresh: Fresh) -> None:
-    name, text = begin(baton, fresh("blob")), "缓存从不清除，因此总线会变慢。" * 1_000
-    baton("report", "generate", name, *AS_A, "--finding", text)
-    shown = baton.data("report", "show", name)["report"]
+def test_text_that_stands_in_a_blob_is_shown_whole(deed: Deed, fresh: Fresh) -> None:
+    name, text = begin(deed, fresh("blob")), "缓存从不清除，因此总线会变慢。" * 1_000
+    deed("report", "generate", name, *AS_A, "--finding", text)
+    shown = deed.data("report", "show", name)["report"]
     assert (shown["key_findings"], shown["long_texts"]) == ([text], [])
     assert text in shown["markdown"]
-    assert text in baton("report", "show", name, "--markdown")
-    assert text in baton("report", "show", name)
+    assert text in deed("report", "show", name, "--markdown")
+    assert text in deed("report", "show", name)
 
 
-def test_command_in_a_hint_runs_whatever_the_id(alone: Baton) -> None:
+def test_command_in_a_hint_runs_whatever_the_id(alone: Deed) -> None:
     name = "a session's id"
     for agent in ("a", "b"):
         alone("agent", "add", agent)
     alone("session", "start", name, *AS_A, "--task", CACHE)
     said = alone.run("session", "assess", name, "POSTFLIGHT", *AS_A, "--vectors", AFTER)
-    command = shlex.split(said.err.rpartition(": baton ")[2])
+    command = shlex.split(said.err.rpartition(": deedbook ")[2])
     assert command[:4] == ["report", "generate", name, "--task-summary"]
     advice = alone.refuses("NOT_FOUND", "report", "show", name)["message"].split("`")[1]
     made = alone(*shlex.split(advice)[1:], *AS_A, "--finding", "The cache never evicts")
-    assert "# Epistemic Handoff Report" in alone(*shlex.split(made.rpartition(": baton ")[2]))
+    assert "# Epistemic Handoff Report" in alone(*shlex.split(made.rpartition(": deedbook ")[2]))
     advice = alone.refuses("NOT_AUTHORIZED", "session", "finding", name, "t", "--as", "b")["message"].split("`")[1]
     alone(*shlex.split(advice)[1:])

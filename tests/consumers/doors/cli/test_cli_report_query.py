@@ -1,4 +1,4 @@
-"""`baton report query`, `similar`, `overlap`, `calibration`: reports are found and compared; what is refused."""
+"""`deed report query`, `similar`, `overlap`, `calibration`: reports are found and compared; what is refused."""
 
 from __future__ import annotations
 
@@ -9,59 +9,59 @@ import pytest
 from reported_sessions import AS_A, CACHE, begin, finish
 
 if TYPE_CHECKING:
-    from calling import Baton
+    from calling import Deed
     from reported_sessions import Fresh
 
 
 @pytest.mark.parametrize("verb", [["session", "list"], ["report", "query"]])
-def test_cursor_that_no_page_has_and_text_that_is_none_are_refused(baton: Baton, verb: list[str]) -> None:
-    baton.refuses("INTEGER_OUT_OF_RANGE", *verb, "--cursor", 10**30)
-    baton.refuses("INVALID_FORMAT", *verb, "--ai-id", "not\udcff text")
+def test_cursor_that_no_page_has_and_text_that_is_none_are_refused(deed: Deed, verb: list[str]) -> None:
+    deed.refuses("INTEGER_OUT_OF_RANGE", *verb, "--cursor", 10**30)
+    deed.refuses("INVALID_FORMAT", *verb, "--ai-id", "not\udcff text")
 
 
 @pytest.mark.served
-def test_query_finds_by_agent_time_and_pattern_and_pages(baton: Baton, fresh: Fresh) -> None:
+def test_query_finds_by_agent_time_and_pattern_and_pages(deed: Deed, fresh: Fresh) -> None:
     label = fresh("agent")
-    names = [begin(baton, fresh("q"), f"Validate part {n} of it", "--ai-id", label) for n in range(3)]
+    names = [begin(deed, fresh("q"), f"Validate part {n} of it", "--ai-id", label) for n in range(3)]
     for name in names:
-        finish(baton, name)
-    begin(baton, fresh("q"), "Water the plants", "--ai-id", label)
+        finish(deed, name)
+    begin(deed, fresh("q"), "Water the plants", "--ai-id", label)
     query = ["report", "query", "--ai-id", label, "--since", "7 days ago", "--task-pattern", "VALIDATE part|nothing"]
-    first = baton.document(*query, "--limit", 2)
+    first = deed.document(*query, "--limit", 2)
     assert (first["data"]["total_found"], len(first["data"]["reports"])) == (3, 2)
     assert first["data"]["reports"][0].keys() >= {"session_id", "ai_id", "timestamp", "task", "key_findings"}
     assert first["data"]["reports"][0]["epistemic_growth"] == pytest.approx(0.3)
-    rest = baton.document(*shlex.split(first["next"])[1:])
+    rest = deed.document(*shlex.split(first["next"])[1:])
     assert [one["session_id"] for one in rest["data"]["reports"]] == names[:1]
     assert "next" not in rest
-    said = baton(*query, "--limit", 2)
+    said = deed(*query, "--limit", 2)
     assert "  +0.30   " in said
     assert f"3 in all; go on with: {first['next']}" in said
-    assert baton("report", "query", "--ai-id", label, "--since", "2999-01-01") == "(none)\n"
-    assert baton.data("report", "query", "--ai-id", label, "--task-pattern", "water")["total_found"] == 0
+    assert deed("report", "query", "--ai-id", label, "--since", "2999-01-01") == "(none)\n"
+    assert deed.data("report", "query", "--ai-id", label, "--task-pattern", "water")["total_found"] == 0
 
 
 @pytest.mark.parametrize("since", ["no time", "", "in 3 days", "2026-13-01", "x" * 1000])
-def test_since_that_is_no_time_is_refused(baton: Baton, since: str) -> None:
+def test_since_that_is_no_time_is_refused(deed: Deed, since: str) -> None:
     for verb in ("query", "overlap", "calibration"):
-        assert "7 days ago" in baton.refuses("INVALID_FIELD", "report", verb, "--since", since)["message"]
+        assert "7 days ago" in deed.refuses("INVALID_FIELD", "report", verb, "--since", since)["message"]
 
 
 @pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)b", "(?<!a)b", "(", "a{1001}", "((a{100}){100}){100}"])
-def test_pattern_that_re2_does_not_take_is_refused(baton: Baton, pattern: str) -> None:
-    baton.refuses("PATTERN_NOT_SUPPORTED", "report", "query", "--task-pattern", pattern)
+def test_pattern_that_re2_does_not_take_is_refused(deed: Deed, pattern: str) -> None:
+    deed.refuses("PATTERN_NOT_SUPPORTED", "report", "query", "--task-pattern", pattern)
 
 
-def test_pattern_that_explodes_elsewhere_is_answered(baton: Baton, fresh: Fresh) -> None:
+def test_pattern_that_explodes_elsewhere_is_answered(deed: Deed, fresh: Fresh) -> None:
     label, name = fresh("agent"), fresh("bomb")
-    begin(baton, name, "a" * 5000 + "!", "--ai-id", label)
-    finish(baton, name)
-    found = baton.data("report", "query", "--ai-id", label, "--task-pattern", "^(a+)+$")
+    begin(deed, name, "a" * 5000 + "!", "--ai-id", label)
+    finish(deed, name)
+    found = deed.data("report", "query", "--ai-id", label, "--task-pattern", "^(a+)+$")
     assert found["total_found"] == 0
-    assert baton.data("report", "query", "--ai-id", label, "--task-pattern", "^(a+)+!$")["total_found"] == 1
+    assert deed.data("report", "query", "--ai-id", label, "--task-pattern", "^(a+)+!$")["total_found"] == 1
 
 
-def test_similar_overlap_and_calibration_are_told(alone: Baton) -> None:
+def test_similar_overlap_and_calibration_are_told(alone: Deed) -> None:
     alone("agent", "add", "a")
     for name, task in (("one", CACHE), ("two", f"{CACHE} again"), ("three", "Water the plants")):
         begin(alone, name, task)
@@ -82,7 +82,7 @@ def test_similar_overlap_and_calibration_are_told(alone: Baton) -> None:
     assert alone("report", "calibration", "--ai-id", "nobody") == "(none)\n"
 
 
-def test_start_names_what_failed_in_similar_sessions(alone: Baton) -> None:
+def test_start_names_what_failed_in_similar_sessions(alone: Deed) -> None:
     alone("agent", "add", "a")
     begin(alone, "one")
     alone("session", "dead-end", "one", "Raise the limit", "--why", "It only fails later", *AS_A)

@@ -1,4 +1,4 @@
-"""`baton report resume`: a fresh process takes up what was reported, within its tokens."""
+"""`deed report resume`: a fresh process takes up what was reported, within its tokens."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from consumers.sessions.resumed_text import left_out_lines
 from projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
-    from calling import Baton
+    from calling import Deed
     from reported_sessions import Fresh
 
 
 @pytest.mark.served
-def test_postflight_makes_the_report_that_a_fresh_process_resumes_from(baton: Baton, fresh: Fresh) -> None:
+def test_postflight_makes_the_report_that_a_fresh_process_resumes_from(deed: Deed, fresh: Fresh) -> None:
     label = fresh("agent")
-    name = begin(baton, fresh("leak"), CACHE, "--ai-id", label)
-    baton("session", "unknown", name, "How large it grows", *AS_A)
-    baton("session", "dead-end", name, "Raise the limit", "--why", "It only fails later", *AS_A)
-    baton("session", "tool", name, "grep", *AS_A)
-    made = finish(baton, name, "--context", "Fix is on branch fix/cache", "--artifact", "src/cache.py")
+    name = begin(deed, fresh("leak"), CACHE, "--ai-id", label)
+    deed("session", "unknown", name, "How large it grows", *AS_A)
+    deed("session", "dead-end", name, "Raise the limit", "--why", "It only fails later", *AS_A)
+    deed("session", "tool", name, "grep", *AS_A)
+    made = finish(deed, name, "--context", "Fix is on branch fix/cache", "--artifact", "src/cache.py")
     assert (made["status"], made["report_type"], made["session_id"]) == ("success", "complete", name)
     assert made["storage_location"].startswith("ledger:")
-    baton("session", "end", name, *AS_A)
-    place = ["--home", baton.home, *(["--server", baton.place.server] if baton.place and baton.place.server else [])]
+    deed("session", "end", name, *AS_A)
+    place = ["--home", deed.home, *(["--server", deed.place.server] if deed.place and deed.place.server else [])]
     said = call(*place, "report", "resume", "--ai-id", label, "--detail-level", "detailed", "--json")
     data = json.loads(said.out)["data"]
     assert (data["total_sessions"], data["detail_level"]) == (1, "detailed")
@@ -45,7 +45,7 @@ def test_postflight_makes_the_report_that_a_fresh_process_resumes_from(baton: Ba
     assert "Raise the limit" in [one["approach"] for one in data["dead_ends"]]
 
 
-def test_text_of_resume_gives_dead_ends_first_then_the_six_answers(alone: Baton) -> None:
+def test_text_of_resume_gives_dead_ends_first_then_the_six_answers(alone: Deed) -> None:
     alone("agent", "add", "a")
     assert alone("report", "resume") == "No sessions found\n"
     begin(alone, "one")
@@ -67,7 +67,7 @@ def test_text_of_resume_gives_dead_ends_first_then_the_six_answers(alone: Baton)
     assert "PREFLIGHT: know 0.50" in full
 
 
-def test_session_without_a_report_is_marked(alone: Baton) -> None:
+def test_session_without_a_report_is_marked(alone: Deed) -> None:
     alone("agent", "add", "a")
     begin(alone, "crashed")
     assert "There is no report: this is taken from the session's events." in alone("report", "resume")
@@ -93,15 +93,15 @@ def test_session_without_a_report_is_marked(alone: Baton) -> None:
         (["--resume-mode", "first"], "--resume-mode"),
     ],
 )
-def test_options_of_resume_that_contradict_each_other_are_refused(baton: Baton, given: list[str], said: str) -> None:
-    assert said in baton.refuses("USAGE", "report", "resume", *given)["message"]
+def test_options_of_resume_that_contradict_each_other_are_refused(deed: Deed, given: list[str], said: str) -> None:
+    assert said in deed.refuses("USAGE", "report", "resume", *given)["message"]
     assert (
         "give session_id"
-        in baton.refuses("INVALID_FIELD", "report", "resume", "--resume-mode", "session_id")["message"]
+        in deed.refuses("INVALID_FIELD", "report", "resume", "--resume-mode", "session_id")["message"]
     )
 
 
-def test_mode_last_with_a_count_is_last_n(alone: Baton) -> None:
+def test_mode_last_with_a_count_is_last_n(alone: Deed) -> None:
     alone("agent", "add", "a")
     for name in ("one", "two", "three"):
         begin(alone, name)
@@ -110,24 +110,24 @@ def test_mode_last_with_a_count_is_last_n(alone: Baton) -> None:
     assert alone.data("report", "resume", "--resume-mode", "last_n")["total_sessions"] == 1
 
 
-def test_findings_of_ten_kilobytes_are_kept_and_resume_stays_small(baton: Baton, fresh: Fresh) -> None:
+def test_findings_of_ten_kilobytes_are_kept_and_resume_stays_small(deed: Deed, fresh: Fresh) -> None:
     label, name = fresh("agent"), fresh("long")
-    begin(baton, name, CACHE, "--ai-id", label)
+    begin(deed, name, CACHE, "--ai-id", label)
     texts = ["缓存从不清除，因此总线会变慢。" * 220, "the cache never evicts and so the bus slows down " * 210]
-    made = finish(baton, name, "--finding", texts[0], "--finding", texts[1])
+    made = finish(deed, name, "--finding", texts[0], "--finding", texts[1])
     assert made["status"] == "success"
     for level, tokens in (("summary", 400), ("detailed", 800), ("full", 1250)):
-        said = baton.run("report", "resume", "--ai-id", label, "--detail-level", level, "--json").out
+        said = deed.run("report", "resume", "--ai-id", label, "--detail-level", level, "--json").out
         assert count_tokens(json.dumps(json.loads(said)["data"], ensure_ascii=False, separators=(",", ":"))) <= tokens
         left_out = json.loads(said)["data"]["sessions"][0]["left_out"]
         assert "findings" in left_out["shortened"]
-        text = baton("report", "resume", "--ai-id", label, "--detail-level", level)
+        text = deed("report", "resume", "--ai-id", label, "--detail-level", level)
         assert f"to be had with: {left_out['see']}" in text
 
 
 def test_what_was_left_out_is_said_with_the_command_that_shows_it() -> None:
-    left_out = {"key_findings": 2, "shortened": ["task", "next_steps"], "see": "baton report show s"}
+    left_out = {"key_findings": 2, "shortened": ["task", "next_steps"], "see": "deed report show s"}
     assert left_out_lines(left_out) == [
         "key findings: 2; shortened: task, next steps",
-        "to be had with: baton report show s",
+        "to be had with: deed report show s",
     ]

@@ -1,4 +1,4 @@
-"""`baton router`: chains are checked and tried without a signature, run on what happens, and what failed is shown."""
+"""`deed router`: chains are checked and tried without a signature, run on what happens, and what failed is shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
 CHAINS = """
 [[chain]]
@@ -37,54 +37,54 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def hand_over(baton: Baton, name: str, title: str = "Tests", to: str = "b") -> int:
+def hand_over(deed: Deed, name: str, title: str = "Tests", to: str = "b") -> int:
     """Create a handoff and return the index of that event."""
-    created = baton.data(
+    created = deed.data(
         "handoff", "create", "--as", "a", "--to", to, "--title", title, "--id", name, "--reviewer", "rita"
     )
     index: int = created["accepted"][0]["index"]
     return index
 
 
-def test_check_shows_the_chains_and_warns_of_strangers(baton: Baton, file: Path) -> None:
-    data = baton.data("router", "check", file)
+def test_check_shows_the_chains_and_warns_of_strangers(deed: Deed, file: Path) -> None:
+    data = deed.data("router", "check", file)
     assert data["chains"] == ["look", "lost"]
     assert data["warnings"] == ["chain lost, step 1: there is no agent nobody"]
-    said = baton.run("router", "check", file)
+    said = deed.run("router", "check", file)
     assert said.err == "warning: chain lost, step 1: there is no agent nobody\n"
     assert "look, lost" in said.out
 
 
-def test_check_needs_no_ledger(nowhere: Baton, file: Path) -> None:
+def test_check_needs_no_ledger(nowhere: Deed, file: Path) -> None:
     data = nowhere.data("router", "check", file)
     assert (data["agents_checked"], data["warnings"]) == (False, [])
     assert "names were not checked" in nowhere.run("router", "check", file).err
     nowhere.refuses("NO_LEDGER", "router", "check")
 
 
-def test_check_refuses_what_is_wrong_with_its_place(baton: Baton, file: Path) -> None:
+def test_check_refuses_what_is_wrong_with_its_place(deed: Deed, file: Path) -> None:
     file.write_text(CHAINS.replace("{title}", "{tittle}"), "utf-8")
-    error = baton.refuses("INVALID_FIELD", "router", "check", file)
+    error = deed.refuses("INVALID_FIELD", "router", "check", file)
     assert error["details"] == {
         "file": str(file), "path": "$.chain[0].then[0].title", "line": 6, "placeholder": "{tittle}",
     }  # fmt: skip
-    baton.refuses("NOT_FOUND", "router", "check", file.with_name("none.toml"))
+    deed.refuses("NOT_FOUND", "router", "check", file.with_name("none.toml"))
 
 
-def test_ledger_without_chains_has_none(baton: Baton) -> None:
-    assert baton.data("router", "check")["chains"] == []
-    assert "no chains" in baton("router", "check")
-    assert baton.data("router", "dry-run")["events"] == []
+def test_ledger_without_chains_has_none(deed: Deed) -> None:
+    assert deed.data("router", "check")["chains"] == []
+    assert "no chains" in deed("router", "check")
+    assert deed.data("router", "dry-run")["events"] == []
 
 
 @pytest.mark.served
 def test_dry_run_says_what_would_be_made_and_why_nothing_else(
-    baton: Baton, file: Path, fresh: Callable[[str], str]
+    deed: Deed, file: Path, fresh: Callable[[str], str]
 ) -> None:
     name = fresh("dry")
-    index = hand_over(baton, name)
-    size = baton.written()
-    (event,) = baton.data("router", "dry-run", file, "--after", index - 1)["events"]
+    index = hand_over(deed, name)
+    size = deed.written()
+    (event,) = deed.data("router", "dry-run", file, "--after", index - 1)["events"]
     assert (event["index"], event["handoff"], event["hop"]) == (index, name, 0)
     look, lost = event["chains"]
     assert look["steps"] == [
@@ -94,36 +94,36 @@ def test_dry_run_says_what_would_be_made_and_why_nothing_else(
         }
     ]  # fmt: skip
     assert (lost["fires"], lost["why_not"]) == (False, "where.title: 'Tests' is not 'Lost*'")
-    text = baton("router", "dry-run", file, "--after", index - 1)
+    text = deed("router", "dry-run", file, "--after", index - 1)
     assert f"would create: {name}-look-1 [→ a] Look at Tests (hop 1)" in text
-    assert baton.written() == size
+    assert deed.written() == size
 
 
-def test_dry_run_of_one_event_tells_of_every_chain(baton: Baton, file: Path, fresh: Callable[[str], str]) -> None:
+def test_dry_run_of_one_event_tells_of_every_chain(deed: Deed, file: Path, fresh: Callable[[str], str]) -> None:
     name = fresh("one")
-    index = hand_over(baton, name)
-    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
-    (event,) = baton.data("router", "dry-run", file, "--event", index + 1)["events"]
+    index = hand_over(deed, name)
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    (event,) = deed.data("router", "dry-run", file, "--event", index + 1)["events"]
     assert [chain["why_not"] for chain in event["chains"]] == [
         "when: handoff.approved is not handoff.created",
         "when: handoff.approved is not handoff.created or handoff.verified",
     ]
-    baton.refuses("USAGE", "router", "dry-run", file, "--event", 0)
-    baton.refuses("NOT_FOUND", "router", "dry-run", file, "--event", 10**6)
+    deed.refuses("USAGE", "router", "dry-run", file, "--event", 0)
+    deed.refuses("NOT_FOUND", "router", "dry-run", file, "--event", 10**6)
 
 
-def test_dry_run_goes_on_where_its_page_ended(baton: Baton, file: Path, fresh: Callable[[str], str]) -> None:
-    first = hand_over(baton, fresh("page"))
-    second = hand_over(baton, fresh("page"))
-    document = baton.document("router", "dry-run", file, "--after", first - 1, "--limit", 1)
+def test_dry_run_goes_on_where_its_page_ended(deed: Deed, file: Path, fresh: Callable[[str], str]) -> None:
+    first = hand_over(deed, fresh("page"))
+    second = hand_over(deed, fresh("page"))
+    document = deed.document("router", "dry-run", file, "--after", first - 1, "--limit", 1)
     assert [event["index"] for event in document["data"]["events"]] == [first]
-    assert document["next"] == f"baton router dry-run {file} --after {first} --limit 1"
-    rest = baton.document(*document["next"].split()[1:])
+    assert document["next"] == f"deed router dry-run {file} --after {first} --limit 1"
+    rest = deed.document(*document["next"].split()[1:])
     assert [event["index"] for event in rest["data"]["events"]] == [second]
-    assert "go on with: " in baton("router", "dry-run", file, "--after", first - 1, "--limit", 1)
+    assert "go on with: " in deed("router", "dry-run", file, "--after", first - 1, "--limit", 1)
 
 
-def test_run_signs_as_the_routers_own_agent_and_status_tells_what_failed(alone: Baton) -> None:
+def test_run_signs_as_the_routers_own_agent_and_status_tells_what_failed(alone: Deed) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "reviewer")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     (alone.home / "chains.toml").write_text(CHAINS, "utf-8")
@@ -151,14 +151,14 @@ def test_run_signs_as_the_routers_own_agent_and_status_tells_what_failed(alone: 
     assert "is not used" in alone("router", "status")
 
 
-def run_once(baton: Baton) -> str:
+def run_once(deed: Deed) -> str:
     """Let a router handle what there is, in a process of its own: it takes the signals of its process."""
-    done = call("--home", baton.home, "router", "run", "--once")
+    done = call("--home", deed.home, "router", "run", "--once")
     assert done.code == 0, done.err
     return done.out
 
 
-def test_run_goes_on_until_it_is_told_to_stop(alone: Baton, file: Path) -> None:
+def test_run_goes_on_until_it_is_told_to_stop(alone: Deed, file: Path) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "reviewer")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     with Running("--home", alone.home, "router", "run", file) as running:
@@ -170,14 +170,14 @@ def test_run_goes_on_until_it_is_told_to_stop(alone: Baton, file: Path) -> None:
 
 
 @pytest.mark.served
-def test_router_needs_the_role_of_a_service(baton: Baton, file: Path) -> None:
-    error = baton.refuses("NOT_AUTHORIZED", "router", "run", file, "--once", "--as", "a")
+def test_router_needs_the_role_of_a_service(deed: Deed, file: Path) -> None:
+    error = deed.refuses("NOT_AUTHORIZED", "router", "run", file, "--once", "--as", "a")
     assert error["details"] == {"role": "service"}
-    if baton.is_remote:
-        baton.refuses("USAGE", "router", "run", file, "--once")
+    if deedbook.is_remote:
+        deed.refuses("USAGE", "router", "run", file, "--once")
 
 
-def test_a_single_chain_is_one_chain(alone: Baton) -> None:
+def test_a_single_chain_is_one_chain(alone: Deed) -> None:
     (alone.home / "chains.toml").write_text("[[chain]]" + CHAINS.split("[[chain]]")[1], "utf-8")
     alone("trust", "--yes")
     for agent in ("a", "b", "rita"):

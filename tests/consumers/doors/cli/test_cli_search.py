@@ -1,4 +1,4 @@
-"""`baton search`: found locally and through a server, shown to people and to programs, page by page."""
+"""`deed search`: found locally and through a server, shown to people and to programs, page by page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
-from calling import Baton, call, emit_finding, start_session
+from calling import Deed, call, emit_finding, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.served
-def test_what_was_written_is_found_by_its_words(baton: Baton, fresh: Fresh) -> None:
+def test_what_was_written_is_found_by_its_words(deed: Deed, fresh: Fresh) -> None:
     name = fresh("leak")
-    stream = start_session(baton, name)
-    emitted = emit_finding(baton, stream, f"The pool of {name} leaks: 登录页面超时, JWT_SECRET in auth.py:42")
+    stream = start_session(deed, name)
+    emitted = emit_finding(deed, stream, f"The pool of {name} leaks: 登录页面超时, JWT_SECRET in auth.py:42")
     for text in (f"{name} leaks", f'"pool of {name}"', f"{name} 登录", f"{name} 页", f"jwt_sec* {name}"):
-        document = baton.document("search", text, "--author", "a", "--sort", "session")
+        document = deed.document("search", text, "--author", "a", "--sort", "session")
         (hit,) = document["data"]["hits"]
         assert (hit["event_index"], hit["event_id"]) == (emitted["index"], emitted["id"])
         assert (document["kind"], document["data"]["total"], document["data"]["next"]) == ("hits", 1, None)
         assert f"pool of {name}" in hit["excerpt"]
 
 
-def test_words_need_no_quotation_marks_of_the_shell(baton: Baton, fresh: Fresh) -> None:
+def test_words_need_no_quotation_marks_of_the_shell(deed: Deed, fresh: Fresh) -> None:
     name = fresh("words")
-    emit_finding(baton, start_session(baton, name), f"a closed {name} pool")
-    assert baton.data("search", "pool", name, "--limit", 3)["total"] == 1
+    emit_finding(deed, start_session(deed, name), f"a closed {name} pool")
+    assert deed.data("search", "pool", name, "--limit", 3)["total"] == 1
 
 
-def test_text_for_people_says_where_and_what(alone: Baton) -> None:
+def test_text_for_people_says_where_and_what(alone: Deed) -> None:
     alone("agent", "add", "a")
     emit_finding(alone, start_session(alone, "one"), "the pool\nleaks \x1b[2J handles")
     place, excerpt = alone("search", "LEAKS").splitlines()
@@ -45,7 +45,7 @@ def test_text_for_people_says_where_and_what(alone: Baton) -> None:
     assert excerpt == "    the pool leaks \ufffd[2J handles"
 
 
-def test_what_was_taken_back_is_struck_with_who_did_it_and_why(alone: Baton) -> None:
+def test_what_was_taken_back_is_struck_with_who_did_it_and_why(alone: Deed) -> None:
     alone("agent", "add", "a")
     alone("session", "start", "one", "--as", "a", "--task", "look")
     for verb, text, *more in (
@@ -81,7 +81,7 @@ def test_what_was_taken_back_is_struck_with_who_did_it_and_why(alone: Baton) -> 
     assert "correction" not in hits[shown["findings"][1]["event_index"]]
 
 
-def test_a_match_is_emphasised_where_there_are_colours(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_match_is_emphasised_where_there_are_colours(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
     alone("agent", "add", "a")
     emit_finding(alone, start_session(alone, "one"), "the Pool and a pool, 登录页")
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
@@ -91,12 +91,12 @@ def test_a_match_is_emphasised_where_there_are_colours(alone: Baton, monkeypatch
     assert click.unstyle(said).endswith("the Pool and a pool, 登录页\n")
 
 
-def test_nothing_found_is_an_empty_list(alone: Baton) -> None:
+def test_nothing_found_is_an_empty_list(alone: Deed) -> None:
     assert alone("search", "nothing") == "(none)\n"
     assert alone.data("search", "nothing") == {"hits": [], "total": 0, "next": None, "holds": "some"}
 
 
-def test_any_form_is_found_and_where_nothing_holds_all_words_the_nearest_is_shown(alone: Baton) -> None:
+def test_any_form_is_found_and_where_nothing_holds_all_words_the_nearest_is_shown(alone: Deed) -> None:
     alone("agent", "add", "a")
     stream = start_session(alone, "one")
     emit_finding(alone, stream, "tokens never expire")
@@ -110,38 +110,38 @@ def test_any_form_is_found_and_where_nothing_holds_all_words_the_nearest_is_show
     assert "far (0." in alone("search", "zebra")
 
 
-def test_next_gives_the_command_that_goes_on(baton: Baton, fresh: Fresh) -> None:
+def test_next_gives_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     name = fresh("page")
-    stream = start_session(baton, name)
-    indexes = [emit_finding(baton, stream, f"{name} {number}")["index"] for number in "123"]
-    said = baton.run("search", "--json", "--sort", "session", "--sort", "tot", "--limit", 2, "--", f'--{name} "{name}"')
+    stream = start_session(deed, name)
+    indexes = [emit_finding(deed, stream, f"{name} {number}")["index"] for number in "123"]
+    said = deed.run("search", "--json", "--sort", "session", "--sort", "tot", "--limit", 2, "--", f'--{name} "{name}"')
     document = json.loads(said.out)
     assert f"--cursor {document['data']['next']}" in document["next"]
-    assert "go on with: baton search" in baton("search", "--limit", 2, name)
+    assert "go on with: deed search" in deed("search", "--limit", 2, name)
     seen = document["data"]["hits"]
     program, verb, *following = shlex.split(document["next"])
-    rest = json.loads(baton.run(verb, "--json", *following).out)
-    assert program == "baton"
+    rest = json.loads(deed.run(verb, "--json", *following).out)
+    assert program == "deedbook"
     assert "next" not in rest
     assert [hit["event_index"] for hit in seen + rest["data"]["hits"]] == indexes[::-1]
 
 
 @pytest.mark.served
-def test_a_question_that_cannot_be_asked_is_refused(baton: Baton) -> None:
-    baton.refuses("INVALID_FIELD", "search", "?!")
-    baton.refuses("INVALID_FIELD", "search", "")
-    baton.refuses("UNKNOWN_KIND", "search", "x", "--kind", "finding.lost")
-    baton.refuses("INVALID_FIELD", "search", "x", "--since", "nonsense")
-    baton.refuses("INVALID_FIELD", "search", "x" * 10_241)
-    baton.refuses("INVALID_FORMAT", "search", "not\udcff text")
-    baton.refuses("USAGE", "search")
-    baton.refuses("USAGE", "search", "x", "--sort", "recipe")
-    baton.refuses("USAGE", "search", "x", "--limit", 201)
-    baton.refuses("USAGE", "search", "x", "--cursor", -1)
-    baton.refuses("INTEGER_OUT_OF_RANGE", "search", "x", "--cursor", 2**53)
+def test_a_question_that_cannot_be_asked_is_refused(deed: Deed) -> None:
+    deed.refuses("INVALID_FIELD", "search", "?!")
+    deed.refuses("INVALID_FIELD", "search", "")
+    deed.refuses("UNKNOWN_KIND", "search", "x", "--kind", "finding.lost")
+    deed.refuses("INVALID_FIELD", "search", "x", "--since", "nonsense")
+    deed.refuses("INVALID_FIELD", "search", "x" * 10_241)
+    deed.refuses("INVALID_FORMAT", "search", "not\udcff text")
+    deed.refuses("USAGE", "search")
+    deed.refuses("USAGE", "search", "x", "--sort", "recipe")
+    deed.refuses("USAGE", "search", "x", "--limit", 201)
+    deed.refuses("USAGE", "search", "x", "--cursor", -1)
+    deed.refuses("INTEGER_OUT_OF_RANGE", "search", "x", "--cursor", 2**53)
 
 
-def test_views_verify_after_a_search(alone: Baton) -> None:
+def test_views_verify_after_a_search(alone: Deed) -> None:
     alone("agent", "add", "a")
     emit_finding(alone, start_session(alone, "one"), "the pool leaks")
     assert alone.data("search", "pool")["total"] == 1
@@ -151,15 +151,15 @@ def test_views_verify_after_a_search(alone: Baton) -> None:
 
 
 @pytest.mark.parametrize("alias", ["find", "grep"])
-def test_verbs_agents_guess_search(alone: Baton, alias: str) -> None:
+def test_verbs_agents_guess_search(alone: Deed, alias: str) -> None:
     assert alone(alias, "nothing") == "(none)\n"
 
 
-def test_a_search_without_a_ledger_says_so(nowhere: Baton) -> None:
+def test_a_search_without_a_ledger_says_so(nowhere: Deed) -> None:
     nowhere.refuses("NO_LEDGER", "search", "pool")
 
 
-def test_bytes_that_are_no_text_are_refused_and_no_traceback(alone: Baton) -> None:
+def test_bytes_that_are_no_text_are_refused_and_no_traceback(alone: Deed) -> None:
     said = call("--home", alone.home, "search", b"\xff\xfe".decode("utf-8", "surrogateescape"))
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("INVALID_FORMAT: ")

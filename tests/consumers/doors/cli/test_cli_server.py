@@ -1,4 +1,4 @@
-"""`baton serve` and `baton watch` as processes: started, killed, refused a second time, reacting exactly as told."""
+"""`deed serve` and `deed watch` as processes: started, killed, refused a second time, reacting exactly as told."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 import inside
 import pytest
 from building import trusted
-from calling import Baton, Place, Running, Serving, call, wait_until
+from calling import Deed, Place, Running, Serving, call, wait_until
 
 
 @pytest.fixture
-def home(alone: Baton) -> Path:
+def home(alone: Deed) -> Path:
     """A ledger with agent a and a session of it."""
     alone("agent", "add", "a")
     alone("emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "a")
@@ -46,7 +46,7 @@ def find(place: Place, finding: str) -> dict[str, Any]:
     server = ["--server", place.server] if place.server else []
     data = json.dumps({"finding": finding})
     emitted = ["emit", "finding.logged", "--stream", "session/s", "--as", "a", "--data", data, "--json"]
-    said = inside.baton("--home", place.home, *server, *emitted)
+    said = inside.deedbook("--home", place.home, *server, *emitted)
     assert said.code == 0, said.out
     answer: dict[str, Any] = json.loads(said.out)["data"]
     return answer
@@ -63,7 +63,7 @@ def test_serve_says_where_it_listens_and_ends_cleanly(home: Path) -> None:
     assert not is_alive(server)
     assert not (home / "bus" / "url").exists()
     assert (
-        json.loads(inside.baton("--home", home, "show", index, "--json").out)["data"]["data"]["finding"]
+        json.loads(inside.deedbook("--home", home, "show", index, "--json").out)["data"]["data"]["finding"]
         == "over the bus"
     )
 
@@ -79,14 +79,14 @@ def test_second_serve_of_a_ledger_is_refused(home: Path) -> None:
         assert (said.code, said.out) == (7, "")
         assert said.err.startswith("STORE_IN_USE: ")
         assert "stop that one first" in said.err
-        assert json.loads(inside.baton("--home", home, "serve", "--json").out)["error"]["code"] == "STORE_IN_USE"
+        assert json.loads(inside.deedbook("--home", home, "serve", "--json").out)["error"]["code"] == "STORE_IN_USE"
         assert find(serving.place, "still served")["is_repeat"] is False
 
 
 def test_local_verbs_work_beside_a_server(home: Path) -> None:
     with Serving(home) as serving:
         index = find(Place(home), "beside")["index"]
-        shown = inside.baton("--home", home, "--server", serving.place.server, "show", index, "--json")
+        shown = inside.deedbook("--home", home, "--server", serving.place.server, "show", index, "--json")
         assert json.loads(shown.out)["data"]["data"]["finding"] == "beside"
 
 
@@ -98,10 +98,10 @@ def test_killed_server_starts_again_with_everything_that_was_acknowledged(home: 
     with Serving(home) as serving:
         assert not is_alive(server)
         for one in acknowledged:
-            shown = inside.baton("--home", home, "--server", serving.place.server, "show", one["index"], "--json")
+            shown = inside.deedbook("--home", home, "--server", serving.place.server, "show", one["index"], "--json")
             assert json.loads(shown.out)["data"]["id"] == one["id"]
         assert find(serving.place, "after the kill")["index"] > acknowledged[-1]["index"]
-        verified = inside.baton("--home", home, "--server", serving.place.server, "verify", "--json")
+        verified = inside.deedbook("--home", home, "--server", serving.place.server, "verify", "--json")
         assert json.loads(verified.out)["data"]["ok"] is True
         assert serving.signal(signal.SIGTERM).code == 0
 
@@ -117,21 +117,21 @@ def test_agent_with_nothing_but_its_keys_works_from_another_folder(home: Path, t
     with Serving(home) as serving:
         index = find(Place(elsewhere.parent, serving.place.server), "from elsewhere")["index"]
         remote = ["--home", elsewhere.parent, "--server", serving.place.server]
-        said = inside.baton(*remote, "show", index, "--json", "--as", "a")
+        said = inside.deedbook(*remote, "show", index, "--json", "--as", "a")
         assert json.loads(said.out)["data"]["author"] == "a"
-        assert inside.baton(*remote, "log").code == 2
+        assert inside.deedbook(*remote, "log").code == 2
     assert not (elsewhere.parent / "log").exists()
 
 
 def test_stranger_is_not_let_in(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert inside.baton("--home", other, "init").code == 0
-    assert inside.baton("--home", other, "agent", "add", "eve").code == 0
+    assert inside.deedbook("--home", other, "init").code == 0
+    assert inside.deedbook("--home", other, "agent", "add", "eve").code == 0
     with Serving(home) as serving:
-        said = inside.baton("--home", other, "--server", serving.place.server, "log", "--as", "eve")
+        said = inside.deedbook("--home", other, "--server", serving.place.server, "log", "--as", "eve")
     assert said.code == 5
     assert said.err.startswith("BUS_DENIED: ")
-    assert "or replaced elsewhere (`baton agent show eve` beside the ledger" in said.err
+    assert "or replaced elsewhere (`deed agent show eve` beside the ledger" in said.err
 
 
 class Watched:
@@ -145,7 +145,7 @@ class Watched:
             "import json, os, sys\n"
             "event = json.load(sys.stdin)\n"
             f"with open({str(self.file)!r}, 'a') as file:\n"
-            "    seen = [os.environ['BATON_EVENT_ID'], event['id'], event['stream'], event['data']['finding']]\n"
+            "    seen = [os.environ['DEEDBOOK_EVENT_ID'], event['id'], event['stream'], event['data']['finding']]\n"
             "    file.write(json.dumps(seen) + '\\n')\n"
             "sys.exit('fail' in event['data']['finding'])\n"
         )
@@ -164,7 +164,7 @@ class Watched:
         """Return the index that the watcher reads next, None while it has none."""
         for path in (self.home / "subscribers").glob("watch-*.db"):
             with closing(sqlite3.connect(path)) as db, contextlib.suppress(sqlite3.OperationalError):  # being made
-                for (position,) in db.execute("SELECT next_index FROM baton_positions"):
+                for (position,) in db.execute("SELECT next_index FROM deedbook_positions"):
                     return int(position)
         return None
 
@@ -185,8 +185,8 @@ def test_watcher_reacts_once_to_each_event_and_goes_on_where_it_stopped(home: Pa
     assert watched.seen() == [[first["id"], first["id"], "session/s", "one"]]
     find(Place(home), "two")
     find(Place(home), "three")
-    assert inside.baton(*watched.arguments, "--once").code == 0
-    assert inside.baton(*watched.arguments, "--once").code == 0
+    assert inside.deedbook(*watched.arguments, "--once").code == 0
+    assert inside.deedbook(*watched.arguments, "--once").code == 0
     assert watched.findings() == ["one", "two", "three"]
 
 
@@ -211,33 +211,33 @@ def test_watcher_that_was_killed_misses_nothing(home: Path, watched: Watched) ->
         wait_until(watched.seen, "the command ran")
         watching.signal(signal.SIGKILL)
     find(Place(home), "two")
-    assert inside.baton(*watched.arguments, "--once").code == 0
+    assert inside.deedbook(*watched.arguments, "--once").code == 0
     # At least once: what was in hand when the kill came may be seen again, with the same id.
     assert list(dict.fromkeys(watched.findings())) == ["one", "two"]
 
 
 def test_event_that_fails_is_a_dead_letter_and_does_not_block_the_next(home: Path, watched: Watched) -> None:
-    assert inside.baton(*watched.arguments, "--once").code == 0
+    assert inside.deedbook(*watched.arguments, "--once").code == 0
     bad = find(Place(home), "this will fail")
     find(Place(home), "good")
-    said = inside.baton(*watched.arguments, "--once")
+    said = inside.deedbook(*watched.arguments, "--once")
     assert said.code == 1
     assert watched.findings() == ["this will fail"] * 5 + ["good"]
     letters = [json.loads(line) for line in said.err.splitlines() if "dead letter" in line]
     assert [(one["index"], one["id"]) for one in letters] == [(bad["index"], bad["id"])]
-    assert inside.baton(*watched.arguments, "--once").code == 0
+    assert inside.deedbook(*watched.arguments, "--once").code == 0
     assert len(watched.findings()) == 6
 
 
 def test_watcher_can_begin_at_the_first_entry(home: Path, watched: Watched) -> None:
     find(Place(home), "long ago")
-    assert inside.baton(*watched.arguments, "--once", "--from-start").code == 0
+    assert inside.deedbook(*watched.arguments, "--once", "--from-start").code == 0
     assert watched.findings() == ["long ago"]
 
 
 def test_watcher_without_a_command_prints_one_document_a_line(home: Path) -> None:
     findings = [find(Place(home), f"number {number}") for number in range(2)]
-    said = inside.baton("--home", home, "watch", "--as", "a", "--kind", "finding.logged", "--once", "--from-start")
+    said = inside.deedbook("--home", home, "watch", "--as", "a", "--kind", "finding.logged", "--once", "--from-start")
     assert [json.loads(line)["id"] for line in said.out.splitlines()] == [one["id"] for one in findings]
 
 
@@ -250,7 +250,7 @@ def test_watcher_is_woken_through_a_server(home: Path, watched: Watched) -> None
     assert watched.findings() == ["remote"]
 
 
-def test_watch_refuses_what_it_cannot_do(alone: Baton) -> None:
+def test_watch_refuses_what_it_cannot_do(alone: Deed) -> None:
     alone.refuses("UNKNOWN_KIND", "watch", "--as", "a", "--kind", "finding.loged")
     alone.refuses("USAGE", "watch", "--kind", "finding.logged")
     alone.refuses("USAGE", "watch", "--as", "a")

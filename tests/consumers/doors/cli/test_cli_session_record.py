@@ -15,7 +15,7 @@ from ledger.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from calling import Baton
+    from calling import Deed
 
     Fresh = Callable[[str], str]
 
@@ -46,14 +46,14 @@ conclude: Compare the time with TTL
 
 
 @pytest.fixture
-def session(baton: Baton, fresh: Fresh) -> str:
-    baton("session", "start", name := fresh("s"), "--task", "tokens", "--as", "a")
+def session(deed: Deed, fresh: Fresh) -> str:
+    deed("session", "start", name := fresh("s"), "--task", "tokens", "--as", "a")
     return name
 
 
-def record(baton: Baton, tmp_path: Path, session: str, text: str) -> Any:
+def record(deed: Deed, tmp_path: Path, session: str, text: str) -> Any:
     (file := tmp_path / "entries.txt").write_text(text, "utf-8")
-    return baton.data("session", "record", file, "--session", session, "--as", "a")
+    return deed.data("session", "record", file, "--session", session, "--as", "a")
 
 
 def faults(text: str) -> dict[int, str]:
@@ -65,48 +65,48 @@ def faults(text: str) -> dict[int, str]:
 
 @pytest.mark.served
 def test_a_file_is_recorded_at_once_and_again_adds_nothing(
-    baton: Baton, fresh: Fresh, session: str, tmp_path: Path
+    deed: Deed, fresh: Fresh, session: str, tmp_path: Path
 ) -> None:
     text = ENTRIES.format(reasoning=(reasoning := fresh("r")))
-    first = record(baton, tmp_path, session, text)
+    first = record(deed, tmp_path, session, text)
     assert first["counts"] == {
         "finding": 1, "unknown": 1, "dead-end": 1, "tool": 1, "reasoning": 1, "step": 2, "assume": 1, "conclude": 1,
     }  # fmt: skip
-    shown = baton.data("session", "show", session)
+    shown = deed.data("session", "show", session)
     assert shown["findings"][0]["finding"] == 'check() reads no time: "an entry" is valid for ever'
     assert (shown["findings"][0]["evidence"], shown["findings"][0]["impact"]) == (["src/auth.py:4"], 0.9)
     assert shown["dead_ends"][0]["why_failed"] == "two workers,\ntwo caches"
-    graph = baton.data("reasoning", "show", reasoning)
+    graph = deed.data("reasoning", "show", reasoning)
     assert (graph["status"], [one["type"] for one in graph["memory"]["steps"]]) == (
         "concluded", ["observation", "inference", "assumption"],
     )  # fmt: skip
     assert graph["memory"]["dependencies"] == {"2": [1]}
-    again = record(baton, tmp_path, session, text)
+    again = record(deed, tmp_path, session, text)
     assert (again["is_repeat"], again["accepted"][0]["index"]) == (True, first["accepted"][0]["index"])
-    assert baton.data("session", "show", session)["counts"]["findings"] == 1
+    assert deed.data("session", "show", session)["counts"]["findings"] == 1
 
 
-def test_steps_go_on_in_a_reasoning_that_there_is(baton: Baton, fresh: Fresh, session: str, tmp_path: Path) -> None:
+def test_steps_go_on_in_a_reasoning_that_there_is(deed: Deed, fresh: Fresh, session: str, tmp_path: Path) -> None:
     reasoning = fresh("r")
-    record(baton, tmp_path, session, f"reasoning: {reasoning}\n  task: t\nstep: one\n")
+    record(deed, tmp_path, session, f"reasoning: {reasoning}\n  task: t\nstep: one\n")
     more = f"reasoning: {reasoning}\nstep: two\n  rests-on: 1\nconclude: so\n"
     for _ in range(2):
-        record(baton, tmp_path, session, more)
-    steps = baton.data("reasoning", "show", reasoning)["memory"]["steps"]
+        record(deed, tmp_path, session, more)
+    steps = deed.data("reasoning", "show", reasoning)["memory"]["steps"]
     assert [(one["step_number"], one["content"]) for one in steps] == [(1, "one"), (2, "two")]
 
 
-def test_an_artifact_is_kept_with_its_content(baton: Baton, session: str, tmp_path: Path) -> None:
+def test_an_artifact_is_kept_with_its_content(deed: Deed, session: str, tmp_path: Path) -> None:
     (probe := tmp_path / "probe.py").write_text("print(1)\n", "utf-8")
-    record(baton, tmp_path, session, f"artifact: {probe}\n")
-    (tool,) = baton.data("session", "show", session)["tools"]
+    record(deed, tmp_path, session, f"artifact: {probe}\n")
+    (tool,) = deed.data("session", "show", session)["tools"]
     ref = tool["purpose"].removeprefix("kept: ")
-    baton("blob", "get", ref, "-o", tmp_path / "back.py")
+    deed("blob", "get", ref, "-o", tmp_path / "back.py")
     assert (tmp_path / "back.py").read_bytes() == probe.read_bytes()
 
 
 def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(
-    baton: Baton, session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deed: Deed, session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to("/etc/passwd")
@@ -119,34 +119,34 @@ def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(
         ("none", "is not there"),
     ):
         (file := tmp_path / "e.txt").write_text(f"artifact: {tmp_path / name}\n")
-        error = baton.refuses("NOT_FOUND" if name == "none" else "INVALID_FORMAT", "session", "record", file,
+        error = deed.refuses("NOT_FOUND" if name == "none" else "INVALID_FORMAT", "session", "record", file,
                               "--session", session, "--as", "a")  # fmt: skip
         assert why in error["message"]
 
 
-def test_nothing_stands_when_the_ledger_refuses_one(baton: Baton, session: str, tmp_path: Path) -> None:
+def test_nothing_stands_when_the_ledger_refuses_one(deed: Deed, session: str, tmp_path: Path) -> None:
     (file := tmp_path / "e.txt").write_text("finding: x\nreasoning: nobodys\n  task: t\nstep: s\n  rests-on: 7\n")
-    error = baton.refuses("STEP_CONFLICT", "session", "record", file, "--session", session, "--as", "a")
+    error = deed.refuses("STEP_CONFLICT", "session", "record", file, "--session", session, "--as", "a")
     assert error["message"].startswith("nothing was recorded: line 4: ")
-    assert baton.data("session", "show", session)["counts"]["findings"] == 0
+    assert deed.data("session", "show", session)["counts"]["findings"] == 0
 
 
-def test_what_is_no_utf_8_is_refused_and_not_mended(baton: Baton, session: str, tmp_path: Path) -> None:
+def test_what_is_no_utf_8_is_refused_and_not_mended(deed: Deed, session: str, tmp_path: Path) -> None:
     (file := tmp_path / "e.txt").write_bytes(b"finding: \xff\n")
-    told = baton.refuses("INVALID_FORMAT", "session", "record", file, "--session", session, "--as", "a")["message"]
+    told = deed.refuses("INVALID_FORMAT", "session", "record", file, "--session", session, "--as", "a")["message"]
     assert told == "the file of entries is not UTF-8 (in line 1)"
 
 
 def test_a_step_of_no_reasoning_is_named_by_its_line_and_one_entry_is_no_range(
-    baton: Baton, session: str, tmp_path: Path
+    deed: Deed, session: str, tmp_path: Path
 ) -> None:
     of = ("--session", session, "--as", "a")
     (file := tmp_path / "e.txt").write_text("reasoning: nobodys-at-all\nstep: s\n")
-    error = baton.refuses("NOT_FOUND", "session", "record", file, *of)
+    error = deed.refuses("NOT_FOUND", "session", "record", file, *of)
     assert error["message"].startswith("nothing was recorded: line 2: there is no reasoning nobodys-at-all")
     assert "`task: TEXT`" in error["message"]
     file.write_text("finding: one\n")
-    assert re.search(r"1 finding recorded \(entry [0-9]+\)\n", baton("session", "record", file, *of))
+    assert re.search(r"1 finding recorded \(entry [0-9]+\)\n", deed("session", "record", file, *of))
 
 
 def test_each_fault_is_named_by_its_line() -> None:
@@ -183,36 +183,36 @@ def test_what_looks_like_an_option_in_a_text_is_text() -> None:
     assert getattr(entry.data, "finding", "") == "a\nhttp://x: y\nNote: that goes on"
 
 
-def test_a_step_after_the_conclusion_says_that_it_reopens(baton: Baton, fresh: Fresh, session: str) -> None:
-    baton("reasoning", "start", "--id", name := fresh("r"), "--task", "t", "--session", session, "--as", "a")
-    assert baton("reasoning", "step", name, "--content", "one", "--as", "a").startswith(f"{name}: 1 step, open (entry ")
-    baton("reasoning", "conclude", name, "--conclusion", "so", "--as", "a")
-    (told,) = baton.data("reasoning", "step", name, "--content", "two", "--as", "a")["warnings"]
-    assert f"`baton reasoning conclude {name} --conclusion TEXT` concludes it anew" in told
-    assert f"`baton handoff amend ID --reasoning {name}`" in told
+def test_a_step_after_the_conclusion_says_that_it_reopens(deed: Deed, fresh: Fresh, session: str) -> None:
+    deed("reasoning", "start", "--id", name := fresh("r"), "--task", "t", "--session", session, "--as", "a")
+    assert deed("reasoning", "step", name, "--content", "one", "--as", "a").startswith(f"{name}: 1 step, open (entry ")
+    deed("reasoning", "conclude", name, "--conclusion", "so", "--as", "a")
+    (told,) = deed.data("reasoning", "step", name, "--content", "two", "--as", "a")["warnings"]
+    assert f"`deed reasoning conclude {name} --conclusion TEXT` concludes it anew" in told
+    assert f"`deed handoff amend ID --reasoning {name}`" in told
 
 
-def test_artifacts_of_a_result_are_kept_on_wish(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
+def test_artifacts_of_a_result_are_kept_on_wish(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
     (probe := tmp_path / "probe.py").write_text("print(2)\n", "utf-8")
     options = ["--to", "b", "--reviewer", "rita", "--title", "t", "--as", "a", "--session", "none"]
-    baton("handoff", "create", "--id", name := fresh("h"), *options)
-    baton("handoff", "approve", name, "--as", "rita", *baton.as_read(name))
-    baton("handoff", "claim", name, "--as", "b")
-    baton("handoff", "complete", name, "--artifact", probe, "--artifact", "commit 1a2b", "--keep", "--as", "b")
-    artifact, commit = baton.data("handoff", "show", name)["artifacts"]
+    deed("handoff", "create", "--id", name := fresh("h"), *options)
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    deed("handoff", "claim", name, "--as", "b")
+    deed("handoff", "complete", name, "--artifact", probe, "--artifact", "commit 1a2b", "--keep", "--as", "b")
+    artifact, commit = deed.data("handoff", "show", name)["artifacts"]
     path, _, ref = artifact.rstrip(")").partition(" (kept: ")
     assert (path, commit) == (str(probe), "commit 1a2b")
-    assert baton("blob", "get", ref) == "print(2)\n"
+    assert deed("blob", "get", ref) == "print(2)\n"
 
 
-def test_more_than_one_batch_is_refused_with_the_line_to_split_at(baton: Baton, session: str, tmp_path: Path) -> None:
+def test_more_than_one_batch_is_refused_with_the_line_to_split_at(deed: Deed, session: str, tmp_path: Path) -> None:
     (file := tmp_path / "e.txt").write_text("".join(f"finding: {number}\n" for number in range(300)))
-    error = baton.refuses("TOO_LARGE", "session", "record", file, "--session", session, "--as", "a")
+    error = deed.refuses("TOO_LARGE", "session", "record", file, "--session", session, "--as", "a")
     assert error["message"].endswith("300 entries: one batch holds 256, so split before line 257")
 
 
-def test_a_session_of_a_long_id_is_recorded_in_and_only_once(baton: Baton, fresh: Fresh, tmp_path: Path) -> None:
-    baton("session", "start", name := fresh("s" * 190), "--as", "a")
-    first = record(baton, tmp_path, name, "finding: one\nfinding: two\n")
-    assert record(baton, tmp_path, name, "finding: one\nfinding: two\n")["is_repeat"]
+def test_a_session_of_a_long_id_is_recorded_in_and_only_once(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    deed("session", "start", name := fresh("s" * 190), "--as", "a")
+    first = record(deed, tmp_path, name, "finding: one\nfinding: two\n")
+    assert record(deed, tmp_path, name, "finding: one\nfinding: two\n")["is_repeat"]
     assert first["counts"] == {"finding": 2}

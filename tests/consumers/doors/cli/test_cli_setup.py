@@ -1,4 +1,4 @@
-"""`baton setup` says what it wrote, checks with an exit code, and is removed without a trace."""
+"""`deed setup` says what it wrote, checks with an exit code, and is removed without a trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from calling import Baton, Place, call, environment
+from calling import Deed, Place, call, environment
 
 from consumers.doors.hooks.harnesses import HARNESSES
 from consumers.doors.hooks.prime import agents_page
@@ -32,11 +32,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ready(alone: Baton, project: Path) -> Baton:
+def ready(alone: Deed, project: Path) -> Deed:
     """Verbs on a ledger in the project, in which each harness has its agent."""
     for name in HARNESSES:
         alone("agent", "add", name, "--role", "agent")
-    return Baton(alone._capsys, None)
+    return Deed(alone._capsys, None)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -44,14 +44,14 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and ".baton" not in path.parts and not re.fullmatch("[0-9a-f]{32}", path.parent.name)
+        if path.is_file() and ".deedbook" not in path.parts and not re.fullmatch("[0-9a-f]{32}", path.parent.name)
     }
 
 
 @each_harness
 @pytest.mark.parametrize("scope", [[], ["--user"]], ids=["project", "user"])
 def test_setup_check_and_removal_say_what_they_find_and_do(
-    harness: str, scope: list[str], ready: Baton, project: Path
+    harness: str, scope: list[str], ready: Deed, project: Path
 ) -> None:
     said = ready.run("setup", harness, "--check", *scope)
     assert (said.code, said.err) == (Exit.UNVERIFIED, "")
@@ -70,16 +70,16 @@ def test_setup_check_and_removal_say_what_they_find_and_do(
     assert ready.run("setup", harness, "--check", *scope).code == Exit.UNVERIFIED
 
 
-def test_each_harness_gets_the_page_and_the_server_where_it_reads_them(ready: Baton, project: Path) -> None:
+def test_each_harness_gets_the_page_and_the_server_where_it_reads_them(ready: Deed, project: Path) -> None:
     for harness in HARNESSES:
         ready("setup", harness)
     for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md"):
         assert agents_page() in (project / name).read_text()
     of_claude = json.loads((project / "home/.claude.json").read_text())["projects"][str(project)]
     servers = {
-        "claude-code": of_claude["mcpServers"]["baton"],
-        "codex": tomllib.loads((project / ".codex/config.toml").read_text())["mcp_servers"]["baton"],
-        "gemini": json.loads((project / ".gemini/settings.json").read_text())["mcpServers"]["baton"],
+        "claude-code": of_claude["mcpServers"]["deedbook"],
+        "codex": tomllib.loads((project / ".codex/config.toml").read_text())["mcp_servers"]["deedbook"],
+        "gemini": json.loads((project / ".gemini/settings.json").read_text())["mcpServers"]["deedbook"],
     }
     for harness, server in servers.items():
         assert server["command"] == sys.executable
@@ -90,9 +90,9 @@ def test_each_harness_gets_the_page_and_the_server_where_it_reads_them(ready: Ba
 
 @each_harness
 def test_a_team_gets_commands_that_name_no_path_and_no_second_setup(
-    harness: str, ready: Baton, project: Path, monkeypatch: pytest.MonkeyPatch
+    harness: str, ready: Deed, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "BATON_AGENT" in ready.refuses("USAGE", "setup", harness, "--team", "--as", harness)["message"]
+    assert "DEEDBOOK_AGENT" in ready.refuses("USAGE", "setup", harness, "--team", "--as", harness)["message"]
     made = ready.document("setup", harness, "--team")["data"]
     assert (made["scope"], made["agent"]) == ("team", None)
     shared = {name: text for name, text in files(project).items() if not name.startswith("home/")}
@@ -100,10 +100,10 @@ def test_a_team_gets_commands_that_name_no_path_and_no_second_setup(
         assert str(project).encode() not in content, name
         assert sys.executable.encode() not in content, name
     settings = json.loads((project / HARNESSES[harness].project.settings).read_text())
-    assert settings["hooks"]["SessionStart"][0]["hooks"][0]["command"] == f"baton hook {harness}"
+    assert settings["hooks"]["SessionStart"][0]["hooks"][0]["command"] == f"deed hook {harness}"
     written = files(project)
     assert {one["done"] for one in ready.data("setup", harness)["files"]} == {"unchanged"}
-    monkeypatch.setenv("BATON_AGENT", "codex")  # somebody's own: it is none of the team's
+    monkeypatch.setenv("DEEDBOOK_AGENT", "codex")  # somebody's own: it is none of the team's
     assert {one["done"] for one in ready.data("setup", harness)["files"]} == {"unchanged"}
     assert files(project) == written
     assert ready.data("setup", harness, "--check")["installed"] is True
@@ -113,7 +113,7 @@ def test_a_team_gets_commands_that_name_no_path_and_no_second_setup(
     assert not [name for name in files(project) if not name.startswith("home/")]
 
 
-def test_own_settings_go_before_a_teams_come_and_leave_its_page(ready: Baton, project: Path) -> None:
+def test_own_settings_go_before_a_teams_come_and_leave_its_page(ready: Deed, project: Path) -> None:
     ready("setup", "claude-code")
     own = (project / ".claude/settings.local.json").read_bytes()
     assert "--remove" in ready.refuses("USAGE", "setup", "claude-code", "--team")["message"]
@@ -126,8 +126,8 @@ def test_own_settings_go_before_a_teams_come_and_leave_its_page(ready: Baton, pr
     assert agents_page() in (project / "CLAUDE.md").read_text()
 
 
-def test_a_teams_setup_refuses_what_others_do_not_have(ready: Baton, project: Path, tmp_path: Path) -> None:
-    elsewhere = Baton(ready._capsys, Place(tmp_path / "elsewhere"))
+def test_a_teams_setup_refuses_what_others_do_not_have(ready: Deed, project: Path, tmp_path: Path) -> None:
+    elsewhere = Deed(ready._capsys, Place(tmp_path / "elsewhere"))
     elsewhere("init")
     elsewhere("agent", "add", "codex", "--role", "agent")
     assert "writes no path" in elsewhere.refuses("USAGE", "setup", "codex", "--team")["message"]
@@ -137,35 +137,35 @@ def test_a_teams_setup_refuses_what_others_do_not_have(ready: Baton, project: Pa
     assert files(project) == before
 
 
-def test_two_colleagues_work_with_one_committed_settings_file(ready: Baton, project: Path) -> None:
+def test_two_colleagues_work_with_one_committed_settings_file(ready: Deed, project: Path) -> None:
     ready("setup", "claude-code", "--team")
     command = json.loads((project / ".claude/settings.json").read_text())["hooks"]["SessionStart"][0]["hooks"][0]
     colleague = project / "colleague"
     (colleague / ".claude").mkdir(parents=True)
     (colleague / ".claude/settings.json").write_bytes((project / ".claude/settings.json").read_bytes())
-    theirs = Baton(ready._capsys, Place(colleague / ".baton"))
+    theirs = Deed(ready._capsys, Place(colleague / ".deedbook"))
     theirs("init")
     theirs("agent", "add", "bob", "--role", "agent")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where `baton` is installed
-    for folder, given, whose in ((project, {}, "claude-code"), (colleague, {"BATON_AGENT": "bob"}, "bob")):
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where `deed` is installed
+    for folder, given, whose in ((project, {}, "claude-code"), (colleague, {"DEEDBOOK_AGENT": "bob"}, "bob")):
         event = json.dumps({"session_id": "1", "cwd": str(folder), "hook_event_name": "SessionStart"})
         shell, surroundings = ["sh", "-c", command["command"]], environment(PATH=path, **given)
         said = subprocess.run(
             shell, input=event, cwd=folder, env=surroundings, capture_output=True, text=True, check=True
         )
         assert "additionalContext" in said.stdout
-        listed = Baton(ready._capsys, Place(folder / ".baton")).data("session", "list")["sessions"]
+        listed = Deed(ready._capsys, Place(folder / ".deedbook")).data("session", "list")["sessions"]
         assert [one["author"] for one in listed] == [whose]
 
 
-def test_an_agent_that_is_not_registered_is_refused_with_the_command(alone: Baton, project: Path) -> None:
-    error = Baton(alone._capsys, None).refuses("AGENT_UNKNOWN", "setup", "codex")
-    assert "`baton agent add codex --role agent`" in error["message"]
+def test_an_agent_that_is_not_registered_is_refused_with_the_command(alone: Deed, project: Path) -> None:
+    error = Deed(alone._capsys, None).refuses("AGENT_UNKNOWN", "setup", "codex")
+    assert "`deed agent add codex --role agent`" in error["message"]
     assert "Codex CLI" in error["message"]
     assert files(project) == {}
 
 
-def test_another_agent_acts_where_one_is_named_and_again_without_being_named(ready: Baton, project: Path) -> None:
+def test_another_agent_acts_where_one_is_named_and_again_without_being_named(ready: Deed, project: Path) -> None:
     ready("agent", "add", "ann", "--role", "agent")
     ready("setup", "codex", "--as", "ann")
     assert "--as ann" in (project / ".codex/hooks.json").read_text()
@@ -173,32 +173,32 @@ def test_another_agent_acts_where_one_is_named_and_again_without_being_named(rea
     assert ready.data("setup", "codex", "--check")["installed"] is True
 
 
-def test_a_ledger_elsewhere_is_named_in_every_command(alone: Baton, tmp_path: Path) -> None:
+def test_a_ledger_elsewhere_is_named_in_every_command(alone: Deed, tmp_path: Path) -> None:
     elsewhere = tmp_path / "else where"
-    there = Baton(alone._capsys, Place(elsewhere))
+    there = Deed(alone._capsys, Place(elsewhere))
     there("init")
     there("agent", "add", "gemini", "--role", "agent")
     there("setup", "gemini")
     settings = json.loads((tmp_path / ".gemini/settings.json").read_text())
     command = settings["hooks"]["SessionStart"][0]["hooks"][0]["command"]
     assert command.endswith(f"--home '{elsewhere}'")
-    assert settings["mcpServers"]["baton"]["args"][-2:] == ["--home", str(elsewhere)]
+    assert settings["mcpServers"]["deedbook"]["args"][-2:] == ["--home", str(elsewhere)]
 
 
-def test_without_a_ledger_setup_is_refused_and_removal_still_works(ready: Baton, project: Path) -> None:
+def test_without_a_ledger_setup_is_refused_and_removal_still_works(ready: Deed, project: Path) -> None:
     before = files(project)
     ready("setup", "claude-code")
-    (project / ".baton").rename(project / "gone")
+    (project / ".deedbook").rename(project / "gone")
     ready.refuses("NO_LEDGER", "setup", "codex")
     ready("setup", "claude-code", "--remove")
-    (project / "gone").rename(project / ".baton")
+    (project / "gone").rename(project / ".deedbook")
     assert files(project) == before
 
 
-def test_an_edited_block_is_refused_until_forced_and_its_copy_named(ready: Baton, project: Path) -> None:
+def test_an_edited_block_is_refused_until_forced_and_its_copy_named(ready: Deed, project: Path) -> None:
     ready("setup", "codex")
     page = project / "AGENTS.md"
-    edited = page.read_text().replace("Set BATON_AGENT", "Tick nothing")
+    edited = page.read_text().replace("Set DEEDBOOK_AGENT", "Tick nothing")
     page.write_text(edited)
     said = ready.run("setup", "codex", "--check")
     assert said.code == Exit.UNVERIFIED
@@ -212,7 +212,7 @@ def test_an_edited_block_is_refused_until_forced_and_its_copy_named(ready: Baton
     assert not page.exists()
 
 
-def test_the_last_harness_to_go_takes_every_folder_along(ready: Baton, project: Path) -> None:
+def test_the_last_harness_to_go_takes_every_folder_along(ready: Deed, project: Path) -> None:
     before = set((project / "home").rglob("*"))
     for harness in HARNESSES:
         ready("setup", harness, "--user")
@@ -221,7 +221,7 @@ def test_the_last_harness_to_go_takes_every_folder_along(ready: Baton, project: 
     assert set((project / "home").rglob("*")) == before
 
 
-def test_a_table_that_toml_cannot_take_is_refused(ready: Baton, project: Path) -> None:
+def test_a_table_that_toml_cannot_take_is_refused(ready: Deed, project: Path) -> None:
     (project / ".codex").mkdir()
     (project / ".codex/config.toml").write_text('mcp_servers = { theirs = { command = "x" } }\n')
     before = files(project)
@@ -230,7 +230,7 @@ def test_a_table_that_toml_cannot_take_is_refused(ready: Baton, project: Path) -
 
 
 def test_setup_below_the_project_sets_up_the_project(
-    ready: Baton, project: Path, monkeypatch: pytest.MonkeyPatch
+    ready: Deed, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "src").mkdir()
     monkeypatch.chdir(project / "src")
@@ -239,17 +239,17 @@ def test_setup_below_the_project_sets_up_the_project(
     assert not (project / "src" / "CLAUDE.md").exists()
 
 
-def test_a_harness_that_there_is_not_is_a_usage_error(ready: Baton) -> None:
+def test_a_harness_that_there_is_not_is_a_usage_error(ready: Deed) -> None:
     assert "claude-code" in ready.refuses("USAGE", "setup", "emacs")["message"]
 
 
-def test_prime_of_a_served_ledger_is_that_of_its_folder(baton: Baton) -> None:
-    made = baton.data("prime", "--as", "a")
-    assert made["text"].startswith("`baton prime --page` prints how")
+def test_prime_of_a_served_ledger_is_that_of_its_folder(deed: Deed) -> None:
+    made = deed.data("prime", "--as", "a")
+    assert made["text"].startswith("`deed prime --page` prints how")
     assert "You act as a." in made["text"]
     assert made["tokens"] <= 2000
 
 
-def test_a_hook_called_by_its_verb_answers_and_ends_with_0(ready: Baton, project: Path) -> None:
+def test_a_hook_called_by_its_verb_answers_and_ends_with_0(ready: Deed, project: Path) -> None:
     said = call("hook", "codex", "--as", "codex", cwd=project)
     assert (said.code, said.out, said.err) == (0, "", "")

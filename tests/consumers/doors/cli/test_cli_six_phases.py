@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
-    from calling import Baton
+    from calling import Deed
 
 # Their order: Phase 2a → 2c → 2b → 3a → 3b → 4.
 ORDER: Final = ("2a", "2c", "2b", "3a", "3b", "4")
@@ -18,7 +18,7 @@ def phase(name: str) -> str:
 
 
 @pytest.fixture
-def phases(alone: Baton) -> Baton:
+def phases(alone: Deed) -> Deed:
     """The six handoffs from kuro to claude-code, created and approved in the wrong order."""
     for name, role in (("kuro", "agent"), ("claude-code", "agent"), ("alex", "human")):
         reviews = ("--role", "reviewer") if role == "human" else ()
@@ -34,7 +34,7 @@ def phases(alone: Baton) -> Baton:
     return alone
 
 
-def test_phases_become_ready_one_after_another_in_the_stated_order(phases: Baton) -> None:
+def test_phases_become_ready_one_after_another_in_the_stated_order(phases: Deed) -> None:
     for name in ORDER:
         ready = [one["id"] for one in phases.data("handoff", "list", "--ready")["handoffs"]]
         assert ready == [phase(name)]
@@ -47,7 +47,7 @@ def test_phases_become_ready_one_after_another_in_the_stated_order(phases: Baton
     assert phases.data("handoff", "list", "--ready")["handoffs"] == []
 
 
-def test_why_of_the_last_phase_names_its_chain(phases: Baton) -> None:
+def test_why_of_the_last_phase_names_its_chain(phases: Deed) -> None:
     (reason,) = phases.data("handoff", "why", phase("4"))["reasons"]
     assert reason["chain"] == [phase(name) for name in ("3b", "3a", "2b", "2c", "2a")]
     sentence = phases("handoff", "why", phase("4"))
@@ -57,7 +57,7 @@ def test_why_of_the_last_phase_names_its_chain(phases: Baton) -> None:
     assert "approved and not yet claimed by claude-code" in sentence
 
 
-def test_graph_draws_the_chain_as_its_critical_path(phases: Baton) -> None:
+def test_graph_draws_the_chain_as_its_critical_path(phases: Deed) -> None:
     found = phases.data("handoff", "graph", phase("4"))
     assert found["critical_path"] == [phase(name) for name in ORDER]
     assert found["order"] == [phase(name) for name in ORDER]
@@ -66,7 +66,7 @@ def test_graph_draws_the_chain_as_its_critical_path(phases: Baton) -> None:
     assert "0/1 tasks done" in listed
 
 
-def test_work_comes_back_as_a_handoff_that_answers(phases: Baton) -> None:
+def test_work_comes_back_as_a_handoff_that_answers(phases: Deed) -> None:
     phases("handoff", "claim", phase("2a"), "--as", "claude-code")
     phases("handoff", "complete", phase("2a"), "--as", "claude-code")
     phases(

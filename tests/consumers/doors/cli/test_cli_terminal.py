@@ -44,7 +44,7 @@ from consumers.doors.cli.app import App
 from consumers.doors.cli.program import run
 home, tmux, name, *verbs = sys.argv[1:]
 for verb in verbs:
-    print("$ baton " + verb, flush=True)
+    print("$ deedbook " + verb, flush=True)
     app = App()
     run(["--home", home, *verb.split()], app)
     app.close()
@@ -62,7 +62,7 @@ def home(populated: Callable[[str], Path]) -> Path:
     folder = populated("terminal")
 
     def call(*words: str) -> None:
-        said = inside.baton("--home", folder, *words)
+        said = inside.deedbook("--home", folder, *words)
         assert said.code == 0, said.err
 
     def create(id_: str, title: str, *more: str) -> None:
@@ -80,7 +80,7 @@ def home(populated: Callable[[str], Path]) -> Path:
     create("2026-01-01-an-id-made-of-the-day-and-of-a-title", "Café — naïve", "--depends-on", "cache", "--task", "one")
     create("stuck", "What waits for what is not there", "--depends-on", "schema")
     for name in ("cache", "stuck"):
-        version = inside.baton("--home", folder, "handoff", "show", name, "--version").out.strip()
+        version = inside.deedbook("--home", folder, "handoff", "show", name, "--version").out.strip()
         call("handoff", "approve", name, "--as", "rita", "--version", version)
     call("handoff", "claim", "cache", "--as", "b")
     call(
@@ -147,14 +147,14 @@ def test_no_line_is_wider_than_the_terminal(screens: Callable[[Screen, str], str
     as_seen, as_written = shown(screens(screen, "")), shown(screens(screen, "-J"))
     wrapped = [line for line in as_written if line not in as_seen]
     assert wrapped == []
-    assert sum(line.startswith("$ baton ") for line in as_seen) == len(VERBS)
+    assert sum(line.startswith("$ deedbook ") for line in as_seen) == len(VERBS)
     assert not any("UNEXPECTED" in line for line in as_seen)
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_screen_is_the_one_that_is_kept(screens: Callable[[Screen, str], str], width: int, tmp_path: Path) -> None:
     every, kept = shown(screens((width, True), "")), SCREENS / f"{width}.txt"
-    lines = every[: every.index("$ baton --help")]
+    lines = every[: every.index("$ deed --help")]
     (tmp_path / kept.name).write_text("\n".join(lines) + "\n")
     again = f"if the new screen is right, copy {tmp_path / kept.name} to {kept}"
     assert lines == (kept.read_text().splitlines() if kept.exists() else []), again
@@ -173,9 +173,9 @@ def test_states_have_a_colour_unless_nobody_wants_one(screens: Callable[[Screen,
 def test_command_that_is_broken_is_the_same_command(words: list[str], cells: int) -> None:
     printed = io.StringIO()
     with mock.patch.object(output, "terminal_cells", return_value=cells), contextlib.redirect_stdout(printed):
-        output.print_command(shlex.join(["baton", *words]), "          ")
+        output.print_command(shlex.join(["deed", *words]), "          ")
     lines = printed.getvalue().split(" \\\n")  # as a shell reads a line that ends in a backslash
-    assert shlex.split(" ".join(lines)) == ["baton", *words]
+    assert shlex.split(" ".join(lines)) == ["deedbook", *words]
     assert all(output.width(line) + len(" \\") <= cells for line in lines[:-1] if len(shlex.split(line)) > 1)
 
 

@@ -1,4 +1,4 @@
-"""`baton tot`: six processes solve a problem; what they said is shown, logged, proved and resumed."""
+"""`deed tot`: six processes solve a problem; what they said is shown, logged, proved and resumed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import inside
 import msgspec
 import pytest
 import tot_story
-from calling import Baton, Place, Running, Serving, call, wait_until
+from calling import Deed, Place, Running, Serving, call, wait_until
 
 from consumers.doors.cli.commands import tot as commands
 from consumers.doors.cli.tot_text import mermaid_text, print_end, tree_text
@@ -39,10 +39,10 @@ class Solved(NamedTuple):
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory: pytest.TempPathFactory) -> Solved:
-    """A ledger on which `baton tot run` solved the Game of 24 once."""
+    """A ledger on which `deed tot run` solved the Game of 24 once."""
     folder = tmp_path_factory.mktemp("solved")
-    home = folder / ".baton"
-    assert inside.baton("--home", home, "init").code == 0
+    home = folder / ".deedbook"
+    assert inside.deedbook("--home", home, "init").code == 0
     words = ["tot", "run", "--problem", PROBLEM, "--task-type", "math_reasoning", "--json"]
     said = call("--home", home, *words)
     assert said.code == 0, said.out
@@ -56,9 +56,9 @@ def task(solved: Solved) -> str:
 
 
 @pytest.fixture
-def shell(solved: Solved, capsys: pytest.CaptureFixture[str]) -> Baton:
+def shell(solved: Solved, capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on the ledger with the solved task."""
-    return Baton(capsys, solved.place)
+    return Deed(capsys, solved.place)
 
 
 def story() -> dict[str, Any]:
@@ -76,7 +76,7 @@ def story() -> dict[str, Any]:
     return tree
 
 
-def stopped_task(shell: Baton, keys: dict[str, str], task_id: str = "tot-20260101-000000-lonely") -> str:
+def stopped_task(shell: Deed, keys: dict[str, str], task_id: str = "tot-20260101-000000-lonely") -> str:
     """Start a task whose agents never come, and return its id."""
     roles = [{"role": role, "agent": f"tot-{role}", "key": key} for role, key in keys.items()]
     opened = {
@@ -124,18 +124,18 @@ def test_run_writes_the_log_folder_by_itself_beside_the_ledger(solved: Solved, t
 
 
 def test_logs_of_an_export_and_over_a_server_are_the_same_bytes(
-    shell: Baton, solved: Solved, task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shell: Deed, solved: Solved, task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = {path.name: path.read_bytes() for path in (solved.logs / task).iterdir()}
     answer = shell.data("tot", "logs", task, "--logs", tmp_path / "again")
     assert answer == {"folder": str(tmp_path / "again" / task), "files": sorted(written)}
     with Serving(solved.place.home) as serving:
-        Baton(capsys, serving.place)("tot", "logs", task, "--logs", tmp_path / "served")
+        Deed(capsys, serving.place)("tot", "logs", task, "--logs", tmp_path / "served")
     for folder in ("again", "served"):
         assert {path.name: path.read_bytes() for path in (tmp_path / folder / task).iterdir()} == written
 
 
-def test_show_draws_every_node_of_the_tree(shell: Baton, solved: Solved, task: str) -> None:
+def test_show_draws_every_node_of_the_tree(shell: Deed, solved: Solved, task: str) -> None:
     tree = shell.data("tot", "show", task)
     assert len(tree["nodes"]) == solved.data["stats"]["total_nodes"]
     text = shell("tot", "show", task[:22])
@@ -145,7 +145,7 @@ def test_show_draws_every_node_of_the_tree(shell: Baton, solved: Solved, task: s
     assert sum(" --> " in line or " ==> " in line for line in drawn) == len(tree["nodes"]) - 1
 
 
-def test_tree_as_of_an_earlier_entry_is_smaller(shell: Baton, task: str) -> None:
+def test_tree_as_of_an_earlier_entry_is_smaller(shell: Deed, task: str) -> None:
     added = shell.data("log", "--stream", f"tot/{task}", "--kind", "tot.nodes_added", "--reverse")["events"]
     sizes = [len(shell.data("tot", "show", task, "--as-of", one["index"])["nodes"]) for one in added[:2]]
     assert sizes == [1, 6]
@@ -153,12 +153,12 @@ def test_tree_as_of_an_earlier_entry_is_smaller(shell: Baton, task: str) -> None
     shell.refuses("USAGE", "tot", "show", task, "--as-of", 1, "--follow")
 
 
-def test_following_a_finished_task_tells_it_and_ends(shell: Baton, task: str) -> None:
+def test_following_a_finished_task_tells_it_and_ends(shell: Deed, task: str) -> None:
     text = shell("tot", "show", task, "--follow")
     assert text.index("[Generator] 5 candidate(s)") < text.index("Search complete") < text.index("[terminal]")
 
 
-def test_proof_names_the_request_signer_key_and_index_of_each_answer(shell: Baton, solved: Solved, task: str) -> None:
+def test_proof_names_the_request_signer_key_and_index_of_each_answer(shell: Deed, solved: Solved, task: str) -> None:
     proof = shell.data("tot", "prove", task)
     assert proof["ok"]
     for one in proof["answers"]:
@@ -167,7 +167,7 @@ def test_proof_names_the_request_signer_key_and_index_of_each_answer(shell: Bato
     assert "ok: " in shell("tot", "prove", task)
 
 
-def test_agent_that_never_ran_is_said_and_resume_lets_it_run(shell: Baton, solved: Solved, tmp_path: Path) -> None:
+def test_agent_that_never_ran_is_said_and_resume_lets_it_run(shell: Deed, solved: Solved, tmp_path: Path) -> None:
     lonely = stopped_task(shell, solved.data["keys"])
     report = shell.refuses_verification("tot", "prove", lonely, verdict="FAILED: never ran")
     assert report["missing"] == ["decomposer"]
@@ -179,7 +179,7 @@ def test_agent_that_never_ran_is_said_and_resume_lets_it_run(shell: Baton, solve
     assert shell.data("tot", "resume", lonely, "--no-logs")["logs"] is None
 
 
-def test_exhausted_search_is_an_error_with_its_stats_and_is_logged(shell: Baton, tmp_path: Path) -> None:
+def test_exhausted_search_is_an_error_with_its_stats_and_is_logged(shell: Deed, tmp_path: Path) -> None:
     said = shell.run("tot", "run", "--problem", "1 1 1 1", "--logs", tmp_path, "--json")
     error = json.loads(said.out)["error"]
     assert (said.code, error["code"], error["recoverable"]) == (3, "SEARCH_EXHAUSTED", False)
@@ -188,7 +188,7 @@ def test_exhausted_search_is_an_error_with_its_stats_and_is_logged(shell: Baton,
     assert "SEARCH_EXHAUSTED" in (folder / "99-merged-timeline.log").read_text("utf-8")
 
 
-def test_options_decide_how_it_is_searched(shell: Baton) -> None:
+def test_options_decide_how_it_is_searched(shell: Deed) -> None:
     words = ["--strategy", "DFS", "--depth", 3, "--branching", 4, "--threshold", 2, "--beam", 2, "--nodes", 400]
     words += ["--evaluation", "comparative_voting", "--generation", "independent_sampling", "--calls", 900]
     words += ["--deadline", "2099-01-01T00:00:00Z"]
@@ -210,7 +210,7 @@ def test_options_decide_how_it_is_searched(shell: Baton) -> None:
 
 
 def test_search_that_is_stopped_by_its_ledger_names_the_task_to_resume(
-    shell: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shell: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stops(*given: Any, task_id: str, **more: Any) -> dict[str, Any]:
         run_task(*given, task_id=task_id, **more)
@@ -224,20 +224,20 @@ def test_search_that_is_stopped_by_its_ledger_names_the_task_to_resume(
     assert error["details"]["logs"] == str(tmp_path / error["details"]["task_id"])
 
 
-def test_tree_is_followed_while_it_is_searched(shell: Baton, solved: Solved) -> None:
+def test_tree_is_followed_while_it_is_searched(shell: Deed, solved: Solved) -> None:
     known = {one["id"] for one in shell.data("tot", "list")["tasks"]}
     words = ["--home", solved.place.home, "tot", "run", "--problem", "1 2 3 4", "--no-logs", "--json"]
     with Running(*words) as running_task:
         new = wait_until(lambda: {one["id"] for one in shell.data("tot", "list")["tasks"]} - known, "a task started")
         # In this process: the search may be over before another one has started.
-        followed = inside.baton("--home", solved.place.home, "tot", "show", *new, "--follow", "--json")
+        followed = inside.deedbook("--home", solved.place.home, "tot", "show", *new, "--follow", "--json")
         sizes = [len(json.loads(line)["data"]["nodes"]) for line in followed.out.splitlines()]
         assert json.loads(running_task.line())["data"]["stats"]["total_nodes"] == sizes[-1]
     assert sizes == sorted(sizes)
     assert len(sizes) > 1
 
 
-def test_what_cannot_be_searched_is_refused_before_anything_starts(shell: Baton) -> None:
+def test_what_cannot_be_searched_is_refused_before_anything_starts(shell: Deed) -> None:
     before = shell.size()
     shell.refuses("INVALID_FIELD", "tot", "run", "--problem", PROBLEM, "--strategy", "sideways")
     shell.refuses("INVALID_FIELD", "tot", "run", "--problem", PROBLEM, "--threshold", 11)
@@ -260,13 +260,13 @@ def test_what_cannot_be_searched_is_refused_before_anything_starts(shell: Baton)
         (["4 9 10 13 " + "x" * 100_000, "--thinker", "game24"], "TOO_LARGE"),
     ],
 )
-def test_what_cannot_be_begun_says_what_to_do(shell: Baton, words: list[str], code: str) -> None:
+def test_what_cannot_be_begun_says_what_to_do(shell: Deed, words: list[str], code: str) -> None:
     before = shell.size()
     shell.refuses(code, "tot", "run", *words)
     assert shell.size() == before
 
 
-def test_problem_of_a_file_is_thought_about_by_the_exhaustive_scorer_in_chinese(shell: Baton, tmp_path: Path) -> None:
+def test_problem_of_a_file_is_thought_about_by_the_exhaustive_scorer_in_chinese(shell: Deed, tmp_path: Path) -> None:
     (tmp_path / "problem.txt").write_text(f"{PROBLEM}\n", "utf-8")
     words = ["--scorer", "exhaustive", "--language", "zh", "--deadline", "1d", "--logs", tmp_path]
     said = shell("tot", "run", f"@{tmp_path}/problem.txt", *words)
@@ -279,7 +279,7 @@ def test_problem_of_a_file_is_thought_about_by_the_exhaustive_scorer_in_chinese(
     assert "the evaluator suggests" not in timeline
 
 
-def test_stopped_task_is_over_and_keeps_the_reason(shell: Baton, solved: Solved) -> None:
+def test_stopped_task_is_over_and_keeps_the_reason(shell: Deed, solved: Solved) -> None:
     lonely = stopped_task(shell, solved.data["keys"], "tot-20260101-000000-stoppd")
     assert shell.data("tot", "stop", lonely, "--reason", "too dear")["status"] == "failed"
     said = shell.run("tot", "resume", lonely, "--no-logs")
@@ -292,12 +292,12 @@ def test_deadline_is_a_time_or_so_long_from_now() -> None:
     assert commands.parse_deadline("2026-02-12T12:00:00+01:00", now) == "2026-02-12T11:00:00Z"
 
 
-def test_unknown_task_is_not_found(shell: Baton, tmp_path: Path) -> None:
+def test_unknown_task_is_not_found(shell: Deed, tmp_path: Path) -> None:
     for verb in (("show",), ("prove",), ("resume", "--no-logs"), ("logs", "--logs", str(tmp_path))):
         shell.refuses("NOT_FOUND", "tot", verb[0], "tot-19990101", *verb[1:])
 
 
-def test_list_names_tasks_newest_first(shell: Baton, task: str) -> None:
+def test_list_names_tasks_newest_first(shell: Deed, task: str) -> None:
     tasks = shell.data("tot", "list", "--status", "solved")["tasks"]
     assert task in [one["id"] for one in tasks]
     assert [one["started_index"] for one in tasks] == sorted((one["started_index"] for one in tasks), reverse=True)
@@ -327,11 +327,11 @@ def test_end_of_a_task_is_its_answer_line_by_line_or_why_there_is_none(capsys: p
     print_end({"id": "t", "status": "searching", "solution": None, "failure": None})
     answer, paused = capsys.readouterr().out.split("LLM_UNAVAILABLE: ")
     assert answer == "│ Do:\n│ 1. \\x1b[2Jthis\nconfidence 0.50, checked by nobody\n"
-    assert paused.startswith("it is busy (paused: go on after 7 s with `baton tot resume t`")
-    assert "`baton doctor --llm`" in paused
+    assert paused.startswith("it is busy (paused: go on after 7 s with `deed tot resume t`")
+    assert "`deed doctor --llm`" in paused
 
 
-def test_shown_task_ends_with_its_answer(shell: Baton, task: str) -> None:
+def test_shown_task_ends_with_its_answer(shell: Deed, task: str) -> None:
     assert "checked by the program" in shell("tot", "show", task)
     assert "checked by the program" in shell("tot", "show", task, "--follow")
     assert "checked by" not in shell("tot", "show", task, "--mermaid")

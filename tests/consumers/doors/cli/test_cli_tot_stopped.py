@@ -11,9 +11,9 @@ import inside
 import pytest
 import tot_story
 from building import trusted
-from calling import Baton, Place, Running, wait_until
+from calling import Deed, Place, Running, wait_until
 
-from consumers.doors.cli.program import baton
+from consumers.doors.cli.program import deed
 from consumers.doors.cli.tot_text import EventLines
 from consumers.thoughts.task import AGENTS
 from ledger.events import tot as kinds
@@ -27,13 +27,13 @@ SLOW = ("--problem", "4 5 6 7 8 9", "--strategy", "BFS", "--depth", 3, "--branch
 
 
 @pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Baton:
-    home = tmp_path / ".baton"
-    assert inside.baton("--home", home, "init").code == 0
-    return Baton(capsys, Place(home))
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
+    home = tmp_path / ".deedbook"
+    assert inside.deedbook("--home", home, "init").code == 0
+    return Deed(capsys, Place(home))
 
 
-def stop(shell: Baton, logs: Path) -> str:
+def stop(shell: Deed, logs: Path) -> str:
     """Begin a search that takes a while, stop it as ^C does, and return what is said then."""
     with Running("--home", shell.home, "tot", "run", *SLOW, "--beam", 64, "--logs", logs) as search:
         wait_until(lambda: [one for one in shell.data("tot", "list")["tasks"] if one["root_id"]], "a search begun")
@@ -42,17 +42,17 @@ def stop(shell: Baton, logs: Path) -> str:
     return said.err
 
 
-def test_stopped_search_is_logged_and_says_how_it_goes_on(shell: Baton, tmp_path: Path) -> None:
+def test_stopped_search_is_logged_and_says_how_it_goes_on(shell: Deed, tmp_path: Path) -> None:
     said = stop(shell, tmp_path / "logs")
     (task,) = shell.data("tot", "list")["tasks"]
-    assert f"`baton tot resume {task['id']}`" in said
+    assert f"`deed tot resume {task['id']}`" in said
     # With three digits where the machine stopped it late, after 48 rounds.
     assert len(list((tmp_path / "logs" / task["id"]).glob("9*-merged-timeline.log"))) == 1
     assert task["status"] == "searching"
 
 
 def test_task_whose_keys_are_elsewhere_is_shown_and_not_resumed(
-    shell: Baton, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shell: Deed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop(shell, tmp_path / "logs")
     (task,) = shell.data("tot", "list")["tasks"]
@@ -61,20 +61,20 @@ def test_task_whose_keys_are_elsewhere_is_shown_and_not_resumed(
     assert len(keys) == 2 * len(AGENTS)
     for file in keys:
         file.unlink()
-    copied = Baton(capsys, Place(tmp_path / "copy"))
+    copied = Deed(capsys, Place(tmp_path / "copy"))
     copied.refuses("NOT_AUTHORIZED", "tot", "resume", task["id"], "--no-logs")
     assert [file.name for file in keys if file.exists()] == []
     assert copied.data("tot", "show", task["id"])["task_id"] == task["id"]
 
 
 def test_solved_task_is_told_where_its_keys_are_not(
-    shell: Baton, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shell: Deed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     solved = shell.data("tot", "run", "--problem", "4 9 10 13", "--no-logs")
     trusted(shutil.copytree(shell.home, tmp_path / "copy"))
     for name in AGENTS.values():
         (tmp_path / "copy" / "keys" / f"{name}.key").unlink()
-    told = Baton(capsys, Place(tmp_path / "copy")).data("tot", "resume", solved["task_id"], "--no-logs")
+    told = Deed(capsys, Place(tmp_path / "copy")).data("tot", "resume", solved["task_id"], "--no-logs")
     assert told == solved | {"pids": {}}
 
 
@@ -97,4 +97,4 @@ def verbs(group: click.Group) -> Iterator[click.Command]:
 
 
 def test_help_is_for_people_and_names_no_exceptions() -> None:
-    assert [verb.name for verb in verbs(baton) if "Raises:" in (verb.help or "")] == []
+    assert [verb.name for verb in verbs(deed) if "Raises:" in (verb.help or "")] == []

@@ -1,4 +1,4 @@
-"""A cloned repository that would run a program and send a secret: nothing does before `baton trust`."""
+"""A cloned repository that would run a program and send a secret: nothing does before `deed trust`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from faults import is_long_run
 from hostile_clone import INJECTED, SECRET, Clone, clone, origin, sink
 
-from consumers.doors.cli.program import Group, baton
+from consumers.doors.cli.program import Group, deed
 from consumers.doors.hooks.harnesses import HARNESSES
 from ledger import trust
 
@@ -43,7 +43,7 @@ def every_verb() -> list[list[str]]:
             elif name not in {"demo", "trust", "mcp"}:  # the tools have a test of their own
                 calls.append([*words, name, *_given(command)])
 
-    walk(baton, [])
+    walk(deed, [])
     return calls
 
 
@@ -101,11 +101,11 @@ def test_hooks_and_prime_say_no_word_of_a_clone(clone: Clone) -> None:
             done = run("hook", harness.name, "--as", "a", stdin=json.dumps(given).encode())
             assert done.code == 0
             assert INJECTED not in done.out
-            assert ("baton trust" in done.out) == (event == "SessionStart")
+            assert ("deed trust" in done.out) == (event == "SessionStart")
     primed = clone.start("prime", "--as", "a")
     assert (primed.code, primed.out) == (5, "")
     assert trust.UNTRUSTED in primed.err
-    assert not (clone.folder / ".baton" / "hooks.log").exists()
+    assert not (clone.folder / ".deedbook" / "hooks.log").exists()
 
 
 def test_tools_of_a_clone_answer_that_it_is_not_trusted(clone: Clone) -> None:
@@ -156,7 +156,7 @@ def test_what_was_trusted_runs_and_a_change_is_asked_about_again(clone: Clone) -
 def test_trust_off_a_terminal_asks_nobody_and_says_what_to_type(clone: Clone) -> None:
     asked = clone.call("trust", "--home", str(clone.home))
     assert asked.code == 2
-    assert f"baton trust --yes --home {clone.home}" in asked.err
+    assert f"deed trust --yes --home {clone.home}" in asked.err
     assert not trust.is_trusted(clone.home)
 
 

@@ -1,4 +1,4 @@
-"""Every setting of a ledger's folder is harmless, or acts: then it does nothing before `baton trust`, and works after.
+"""Every setting of a ledger's folder is harmless, or acts: then it does nothing before `deed trust`, and works after.
 
 The types of ``config.toml``, of its tables and of ``chains.toml`` are walked to their last field. So whoever adds a
 setting says here which it is, and of one that acts shows both.
@@ -249,7 +249,7 @@ def test_a_field_that_is_added_anywhere_is_found() -> None:
 
 def test_trust_says_in_words_what_each_setting_does(clone: Clone) -> None:
     with (clone.home / "config.toml").open("a") as config:
-        config.write('[views]\nstore = "postgresql://views@db.example/baton"\n')
+        config.write('[views]\nstore = "postgresql://views@db.example/deedbook"\n')
         config.write('[cluster]\nlisten = "10.0.0.1:6222"\nroutes = ["10.0.0.2:6222"]\npassword = "routes.secret"\n')
     folder = read_folder(clone.home)
     assert set(folder.settings) == {*Actions.__struct_fields__, "chains"}

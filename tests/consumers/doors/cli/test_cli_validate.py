@@ -1,4 +1,4 @@
-"""`baton reasoning validate`: what stands, what is stale, and the exit code by which a script knows."""
+"""`deed reasoning validate`: what stands, what is stale, and the exit code by which a script knows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from graphs import audit_json
 from ledger.events.reasoning import Counts
 
 if TYPE_CHECKING:
-    from calling import Baton
+    from calling import Deed
 
 SAMPLE = Path(__file__).parents[4] / "consumers" / "doors" / "demo" / "sample_project"
 
 
 def test_validate_passes_then_names_the_stale_evidence(
-    alone: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone("agent", "add", "a", "--role", "agent")
     alone("agent", "add", "b", "--role", "reviewer")
@@ -54,7 +54,7 @@ def test_validate_passes_then_names_the_stale_evidence(
     alone.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
 
 
-def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Baton) -> None:
+def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
     for name, role in (("a", "agent"), ("b", "reviewer"), ("c", "reviewer")):
         alone("agent", "add", name, "--role", role)
     for author in ("a", "b"):

@@ -1,4 +1,4 @@
-"""`baton project` with a store of PostgreSQL: workers that follow the log, and take over from each other."""
+"""`deed project` with a store of PostgreSQL: workers that follow the log, and take over from each other."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from calling import Running, call, emit_finding, start_session
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
     from postgres import Postgres
 
 
 @pytest.fixture
-def following(alone: Baton, database: str) -> tuple[str, ...]:
+def following(alone: Deed, database: str) -> tuple[str, ...]:
     """What is called to follow the log of a ledger with one session."""
     alone("agent", "add", "a", "--role", "agent")
     start_session(alone, "s1")
     return ("project", "--store", database, "--follow", "--home", str(alone.home))
 
 
-def test_worker_that_is_killed_is_followed_by_another(alone: Baton, following: tuple[str, ...], database: str) -> None:
+def test_worker_that_is_killed_is_followed_by_another(alone: Deed, following: tuple[str, ...], database: str) -> None:
     with Running(*following) as first, Running(*following) as second:
         size = alone.size()
         assert first.line() == second.line() == f"folded up to {size}\n"
@@ -38,7 +38,7 @@ def test_worker_that_is_killed_is_followed_by_another(alone: Baton, following: t
     assert here == there
 
 
-def test_worker_waits_for_a_database_that_is_away(alone: Baton, following: tuple[str, ...], postgres: Postgres) -> None:
+def test_worker_waits_for_a_database_that_is_away(alone: Deed, following: tuple[str, ...], postgres: Postgres) -> None:
     with Running(*following) as worker:
         size = alone.size()
         assert worker.line() == f"folded up to {size}\n"
@@ -52,14 +52,14 @@ def test_worker_waits_for_a_database_that_is_away(alone: Baton, following: tuple
         assert worker.signal(signal.SIGTERM).code == 0
 
 
-def test_store_is_refused_in_words_and_a_password_not_repeated(alone: Baton) -> None:
+def test_store_is_refused_in_words_and_a_password_not_repeated(alone: Deed) -> None:
     refused = alone.refuses("INVALID_FIELD", "project", "--store", "postgresql://a:hunter2@host/views")
     assert "without a password" in refused["message"]
     assert "hunter2" not in str(refused)
     alone.refuses("USAGE", "project", "--follow", "--rebuild")
 
 
-def test_setting_names_the_store_once_it_is_trusted(alone: Baton, database: str, tmp_path: Path) -> None:
+def test_setting_names_the_store_once_it_is_trusted(alone: Deed, database: str, tmp_path: Path) -> None:
     (alone.home / "config.toml").write_text(f'[views]\nstore = "{database}"\nother = "x"\n')
     call("trust", "--yes", "--home", str(alone.home))
     assert "UNKNOWN_FIELD" in call("session", "list", "--home", str(alone.home)).err
@@ -67,5 +67,5 @@ def test_setting_names_the_store_once_it_is_trusted(alone: Baton, database: str,
     call("trust", "--yes", "--home", str(alone.home))
     assert call("session", "list", "--home", str(alone.home)).code == 0
     with psycopg.connect(database) as connection:
-        assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'baton\\_%'").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'deedbook\\_%'").fetchone() == (1,)
     assert "views equal what the log gives" in alone("verify", "--views")

@@ -1,4 +1,4 @@
-"""Dead letters of `baton watch` are listed and tried again."""
+"""Dead letters of `deed watch` are listed and tried again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import inside
-from calling import Baton, Place, call
+from calling import Deed, Place, call
 
 from consumers.doors.cli.commands import watch
 from consumers.sdk.reactor import Reactor
@@ -53,18 +53,18 @@ def test_command_that_takes_too_long_leaves_nothing_behind(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pipe = tmp_path / "pipe"
-    baton = Baton(capsys, Place(populated("watched")))
+    deed = Deed(capsys, Place(populated("watched")))
     os.mkfifo(pipe)
     monkeypatch.setattr(watch, "command_timeout_s", 1)
     monkeypatch.setattr(watch, "Reactor", partial(Reactor, attempts=1))
-    baton("--as", "a", "emit", "session.started", "--stream", "session/s1", "--data", "{}")
+    deed("--as", "a", "emit", "session.started", "--stream", "session/s1", "--data", "{}")
     command = f"(exec sleep 37 > {pipe}) & exec 3< {pipe}; wait"
     common = ("--as", "a", "watch", "--kind", "session.started", "--exec", command, "--json")
-    said = baton.run(*common, "--from-start", "--once")
+    said = deed.run(*common, "--from-start", "--once")
     assert said.code == 1
     assert "watching" not in said.err  # to a program it is no news
     assert "1 event given up" in said.err
-    (letter,) = json.loads(baton(*common, "--dead"))["data"]["dead_letters"]
+    (letter,) = json.loads(deed(*common, "--dead"))["data"]["dead_letters"]
     assert letter["error"] == "RuntimeError: the command took longer than 1 s"
     end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     for _ in range(500):
@@ -82,7 +82,7 @@ def test_watcher_says_where_it_begins_and_how_to_begin_again(populated: Callable
 
     def begin(*more: str) -> str:
         kinds = "session.started,session.ended"
-        said = inside.baton("--home", home, "--as", "a", "watch", "--kind", kinds, "--once", *more)
+        said = inside.deedbook("--home", home, "--as", "a", "watch", "--kind", kinds, "--once", *more)
         assert (said.code, said.out) == (0, "")
         return said.err
 
@@ -104,7 +104,7 @@ def test_watcher_says_when_its_server_goes_and_is_back(
 
     monkeypatch.setattr(Reactor, "run", run)  # a server that does not answer is given up after twenty seconds
     monkeypatch.setattr(watch, "server_wait_s", 0.001)
-    said = inside.baton("--home", populated("left"), "--as", "a", "watch", "--kind", "session.started")
+    said = inside.deedbook("--home", populated("left"), "--as", "a", "watch", "--kind", "session.started")
     assert said.code == 0
     assert said.err.splitlines()[1:] == [
         "the server is gone, waiting for it: there is no connection",

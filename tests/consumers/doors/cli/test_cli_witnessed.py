@@ -1,4 +1,4 @@
-"""`--policy` and `baton doctor`: what witnesses have cosigned, and what follows when it is too little."""
+"""`--policy` and `deed doctor`: what witnesses have cosigned, and what follows when it is too little."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ledger.config import WITNESSED_FILE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
 ONE = Signer("witness.example/one", 1)
 
 
 @pytest.fixture
-def policy(alone: Baton, tmp_path: Path) -> Path:
+def policy(alone: Deed, tmp_path: Path) -> Path:
     """A policy of one witness; its log is that of `alone`."""
     alone("agent", "add", "a")
     start_session(alone, "work")
@@ -32,13 +32,13 @@ def policy(alone: Baton, tmp_path: Path) -> Path:
     return path
 
 
-def witness(baton: Baton, signer: Signer = ONE) -> None:
+def witness(deed: Deed, signer: Signer = ONE) -> None:
     """Cosign the log as it is now, as a node keeps it."""
-    note = baton("checkpoint")
-    (baton.home / WITNESSED_FILE).write_text(note + signer.line(note, int(time.time())))
+    note = deed("checkpoint")
+    (deed.home / WITNESSED_FILE).write_text(note + signer.line(note, int(time.time())))
 
 
-def test_verify_demands_the_quorum_or_is_told_to_do_without(alone: Baton, policy: Path, tmp_path: Path) -> None:
+def test_verify_demands_the_quorum_or_is_told_to_do_without(alone: Deed, policy: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "b.tar"
     for _ in ("without", "witnessed by another key"):
         alone("export", bundle)
@@ -58,7 +58,7 @@ def test_verify_demands_the_quorum_or_is_told_to_do_without(alone: Baton, policy
     alone.refuses("USAGE", "verify", "--fail-open")
 
 
-def test_a_log_that_is_not_the_witnessed_one_is_found(alone: Baton, policy: Path, tmp_path: Path) -> None:
+def test_a_log_that_is_not_the_witnessed_one_is_found(alone: Deed, policy: Path, tmp_path: Path) -> None:
     """The witnesses of another history cosigned under the log's own key: its root is not this one's."""
     other = tmp_path / "other"
     text = policy.read_text()
@@ -69,7 +69,7 @@ def test_a_log_that_is_not_the_witnessed_one_is_found(alone: Baton, policy: Path
     alone.refuses("NOT_FOUND", "verify", "--policy", other)
 
 
-def test_receipts_are_taken_and_checked_by_policy(alone: Baton, policy: Path, tmp_path: Path) -> None:
+def test_receipts_are_taken_and_checked_by_policy(alone: Deed, policy: Path, tmp_path: Path) -> None:
     witness(alone)
     path = tmp_path / "kept"
     alone("receipt", 2, "--policy", policy, "-o", path)
@@ -82,7 +82,7 @@ def test_receipts_are_taken_and_checked_by_policy(alone: Baton, policy: Path, tm
     assert "witnessed by 0 of 1" in alone("receipt", "verify", path, "--policy", policy, "--fail-open")
 
 
-def test_doctor_and_whoever_reads_to_act_are_told_how_far_the_log_is_witnessed(alone: Baton, policy: Path) -> None:
+def test_doctor_and_whoever_reads_to_act_are_told_how_far_the_log_is_witnessed(alone: Deed, policy: Path) -> None:
     text = policy.read_text().replace("\n", "\\n")
     (alone.home / "config.toml").write_text(f'[witness]\nfail = "open"\npolicy = "{text}"\n')
     trusted(alone.home)

@@ -21,7 +21,7 @@ TABS = 10
 @pytest.fixture(scope="module")
 def carol(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """Carol, who hands work to bob."""
-    settings = make_home(tmp_path_factory.mktemp("live") / ".baton")
+    settings = make_home(tmp_path_factory.mktemp("live") / ".deedbook")
     with Opened(settings=Settings(home=settings.home, agent=CAROL)) as ledger:
         yield ledger
 

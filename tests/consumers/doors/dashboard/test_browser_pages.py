@@ -97,10 +97,10 @@ def test_slider_leads_through_a_search_and_its_address_can_be_shared(story: Sett
 
 
 def test_pages_of_an_empty_ledger_and_errors_have_no_fault_either(tmp_path: Path, browser: Browser) -> None:
-    create_ledger(Home(tmp_path / ".baton"), origin="test/empty", map_size=MAP_SIZE)
+    create_ledger(Home(tmp_path / ".deedbook"), origin="test/empty", map_size=MAP_SIZE)
     menu = [route.path for route in ROUTES if route.menu]
     faults: list[str] = []
-    with Shown(tmp_path / ".baton") as dashboard:
+    with Shown(tmp_path / ".deedbook") as dashboard:
         browser.open(dashboard.link)
         for number, address in enumerate((*menu, "/h/none", "/?as_of=99", "/?as_of=2020-01-01T00:00:00Z")):
             browser.look(LOOKS[number % len(LOOKS)])

@@ -173,7 +173,7 @@ def test_nobody_without_the_cookie_decides(rita: Viewer) -> None:
     rita.ledger.hand_over("x")
     form = form_of(rita, "approve")
     rita.client.cookies.clear()
-    refused(rita, rita.post("/h/x/decide", **form), 401, "baton dashboard")
+    refused(rita, rita.post("/h/x/decide", **form), 401, "deed dashboard")
 
 
 def test_a_decision_is_no_get(rita: Viewer) -> None:

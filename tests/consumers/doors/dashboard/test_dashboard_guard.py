@@ -42,7 +42,7 @@ def test_there_are_never_more_than_so_many_sessions() -> None:
 
 def test_the_cookie_is_for_this_server_and_for_no_script(viewer: Viewer) -> None:
     cookie = viewer.enter().headers["set-cookie"]
-    assert cookie.startswith("baton_4280=")
+    assert cookie.startswith("deedbook_4280=")
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
 
@@ -95,7 +95,7 @@ def acting(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> Viewer:
 
 
 def token_of(viewer: Viewer, *words: str) -> str:
-    session = viewer.dashboard.guard.session(viewer.client.cookies["baton_4280"])
+    session = viewer.dashboard.guard.session(viewer.client.cookies["deedbook_4280"])
     assert session is not None
     return session.token(*words)
 
@@ -147,6 +147,6 @@ def test_who_leaves_is_let_in_no_more_and_nobody_else_is_sent_away(viewer: Viewe
 
 
 def test_a_refusal_shows_its_commands_as_code_and_their_markup_as_text(viewer: Viewer) -> None:
-    assert "<code>baton handoff list</code>" in viewer.get("/h/nobody").text
+    assert "<code>deed handoff list</code>" in viewer.get("/h/nobody").text
     page = viewer.get("/e/`<b>`").text
     assert "<b>" not in page

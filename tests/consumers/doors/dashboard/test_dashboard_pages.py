@@ -141,7 +141,7 @@ def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer:
 def test_a_moment_that_was_not_is_refused_on_a_page(viewer: Viewer, as_of: str) -> None:
     answer = viewer.get("/", as_of=as_of)
     assert answer.status_code in {400, 404}
-    assert "Baton" in answer.text
+    assert "Deedbook" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_text_of_others_stays_text_wherever_it_stands(viewer: Viewer) -> None:
 def test_a_new_ledger_says_what_to_do(viewer: Viewer) -> None:
     page = viewer.page("/")
     assert "Nothing waits for you" in page
-    assert "baton handoff create" in page
+    assert "deed handoff create" in page
 
 
 def test_who_comes_back_is_told_what_came(viewer: Viewer) -> None:

@@ -1,4 +1,4 @@
-"""A decision over real HTTP, in a dashboard of its own process: signed, proven, and found by `baton verify`."""
+"""A decision over real HTTP, in a dashboard of its own process: signed, proven, and found by `deed verify`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A ledger in which two handoffs wait for rita, whose key is sealed."""
-    with Ledger(tmp_path / ".baton") as ledger:
+    with Ledger(tmp_path / ".deedbook") as ledger:
         ledger.write_keys()
         seal(ledger)
         for name in ("x", "y"):
@@ -58,7 +58,7 @@ def token_of(page: str, path: str) -> str:
 
 
 def verify(home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(home), "verify"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

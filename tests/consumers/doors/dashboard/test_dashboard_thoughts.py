@@ -70,7 +70,7 @@ def test_the_past_of_a_tree_is_scrubbed_within_the_moment_that_is_looked_at(view
 
 
 def test_problems_that_are_searched_are_listed(viewer: Viewer) -> None:
-    assert "baton tot run" in viewer.page("/t")
+    assert "deed tot run" in viewer.page("/t")
     told.register(viewer.ledger)
     told.play(viewer.ledger)
     assert f'href="{PATH}"' in viewer.page("/t")

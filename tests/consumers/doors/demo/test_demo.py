@@ -1,4 +1,4 @@
-"""`baton demo`: the story as one JSON document, told by real processes, and nothing left behind unless it is kept."""
+"""`deed demo`: the story as one JSON document, told by real processes, and nothing left behind unless it is kept."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Played(NamedTuple):
     err: str
 
 
-def baton(*arguments: object, temporary: Path) -> subprocess.CompletedProcess[str]:
+def deed(*arguments: object, temporary: Path) -> subprocess.CompletedProcess[str]:
     """Run a verb as a process whose temporary folders are made in ``temporary``."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     return subprocess.run(
         [sys.executable, "-m", "consumers.doors.cli", *map(str, arguments)],
         env=environment | {"TMPDIR": str(temporary)},
@@ -60,7 +60,7 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def is_at_work(pid: int) -> bool:
-    """Whether a process of Baton's has this id; one that has ended has no command line any more."""
+    """Whether a process of Deedbook's has this id; one that has ended has no command line any more."""
     try:
         return b"consumers." in Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def is_at_work(pid: int) -> bool:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """One demo, kept."""
     folder = tmp_path_factory.mktemp("demo")
-    done = baton("demo", "--json", "--keep", temporary=folder)
+    done = deed("demo", "--json", "--keep", temporary=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert (document["schema_version"], document["kind"]) == (1, "demo")
@@ -133,7 +133,7 @@ def test_briefs_are_measured_and_say_which_rule_asks_for_the_whole(played: Playe
 def test_fetched_graph_is_the_one_that_was_briefed(played: Played) -> None:
     fetched = played.data["fetch"]
     assert fetched["verified"] is True
-    asked = baton(
+    asked = deed(
         "reasoning", "fetch", fetched["ref"], "--home", played.data["home"], "--json", temporary=played.folder
     )
     assert json.loads(asked.stdout)["data"]["ref"] == fetched["ref"]
@@ -147,18 +147,18 @@ def test_audit_covers_every_event(played: Played) -> None:
 
 def test_kept_bundle_verifies(played: Played) -> None:
     assert Path(played.data["bundle"]).is_relative_to(played.folder)
-    done = baton("verify", "--bundle", played.data["bundle"], "--json", temporary=played.folder)
+    done = deed("verify", "--bundle", played.data["bundle"], "--json", temporary=played.folder)
     report = json.loads(done.stdout)["data"]
     assert (done.returncode, report["ok"], report["size"]) == (0, True, played.data["events"])
 
 
 def test_kept_home_is_a_ledger_to_go_on_with(played: Played, tmp_path: Path) -> None:
     assert (Path(played.data["home"]) / "log" / "data.mdb").is_file()
-    home = trusted(shutil.copytree(played.data["home"], tmp_path / ".baton"))
+    home = trusted(shutil.copytree(played.data["home"], tmp_path / ".deedbook"))
     started = ["emit", "session.started", "--stream", "session/after", "--as", "kuro", "--data", "{}"]
-    emitted = baton("--home", home, *started, temporary=tmp_path)
+    emitted = deed("--home", home, *started, temporary=tmp_path)
     assert emitted.returncode == 0, emitted.stderr
-    verified = json.loads(baton("--home", home, "verify", "--views", "--json", temporary=tmp_path).stdout)["data"]
+    verified = json.loads(deed("--home", home, "verify", "--views", "--json", temporary=tmp_path).stdout)["data"]
     assert (verified["ok"], verified["size"]) == (True, played.data["events"] + 1)
 
 
@@ -169,7 +169,7 @@ def test_no_process_outlives_a_kept_demo(played: Played) -> None:
 
 
 def test_nothing_stays_behind_when_it_is_not_kept_and_people_read_the_story(tmp_path: Path) -> None:
-    done = baton("demo", temporary=tmp_path)
+    done = deed("demo", temporary=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "refused: SELF_APPROVAL" in done.stderr
     assert "What an auditor can prove" in done.stdout
@@ -179,7 +179,7 @@ def test_nothing_stays_behind_when_it_is_not_kept_and_people_read_the_story(tmp_
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_demo_takes_everything_down(tmp_path: Path, number: signal.Signals) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     child = subprocess.Popen(
         [sys.executable, "-m", "consumers.doors.cli", "demo"],
         env=environment | {"TMPDIR": str(tmp_path)},

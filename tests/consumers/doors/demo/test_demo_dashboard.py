@@ -1,4 +1,4 @@
-"""`baton demo --dashboard`: where it is, what unlocks it, agents that go on by themselves, and nothing left behind."""
+"""`deed demo --dashboard`: where it is, what unlocks it, agents that go on by themselves, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ledger.config import Settings
 
 
 def test_dashboard_of_the_demo_shows_its_past_and_agents_take_up_what_is_approved(tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     command = [sys.executable, "-m", "consumers.doors.cli", "demo", "--dashboard", "--json"]
     with subprocess.Popen(
         command, env=environment | {"TMPDIR": str(tmp_path)}, stdin=subprocess.DEVNULL,

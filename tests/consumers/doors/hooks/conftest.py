@@ -24,5 +24,5 @@ def place(pattern: Place, tmp_path: Path) -> Place:
     """A project with a ledger and an agent for each harness."""
     made = Place(tmp_path)
     subprocess.run(["cp", "-a", "--sparse=always", str(pattern.ledger), str(made.project)], check=True)
-    trusted(made.project / ".baton")
+    trusted(made.project / ".deedbook")
     return made

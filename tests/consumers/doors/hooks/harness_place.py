@@ -18,7 +18,7 @@ wait_max_s: Final = 100.0
 # How long a hook may take, for those that are to say something; and for those that are to be given up.
 PATIENCE: Final = str(Path(__file__).with_name("patience"))
 patience_s: Final = "60"
-given_up: Final = {"BATON_TEST_HOOK_S": "0.5"}
+given_up: Final = {"DEEDBOOK_TEST_HOOK_S": "0.5"}
 
 # What the harnesses send, in the forms of their documentation (see consumers/doors/hooks/harnesses.py).
 COMMON: Final[dict[str, dict[str, Any]]] = {
@@ -52,9 +52,9 @@ class Place:
         self.project = folder / "a project"
         self.home.mkdir()
         self.project.mkdir()
-        self.ledger = self.project / ".baton"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("BATON_", "CLAUDE_"))}
-        self.environment = kept | {"HOME": str(self.home), "PYTHONPATH": PATIENCE, "BATON_TEST_HOOK_S": patience_s}
+        self.ledger = self.project / ".deedbook"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEEDBOOK_", "CLAUDE_"))}
+        self.environment = kept | {"HOME": str(self.home), "PYTHONPATH": PATIENCE, "DEEDBOOK_TEST_HOOK_S": patience_s}
         self.environment.pop("XDG_STATE_HOME", None)
 
     def run(self, *words: object, given: bytes = b"", **changed: str) -> Said:
@@ -70,22 +70,22 @@ class Place:
         )
         return Said(done.returncode, done.stdout, done.stderr)
 
-    def baton(self, *words: object, **changed: str) -> str:
+    def deed(self, *words: object, **changed: str) -> str:
         """Call a verb that succeeds, in this process, and return what it printed."""
         surroundings = {"HOME": str(self.home)} | changed
-        said = inside.baton(*words, cwd=self.project, **surroundings)
+        said = inside.deedbook(*words, cwd=self.project, **surroundings)
         assert said.code == 0, (words, said)
         return said.out
 
     def data(self, *words: object, **changed: str) -> Any:
         """Call a verb with ``--json`` and return its data."""
-        return json.loads(self.baton(*words, "--json", **changed))["data"]
+        return json.loads(self.deedbook(*words, "--json", **changed))["data"]
 
     def with_ledger(self, *agents: str) -> Place:
         """Make the ledger and register agents."""
-        self.baton("init")
+        self.deedbook("init")
         for name in agents:
-            self.baton("agent", "add", name, "--role", "agent")
+            self.deedbook("agent", "add", name, "--role", "agent")
         return self
 
     def commands(self, harness: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ HEREDOC = re.compile(r"- <<'END'\n(.*?)\nEND\n", re.DOTALL)
 def inline(part: str) -> list[str]:
     """Return the commands that stand in the sentences of the page from one that begins so."""
     lines = [line for line in agents_page().split("\n") if line.startswith(part)]
-    return [one for line in lines for one in re.findall(r"`(baton [^`]+)`", line)]
+    return [one for line in lines for one in re.findall(r"`(deedbook [^`]+)`", line)]
 
 
 def example(number: int, place: Place) -> list[list[str]]:
@@ -35,7 +35,7 @@ def example(number: int, place: Place) -> list[list[str]]:
 def follow(place: Place, agent: str, command: str | list[str], **meant: str) -> str:
     """Run a command of the page as an agent, with what its capital words stand for."""
     words = shlex.split(command) if isinstance(command, str) else command
-    return place.baton(*((SAID | meant).get(word, word) for word in words[1:]), BATON_AGENT=agent)
+    return place.deedbook(*((SAID | meant).get(word, word) for word in words[1:]), DEEDBOOK_AGENT=agent)
 
 
 def test_the_page_has_at_most_450_tokens() -> None:
@@ -59,7 +59,7 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
     )
     (place.project / "probe.py").write_text("print(1)\n")
     place.run("git", "init", "-q", ".")
-    init, add_agent, add_reviewer = inline("Set BATON_AGENT")
+    init, add_agent, add_reviewer = inline("Set DEEDBOOK_AGENT")
     follow(place, "", init)
     for name in ("ann", "ben"):
         follow(place, "", add_agent, NAME=name)
@@ -71,8 +71,8 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
         assert "warning" not in printed, printed
     _let_reviewer_act(place)
 
-    (next_,) = [one for one in inline("Take up") if one == "baton next"]
-    assert "baton handoff claim --as ben expire" in follow(place, "ben", next_)
+    (next_,) = [one for one in inline("Take up") if one == "deed next"]
+    assert "deed handoff claim --as ben expire" in follow(place, "ben", next_)
     shown = follow(place, "ben", inline("Take up")[1]) + follow(place, "ben", example(1, place)[0])
     for told in ("tested by: python -m unittest", "touches: src/login.py", "trap: tests stop the clock",
                  "tried: Clearing CACHE on a timer: each worker has its own", "trap: not known: Who fills CACHE?",
@@ -82,7 +82,7 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
         printed = follow(place, "ben", words)
     assert "criterion 2 is open" in printed
     (waiver,) = place.data("next", "--as", "rita")["items"]
-    place.baton(*shlex.split(waiver["command"])[1:])
+    place.deedbook(*shlex.split(waiver["command"])[1:])
     (complete,) = inline("All met")
     follow(place, "ben", complete)
     _let_reviewer_act(place)
@@ -92,22 +92,22 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
     (finding,) = place.data("session", "show", place.data("session", "list")["sessions"][0]["id"])["findings"]
     follow(place, "ann", retract, ENTRY=str(finding["event_index"]))
     assert place.data("report", "query")["total_found"] == 1
-    assert place.baton("verify")
+    assert place.deedbook("verify")
 
 
 def test_prime_names_the_page_until_a_harness_has_it_and_never_tells_it_again(tmp_path: Path) -> None:
     place = Place(tmp_path).with_ledger("ann")
-    told = place.baton("prime", "--as", "ann")
-    assert told.startswith("`baton prime --page` prints how to work with Baton; `baton setup ")
-    assert place.baton("prime", "--page") == agents_page()
+    told = place.deedbook("prime", "--as", "ann")
+    assert told.startswith("`deed prime --page` prints how to work with Deedbook; `deed setup ")
+    assert place.deedbook("prime", "--page") == agents_page()
     (place.project / "AGENTS.md").write_text(f"# Ours\n\n{agents_page()}")
-    assert "baton prime --page" not in place.baton("prime", "--as", "ann")
+    assert "deed prime --page" not in place.deedbook("prime", "--as", "ann")
 
 
 def _let_reviewer_act(place: Place) -> None:
-    """The reviewer reads what waits and runs what `baton next` says, once for all; a terminal would show it and ask."""
+    """The reviewer reads what waits and runs what `deed next` says, once for all; a terminal would show it and ask."""
     items: list[dict[str, Any]] = place.data("next", "--as", "rita")["items"]
     assert items
     for item in items:
         read = place.data("handoff", "show", item["id"])["version"]
-        place.baton(*shlex.split(item["command"])[1:], "--version", read)
+        place.deedbook(*shlex.split(item["command"])[1:], "--version", read)

@@ -178,7 +178,7 @@ def test_an_edit_inside_the_block_is_refused_and_kept_when_forced(
 ) -> None:
     page = HARNESSES[harness].files(project, "local").page
     installation(harness, project).install()
-    edited = page.read_bytes().replace(b"Set BATON_AGENT", b"Never tick tasks")
+    edited = page.read_bytes().replace(b"Set DEEDBOOK_AGENT", b"Never tick tasks")
     page.write_bytes(edited)
     before = tree(tmp_path)
     assert State.EDITED in states(installation(harness, project))
@@ -310,7 +310,7 @@ def test_a_folder_that_leads_out_of_the_project_is_not_written_into(
 def test_a_mark_without_its_other_is_left_for_hands(harness: str, project: Path, tmp_path: Path) -> None:
     page = HARNESSES[harness].files(project, "local").page
     installation(harness, project).install()
-    page.write_text(page.read_text().replace("<!-- baton:end -->\n", ""))
+    page.write_text(page.read_text().replace("<!-- deedbook:end -->\n", ""))
     before = tree(tmp_path)
     assert State.EDITED in states(installation(harness, project))
     with pytest.raises(Refused) as refusal:

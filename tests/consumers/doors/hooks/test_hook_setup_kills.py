@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made_at(folder: Path) -> Path:
     """Return a project in a folder, and nothing remembered of an earlier one."""
-    for name in ("project", "home/.local/state/baton"):
+    for name in ("project", "home/.local/state/deedbook"):
         shutil.rmtree(folder / name, ignore_errors=True)
     project = folder / "project"
     project.mkdir()

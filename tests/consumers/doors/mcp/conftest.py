@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT", "BATON_SESSION", "BATON_TRACEBACK"):
+    for name in ("DEEDBOOK_HOME", "DEEDBOOK_SERVER", "DEEDBOOK_AGENT", "DEEDBOOK_SESSION", "DEEDBOOK_TRACEBACK"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -40,7 +40,7 @@ def own_home(home: Path) -> Path:
 @pytest.fixture(scope="module")
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger that the tests of a file share."""
-    folder = tmp_path_factory.mktemp("shared") / ".baton"
+    folder = tmp_path_factory.mktemp("shared") / ".deedbook"
     folder.mkdir()
     (folder / "log").mkdir()
     return make_ledger(folder)

@@ -21,7 +21,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from node_packages import install
 
 from consumers.doors.mcp.answers import answer_tokens_max
-from consumers.doors.mcp.server import BatonServer
+from consumers.doors.mcp.server import DeedbookServer
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from consumers.sdk.ledger import Ledger
 from ledger.errors import CODES
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 HERE: Final = Path(__file__).parent
-BATON: Final = [sys.executable, "-m", "consumers.doors.cli"]
+DEEDBOOK: Final = [sys.executable, "-m", "consumers.doors.cli"]
 call_max_s: Final = 60.0
 
 # What an agent records of a session through the tools.
@@ -86,7 +86,7 @@ class Caller:
 async def calling(home: Path, agent: str | None = "alice", **options: Any) -> AsyncIterator[Caller]:
     """Call the tools of a server in this process, which signs as ``agent``."""
     with ToolLedger(agent, home=home, **options) as ledger:
-        async with Client(BatonServer(ledger)) as client:
+        async with Client(DeedbookServer(ledger)) as client:
             yield Caller(client)
 
 
@@ -103,24 +103,24 @@ def call_tools(
 
 
 def parameters(home: Path, *options: str) -> StdioServerParameters:
-    """Return how a client starts `baton mcp` over stdio."""
+    """Return how a client starts `deed mcp` over stdio."""
     return StdioServerParameters(
-        command=BATON[0], args=[*BATON[1:], "mcp", "--home", str(home), *options], env=dict(os.environ)
+        command=DEEDBOOK[0], args=[*DEEDBOOK[1:], "mcp", "--home", str(home), *options], env=dict(os.environ)
     )
 
 
 @contextlib.asynccontextmanager
 async def over_stdio(home: Path, *options: str) -> AsyncIterator[Caller]:
-    """Call the tools of a `baton mcp` process over its standard input and output."""
+    """Call the tools of a `deed mcp` process over its standard input and output."""
     async with Client(stdio_client(parameters(home, *options))) as client:
         yield Caller(client)
 
 
 class HttpServer:
-    """A `baton mcp --http` process."""
+    """A `deed mcp --http` process."""
 
     def __init__(self, home: Path, *options: str) -> None:
-        command = [*BATON, "mcp", "--http", "--json", "--home", str(home), *options]
+        command = [*DEEDBOOK, "mcp", "--http", "--json", "--home", str(home), *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

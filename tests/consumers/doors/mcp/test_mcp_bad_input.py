@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from credentials import jwt
-from mcp_clients import BATON, Caller, call_tools, over_stdio
+from mcp_clients import DEEDBOOK, Caller, call_tools, over_stdio
 
 from consumers.doors.mcp.answers import arguments_size_max_bytes
-from consumers.doors.mcp.server import BatonServer
+from consumers.doors.mcp.server import DeedbookServer
 from consumers.doors.mcp.stdio import bounded, line_size_max_bytes
 from consumers.sdk.ledger import Ledger
 from ledger.local import LocalClient
@@ -196,7 +196,7 @@ def test_tool_that_fails_unforeseen_tells_no_more_than_its_kind(
 @pytest.fixture
 def process(own_home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server on stdio, spoken to by hand."""
-    command = [*BATON, "mcp", "--home", str(own_home), "--as", "alice"]
+    command = [*DEEDBOOK, "mcp", "--home", str(own_home), "--as", "alice"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         yield running
         if running.poll() is None:
@@ -209,7 +209,7 @@ def begin(process: subprocess.Popen[bytes]) -> None:
     asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": said}
     process.stdin.write(json.dumps(asked).encode() + b"\n")
     process.stdin.flush()
-    assert answer_to(process, 1)["result"]["serverInfo"]["name"] == "baton"
+    assert answer_to(process, 1)["result"]["serverInfo"]["name"] == "deedbook"
     process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
 
 
@@ -277,4 +277,4 @@ def test_parallel_calls_over_stdio_are_all_answered(own_home: Path) -> None:
 
 
 def test_server_offers_exactly_eight_tools() -> None:
-    assert len(asyncio.run(BatonServer(None).list_tools())) == 8  # type: ignore[arg-type]  # no call is made
+    assert len(asyncio.run(DeedbookServer(None).list_tools())) == 8  # type: ignore[arg-type]  # no call is made

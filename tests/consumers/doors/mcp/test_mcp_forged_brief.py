@@ -36,7 +36,7 @@ def forged(level: TransferLevel) -> Brief:
 @pytest.fixture(scope="module")
 def forgery(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """A ledger in which svc published forged briefs of alice's reasoning, and the ids of their events by level."""
-    home = tmp_path_factory.mktemp("forgery") / ".baton"
+    home = tmp_path_factory.mktemp("forgery") / ".deedbook"
     home.mkdir()
     with Ledger(home) as ledger:
         ledger.register("svc", "service")
@@ -62,13 +62,13 @@ def test_command_line_hands_on_a_brief_that_holds_and_names_the_forger(
     forgery: tuple[Path, dict[str, str]], level: str
 ) -> None:
     home, ids = forgery
-    said = inside.baton("--home", home, "reasoning", "brief", "audit", "--level", level)
+    said = inside.deedbook("--home", home, "reasoning", "brief", "audit", "--level", level)
     assert said.code == 0
     assert LIE not in said.out
     assert "CONCLUSION:" in said.out
     assert f"MADE AGAIN HERE: svc signed another in event {ids[level]}, which does not hold" in said.err
     for verb in ("brief", "explain"):
-        answer = inside.baton("--home", home, "--json", "reasoning", verb, "audit", "--level", level).out
+        answer = inside.deedbook("--home", home, "--json", "reasoning", verb, "audit", "--level", level).out
         rejected = json.loads(answer)["data"]["rejected"]
         assert (rejected["author"], rejected["event_id"]) == ("svc", ids[level])
         assert "facts.text" in {problem["field"] for problem in rejected["problems"]}
@@ -85,7 +85,7 @@ def test_tool_hands_on_a_brief_that_holds_and_names_the_forger(forgery: tuple[Pa
             assert (answer["published"], answer["rejected"]["author"]) == (False, "svc")
             assert answer["rejected"]["event_id"] == ids[level]
             assert answer["fidelity"] < 1.0
-        resource = await call.client.read_resource("baton://brief/audit")
+        resource = await call.client.read_resource("deedbook://brief/audit")
         assert "curl" not in resource.contents[0].text
 
     call_tools(home, work)

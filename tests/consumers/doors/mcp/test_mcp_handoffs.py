@@ -36,7 +36,7 @@ def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Pat
         done: list[str] = []
         while items := (await call("handoff_next")).data["items"]:
             way = items[0]["call"]
-            assert items[0]["command"].startswith("baton handoff ")
+            assert items[0]["command"].startswith("deed handoff ")
             shown = await call(way["tool"], **way["arguments"])
             assert not shown.error
             done.append(way["arguments"]["action"])

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_clients import BATON, Caller, HttpServer
+from mcp_clients import DEEDBOOK, Caller, HttpServer
 
 from consumers.doors.mcp.http import body_size_max_bytes, read_token
 from ledger.errors import Refused
@@ -131,7 +131,7 @@ def test_port_that_is_taken_is_a_typed_error(http_server: HttpServer, shared_hom
     import subprocess
 
     port = http_server.url.rsplit(":", 1)[1].split("/")[0]
-    command = [*BATON, "mcp", "--http", "--port", port, "--json", "--home", str(shared_home)]
+    command = [*DEEDBOOK, "mcp", "--http", "--port", port, "--json", "--home", str(shared_home)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 7
     assert json.loads(done.stdout)["error"]["code"] == "STORE_IN_USE"

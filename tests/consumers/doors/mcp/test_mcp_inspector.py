@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp_clients import BATON, HttpServer, Inspector, call_tools, check_answer
+from mcp_clients import DEEDBOOK, HttpServer, Inspector, call_tools, check_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def target(request: pytest.FixtureRequest, shared_home: Path) -> list[str]:
     if request.param == "stdio":
         # A harness hands on few variables: where this user decides and remembers is not among them.
         own = [f"{name}={os.environ[name]}" for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")]
-        return ["env", *own, *BATON, "mcp", "--home", str(shared_home), "--as", "alice"]
+        return ["env", *own, *DEEDBOOK, "mcp", "--home", str(shared_home), "--as", "alice"]
     server: HttpServer = request.getfixturevalue("http_server")
     return [server.url, "--transport", "http", "--header", f"Authorization: Bearer {server.token}"]
 

@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp_clients import BATON
+from mcp_clients import DEEDBOOK
 
 from consumers.doors.mcp.stdio import line_size_max_bytes
 from ledger.errors import CODES
@@ -22,11 +22,11 @@ CALL = '"method":"tools/call","params":{"name":"search","arguments":{"text":%s}}
 @pytest.fixture(scope="module")
 def process(shared_home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server on stdio, spoken to by hand."""
-    command = [*BATON, "mcp", "--home", str(shared_home), "--as", "alice"]
+    command = [*DEEDBOOK, "mcp", "--home", str(shared_home), "--as", "alice"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         said = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "hand", "version": "1"}}
         begun = ask(running, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": said}).encode())
-        assert begun["result"]["serverInfo"]["name"] == "baton"
+        assert begun["result"]["serverInfo"]["name"] == "deedbook"
         yield running
         assert running.stdin is not None
         assert running.stderr is not None

@@ -1,4 +1,4 @@
-"""`baton mcp --server` gives the same tools on a ledger behind `baton serve`."""
+"""`deed mcp --server` gives the same tools on a ledger behind `deed serve`."""
 
 from __future__ import annotations
 

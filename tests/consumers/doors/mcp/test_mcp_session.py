@@ -63,13 +63,13 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
     assert "dead_end.logged" in [one["kind"] for one in found["hits"]]
     assert not any(one.get("correction") for one in found["hits"])
     listed = {str(one.uri) for one in (await call.client.list_resources()).resources}
-    assert {f"baton://report/{name}", f"baton://brief/{reasoning}"} <= listed
-    report = await call.client.read_resource(f"baton://report/{name}")
+    assert {f"deedbook://report/{name}", f"deedbook://brief/{reasoning}"} <= listed
+    report = await call.client.read_resource(f"deedbook://report/{name}")
     assert "Watch the memory for a day." in report.contents[0].text
-    text = await call.client.read_resource(f"baton://brief/{brief['reasoning_ref']}")
+    text = await call.client.read_resource(f"deedbook://brief/{brief['reasoning_ref']}")
     assert "Close the pool at shutdown" in text.contents[0].text
     with pytest.raises(MCPError, match="NOT_FOUND"):
-        await call.client.read_resource("baton://report/nobody")
+        await call.client.read_resource("deedbook://report/nobody")
 
 
 def test_repeated_call_under_its_key_adds_nothing(own_home: Path) -> None:
@@ -219,7 +219,7 @@ def test_report_that_fails_unforeseen_is_a_warning_too(own_home: Path, monkeypat
 
     async def work(call: Caller) -> None:
         closed = await call("record_reasoning", task="t", entries=[REASONED[0], AFTER])
-        assert "baton session sweep" in closed.data["warnings"][-1]
+        assert "deed session sweep" in closed.data["warnings"][-1]
 
     call_tools(own_home, work)
     assert kinds_in(own_home)[-1] == "assessment.recorded"

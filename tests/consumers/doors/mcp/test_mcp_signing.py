@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import Ledger
-from mcp_clients import BATON, Caller, call_tools
+from mcp_clients import DEEDBOOK, Caller, call_tools
 
 from ledger.home import Home
 from ledger.identity import write_key
@@ -27,7 +27,7 @@ SIGNING: list[tuple[str, dict[str, Any]]] = [
 
 
 def started(home: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    command = [*BATON, "mcp", "--home", str(home), "--json", *options]
+    command = [*DEEDBOOK, "mcp", "--home", str(home), "--json", *options]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, json.loads(done.stdout)["error"] if done.stdout else {}
 
@@ -36,7 +36,7 @@ def test_server_refuses_to_start_as_an_agent_that_is_not_registered(shared_home:
     for options in (("--as", "nobody"), ("--harness", "nobody")):
         code, error = started(shared_home, *options)
         assert (code, error["code"]) == (3, "AGENT_UNKNOWN")
-        assert "`baton agent add nobody --role agent`" in error["message"]
+        assert "`deed agent add nobody --role agent`" in error["message"]
 
 
 @pytest.mark.parametrize("name", ["rita", "ada", "root", "node"])
@@ -49,7 +49,7 @@ def test_server_refuses_to_start_as_who_decides(shared_home: Path, name: str) ->
 def test_every_signing_tool_refuses_an_agent_that_became_human_since(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         assert not (await call("record_reasoning", session_id="s", task="t", entries=FOUND)).error
-        granted = [*BATON, "emit", "role.granted", "--stream", "agent/alice", "--as", "root", "--home", str(own_home)]
+        granted = [*DEEDBOOK, "emit", "role.granted", "--stream", "agent/alice", "--as", "root", "--home", str(own_home)]
         await asyncio.to_thread(
             subprocess.run, [*granted, "--data", '{"agent":"alice","role":"human"}'], check=True, capture_output=True
         )
@@ -69,7 +69,7 @@ def test_without_an_agent_tools_read_and_signing_ones_say_what_to_do(
         for tool, arguments in SIGNING[:1]:
             done = await call(tool, **arguments)
             assert done.code == code
-            assert "baton" in done.error["message"]
+            assert "deedbook" in done.error["message"]
 
     call_tools(shared_home, work, agent=agent)
 
@@ -89,7 +89,7 @@ def test_locked_key_is_told_with_the_way_to_open_it(own_home: Path) -> None:
 
     code, message = call_tools(own_home, work)
     assert code == "KEY_LOCKED"
-    assert "baton key delegate --as alice" in message
+    assert "deed key delegate --as alice" in message
     assert call_tools(own_home, work, passphrase="long enough") == ("", "")
 
 
@@ -119,7 +119,7 @@ def test_missing_extra_is_a_typed_error_that_names_the_command(shared_home: Path
     assert done.returncode == 7
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "EXTRA_MISSING"
-    assert "pip install 'baton-ledger[mcp]'" in error["message"]
+    assert "pip install 'deedbook[mcp]'" in error["message"]
 
 
 def test_options_of_http_are_refused_over_stdio(shared_home: Path) -> None:

@@ -42,7 +42,7 @@ def title() -> str:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger in which bob wrote what he wants alice to obey, wherever an agent may write."""
-    home = tmp_path_factory.mktemp("hostile") / ".baton"
+    home = tmp_path_factory.mktemp("hostile") / ".deedbook"
     home.mkdir()
     with Ledger(home) as ledger:
         fields = {"title": title(), "task": TEXT, "context": TEXT, "tasks": [title()], "criteria": [title()]}
@@ -81,7 +81,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             record = RecordImported(original=original, mapped_kind=kind, mapped=data, claims=said, **claims)
             ledger.emit("bob", stream, record)
         ledger.write_keys()
-    made = inside.baton("--home", home, "report", "generate", "bad", "--as", "bob")
+    made = inside.deedbook("--home", home, "report", "generate", "bad", "--as", "bob")
     assert made.code == 0, made.err
     return home
 
@@ -155,7 +155,7 @@ def test_answers_of_every_tool_hold_words_of_others_in_envelopes_alone(hostile: 
 def test_resources_and_their_list_hold_words_of_others_in_blocks_alone(hostile: Path) -> None:
     async def work(call: Caller) -> None:
         listed = (await call.client.list_resources()).resources
-        assert {str(one.uri) for one in listed} == {"baton://brief/bad", "baton://report/bad"}
+        assert {str(one.uri) for one in listed} == {"deedbook://brief/bad", "deedbook://report/bad"}
         assert bare([one.model_dump(mode="json") for one in listed]) == []
         for one in listed:
             read = await call.client.read_resource(str(one.uri))
@@ -176,8 +176,8 @@ def start_of_session(home: Path) -> str:
 
 
 def primed(home: Path, *options: str) -> str:
-    """Return what `baton prime` prints."""
-    said = inside.baton("--home", home, "prime", *options)
+    """Return what `deed prime` prints."""
+    said = inside.deedbook("--home", home, "prime", *options)
     assert said.code == 0, said.err
     return said.out
 
@@ -211,7 +211,7 @@ def test_notifications_hold_words_of_others_in_envelopes_alone(hostile: Path) ->
 
 
 def test_labels_of_a_drawing_cannot_be_left(hostile: Path) -> None:
-    drawn = inside.baton("--home", hostile, "handoff", "graph", "--format", "mermaid").out
+    drawn = inside.deedbook("--home", hostile, "handoff", "graph", "--format", "mermaid").out
     assert OBEY in drawn
     for line in drawn.splitlines():
         if OBEY in line:

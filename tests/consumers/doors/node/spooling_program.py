@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from baton import Ledger, Unavailable
+from deedbook import Ledger, Unavailable
 from serving import SESSION
 
 from ledger.events.session import FindingLogged

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ACTS = {"revoked": ["key", "revoke"], "removed": ["agent", "remove"]}
 
 
-def baton(settings: Settings, *arguments: str) -> None:
+def deed(settings: Settings, *arguments: str) -> None:
     """Run a verb as root in a process of its own."""
     command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(settings.home), "--as", "root", *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -54,7 +54,7 @@ def test_agent_that_lost_its_key_is_cut_off_while_it_waits_and_refused_after(hom
         assert head["size"] >= size
         wait = msgspec.json.encode({"start": 10**6, "wait_s": poll_wait_max_s})
         waiting = asyncio.create_task(client.request(subject, wait, timeout=60))
-        await asyncio.to_thread(baton, settings, *act, CAROL if act[0] == "agent" else key)
+        await asyncio.to_thread(deed, settings, *act, CAROL if act[0] == "agent" else key)
         async with asyncio.timeout(20):  # far less than the read would have waited
             await cut.wait()
         await until(lambda: client.is_closed or not client.is_connected)

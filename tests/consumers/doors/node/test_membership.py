@@ -42,7 +42,7 @@ def leader(fate: Fate) -> Any:
 def hear(listener: Any, subject: str, **fields: Any) -> None:
     """Let a node hear a heartbeat as it comes on a subject."""
     beat = Beat(**{"node": "node-b", "term": 99, "size": 1, "leads": True} | fields)
-    message = SimpleNamespace(subject=f"baton.{actors().id}.node.{subject}", data=msgspec.json.encode(beat))
+    message = SimpleNamespace(subject=f"deedbook.{actors().id}.node.{subject}", data=msgspec.json.encode(beat))
     with pytest.raises(StopIteration):
         listener.membership._hear(message).send(None)
 

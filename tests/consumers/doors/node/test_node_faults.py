@@ -39,7 +39,7 @@ from ledger.author import Author
 from ledger.bus import connection
 from ledger.bus.publisher import Outbox
 from ledger.bus.stream import Incarnation
-from ledger.errors import BatonError, Unavailable
+from ledger.errors import DeedbookError, Unavailable
 from ledger.lifecycle.authority import NODE
 from ledger.local import LocalClient
 
@@ -61,7 +61,7 @@ def settings(home: Path) -> Settings:
 
 
 def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None:
-    chance, rounds = random.Random(os.environ.get("BATON_SEED")), times(2, 1.2)
+    chance, rounds = random.Random(os.environ.get("DEEDBOOK_SEED")), times(2, 1.2)
     acknowledged: dict[str, int] = {}
     errors: list[BaseException] = []
     node = ServeProcess(settings)
@@ -311,7 +311,7 @@ def test_background_work_that_fails_is_started_again(settings: Settings, monkeyp
     def users(*given: Any) -> Any:
         calls["users"] += 1
         if 2 < calls["users"] < 5:  # the first two are the start
-            raise BatonError("UNEXPECTED", "no users")
+            raise DeedbookError("UNEXPECTED", "no users")
         return real(*given)
 
     monkeypatch.setattr(CompressorWorker, "run", run_worker)

@@ -139,7 +139,7 @@ def test_kills_among_three_nodes_lose_nothing_that_was_acknowledged(nodes: Nodes
 
 def damage(home: Path, how: str) -> None:
     """Damage what a server keeps of the log's stream."""
-    streams = home.glob("bus/jetstream-cluster/jetstream/*/streams/BATON_*_[0-9]*")
+    streams = home.glob("bus/jetstream-cluster/jetstream/*/streams/DEEDBOOK_*_[0-9]*")
     stream = max(streams, key=lambda path: int(path.name.rpartition("_")[2]))
     if how == "deleted":
         shutil.rmtree(stream)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from baton import AsyncLedger, Ledger
+from deedbook import AsyncLedger, Ledger
 from faults import settle, tally, times
 from serving import CAROL, SESSION, ServeProcess, as_carol, begin, make_home
 
@@ -62,7 +62,7 @@ class Served:
                     return texts
                 page = client.entries(page.next_index, kinds=["finding.logged"])
 
-    def baton(self, *words: str) -> int:
+    def deed(self, *words: str) -> int:
         """Call the command line as carol."""
         app = App()
         try:
@@ -74,7 +74,7 @@ class Served:
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     """A ledger with a server, and carol, who began a session."""
-    served = Served(make_home(tmp_path / ".baton"))
+    served = Served(make_home(tmp_path / ".deedbook"))
     yield served
     if not served.is_away:
         served.process.stop()
@@ -96,7 +96,7 @@ def report(served: Served, name: str, chance: random.Random) -> int:
 def test_reports_of_a_killed_agent_are_recorded_once_and_in_order_when_its_server_is_back(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chance, told = random.Random(os.environ.get("BATON_SEED", "spool")), list[int]()
+    chance, told = random.Random(os.environ.get("DEEDBOOK_SEED", "spool")), list[int]()
     for number in range(rounds := times(4, 1.2)):
         if number % 2 == 0:
             served.go()
@@ -105,7 +105,7 @@ def test_reports_of_a_killed_agent_are_recorded_once_and_in_order_when_its_serve
         told.append(report(served, str(number), chance))
     if served.is_away:  # as it is after an odd number of rounds
         served.come()
-    assert served.baton("spool", "send") == 0
+    assert served.deedbook("spool", "send") == 0
     assert Spool(served.settings.home, CAROL).counts() == (0, 0)
     expected, findings = list[str](), served.findings()
     for number, count in enumerate(told):
@@ -123,23 +123,23 @@ def test_what_is_spooled_is_said_to_be_no_record_at_every_door_and_is_one_when_t
     told: dict[str, Any] = {"home": served.settings.home, "server": served.url, "spool": True}
     served.go()
     words = ["emit", "finding.logged", "--stream", SESSION, "--data", '{"finding": "by hand"}']
-    assert served.baton(*words) == 7
+    assert served.deedbook(*words) == 7
     capsys.readouterr()
-    assert served.baton("--spool", "--json", *words) == 7
+    assert served.deedbook("--spool", "--json", *words) == 7
     answer = json.loads(capsys.readouterr().out)["error"]
     assert (answer["code"], answer["recoverable"], answer["details"]["recorded"]) == ("SPOOLED", False, False)
     with Ledger(CAROL, **told) as ledger, pytest.raises(Unavailable, match="NOT recorded yet"):
         ledger.publish(SESSION, FindingLogged(finding="by a program"))
     assert asyncio.run(report_on_loop(told)) == "SPOOLED"
-    assert served.baton("--spool", "handoff", "claim", "h1") == 7  # what asks first is not spooled
+    assert served.deedbook("--spool", "handoff", "claim", "h1") == 7  # what asks first is not spooled
     assert "h1" not in str(list(Spool(served.settings.home, CAROL).kept()))
     served.come()
     assert served.findings() == []
     capsys.readouterr()
-    assert served.baton("next") == 0
+    assert served.deedbook("next") == 0
     assert "of carol 3 acts wait to be recorded" in capsys.readouterr().err
-    assert served.baton("doctor") == 7
-    assert "`baton spool list`" in capsys.readouterr().out
+    assert served.deedbook("doctor") == 7
+    assert "`deed spool list`" in capsys.readouterr().out
     with Ledger(CAROL, home=served.settings.home, server=served.url) as ledger:  # who spools nothing sends it, too
         ledger.publish(SESSION, FindingLogged(finding="last"))
     assert served.findings() == ["by hand", "by a program", "on a loop", "last"]
@@ -161,7 +161,7 @@ def test_outage_that_fills_the_spool_costs_what_was_refused_and_nothing_else(
                 kept += [text] if codes[-1] == "SPOOLED" else []
         assert codes == ["SPOOLED"] * 10 + ["SPOOL_FULL"] * 3
         served.come()
-        assert served.baton("spool", "send") == 0
+        assert served.deedbook("spool", "send") == 0
     settle("an outage with a full spool", rounds, events=kept, published=served.findings())
 
 

@@ -21,7 +21,7 @@ from consumers.sdk.receipts import Anchors, check, take
 from ledger import limits
 from ledger.checkpoint import Checkpoint, parse_checkpoint, sign_checkpoint
 from ledger.config import WITNESSED_FILE, Actions
-from ledger.errors import BatonError, Corrupted, Refused
+from ledger.errors import DeedbookError, Corrupted, Refused
 from ledger.events.session import FindingLogged, SessionStarted
 from ledger.local import LocalClient
 from ledger.policy import Policy
@@ -311,7 +311,7 @@ def test_it_runs_until_it_is_stopped_and_begins_again_after_an_error(
     ours, stop = witnessing(client, of_liar(liar)), threading.Event()
     path = ledger.home.path / WITNESSED_FILE
     path.mkdir()  # nothing can take its place
-    with pytest.raises(BatonError, match="STORE_UNAVAILABLE"):
+    with pytest.raises(DeedbookError, match="STORE_UNAVAILABLE"):
         ours.run(stop)
     path.rmdir()
     monkeypatch.setattr(stop, "wait", lambda _: stop.set())

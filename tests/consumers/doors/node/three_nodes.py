@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 wait_s: Final = 120.0
 copied_wait_s: Final = 15.0
 pause_s: Final = 0.05
-_COPIED: Final = re.compile("Catchup for stream '[^']* > BATON_[^']*' complete")
+_COPIED: Final = re.compile("Catchup for stream '[^']* > DEEDBOOK_[^']*' complete")
 # A node, or what it runs: the compressor of the first one, and ``router-node-2``.
 _WRITER: Final = re.compile(r"(?:compressor|router|(?:compressor-|router-)?(node(?:-\d)?))")
 _SCRIPT: Final = Path(__file__).parents[4] / "deploy" / "three-nodes.py"
@@ -87,7 +87,7 @@ class Nodes:
         """Where agents connect: to any of them."""
 
         self.command: dict[str, list[str]] = {}
-        """What a node's process is called by, in place of ``baton serve``; and by what it is called (``prefix``)."""
+        """What a node's process is called by, in place of ``deed serve``; and by what it is called (``prefix``)."""
         self.prefix: dict[str, list[str]] = {}
         if hosts:
             self._place()

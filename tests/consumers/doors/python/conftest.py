@@ -1,4 +1,4 @@
-"""A ledger in a folder and the same one behind `baton serve`: programs meet both alike."""
+"""A ledger in a folder and the same one behind `deed serve`: programs meet both alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 
-from calling import Baton, Place, Serving, call
+from calling import Deed, Place, Serving, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,13 +20,13 @@ AGENTS = {"kuro": ["agent"], "claude-code": ["agent"], "alex": ["human", "review
 
 @pytest.fixture(autouse=True)
 def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT", "BATON_SESSION"):
+    for name in ("DEEDBOOK_HOME", "DEEDBOOK_SERVER", "DEEDBOOK_AGENT", "DEEDBOOK_SESSION"):
         monkeypatch.delenv(name, raising=False)
 
 
 def make_home(folder: Path) -> Path:
     """Make a ledger with kuro, claude-code and the reviewer alex."""
-    home = folder / ".baton"
+    home = folder / ".deedbook"
     assert call("--home", home, "init").code == 0
     for agent, roles in AGENTS.items():
         chosen = [word for role in roles for word in ("--role", role)]
@@ -42,7 +42,7 @@ def local_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def served_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A ledger behind `baton serve`."""
+    """A ledger behind `deed serve`."""
     with Serving(make_home(tmp_path_factory.mktemp("served"))) as serving:
         yield serving.place
 
@@ -57,8 +57,8 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.fixture
-def alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Baton:
+def alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on a new ledger of this test's own, in a folder."""
-    made = Baton(capsys, Place(tmp_path / ".baton"))
+    made = Deed(capsys, Place(tmp_path / ".deedbook"))
     made("init")
     return made

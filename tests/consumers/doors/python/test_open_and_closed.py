@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from baton import AsyncLedger, Ledger, Refused, Unavailable
+from deedbook import AsyncLedger, Ledger, Refused, Unavailable
 
 from consumers.sdk.clients import Clients, clients
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from baton import Event
-    from calling import Baton
+    from deedbook import Event
+    from calling import Deed
 
 
 @pytest.fixture
-def alone(alone: Baton) -> Baton:
+def alone(alone: Deed) -> Deed:
     """A ledger of the test's own, with an agent."""
     alone("agent", "add", "kuro")
     return alone
@@ -53,7 +53,7 @@ def open_folders(shared: Clients) -> int:
 
 
 def test_a_program_that_changes_its_folder_keeps_its_ledger(
-    alone: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(alone.home.parent)
     (tmp_path / "elsewhere").mkdir()
@@ -68,7 +68,7 @@ def test_a_program_that_changes_its_folder_keeps_its_ledger(
     assert open_folders(clients) == before
 
 
-def test_a_ledger_is_closed_although_a_link_in_its_path_leads_elsewhere_by_now(alone: Baton, tmp_path: Path) -> None:
+def test_a_ledger_is_closed_although_a_link_in_its_path_leads_elsewhere_by_now(alone: Deed, tmp_path: Path) -> None:
     link = tmp_path / "current"
     link.symlink_to(alone.home)
     before = open_folders(clients)
@@ -78,7 +78,7 @@ def test_a_ledger_is_closed_although_a_link_in_its_path_leads_elsewhere_by_now(a
     assert open_folders(clients) == before
 
 
-def test_a_fork_neither_uses_nor_ends_what_was_open(alone: Baton) -> None:
+def test_a_fork_neither_uses_nor_ends_what_was_open(alone: Deed) -> None:
     with Ledger("kuro", home=alone.home) as ledger:
         ledger.session("s1").start()
         assert in_a_fork(lambda: ledger.session("s2").start()) == "USAGE"
@@ -90,7 +90,7 @@ def test_a_fork_neither_uses_nor_ends_what_was_open(alone: Baton) -> None:
     assert in_a_fork(lambda: Ledger("kuro", home=alone.home).client.head().size) != "STORE_UNAVAILABLE"
 
 
-def test_an_error_after_stop_is_told_and_one_after_close_is_a_stop(alone: Baton) -> None:
+def test_an_error_after_stop_is_told_and_one_after_close_is_a_stop(alone: Deed) -> None:
     with Ledger("kuro", home=alone.home) as ledger:
         ledger.session("s1").start()
 
@@ -103,7 +103,7 @@ def test_an_error_after_stop_is_told_and_one_after_close_is_a_stop(alone: Baton)
             ledger.run("mail", after=-1)
 
 
-def test_an_async_ledger_that_is_opened_again_reacts_again(alone: Baton) -> None:
+def test_an_async_ledger_that_is_opened_again_reacts_again(alone: Deed) -> None:
     seen: list[int] = []
     ledger = AsyncLedger("kuro", home=alone.home)
     ledger.on("session.started")(lambda event, _db: seen.append(event.index))
@@ -118,7 +118,7 @@ def test_an_async_ledger_that_is_opened_again_reacts_again(alone: Baton) -> None
     assert len(seen) == 2
 
 
-def test_opening_that_is_cancelled_leaves_nothing_open(alone: Baton) -> None:
+def test_opening_that_is_cancelled_leaves_nothing_open(alone: Deed) -> None:
     async def give_up(turns: int) -> None:
         ledger = AsyncLedger("kuro", home=alone.home)
         opening = asyncio.create_task(ledger.open())
@@ -135,7 +135,7 @@ def test_opening_that_is_cancelled_leaves_nothing_open(alone: Baton) -> None:
     assert open_folders(clients) == before
 
 
-def test_calls_at_the_same_time_open_one_client_beside_the_loop(alone: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_at_the_same_time_open_one_client_beside_the_loop(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     both = threading.Barrier(2)
     really = Clients.open
@@ -157,7 +157,7 @@ def test_calls_at_the_same_time_open_one_client_beside_the_loop(alone: Baton, mo
     assert len(opened) == 2  # one for the loop, one beside it
 
 
-def test_a_call_that_goes_on_after_closing_does_not_reach_the_log(alone: Baton) -> None:
+def test_a_call_that_goes_on_after_closing_does_not_reach_the_log(alone: Deed) -> None:
     async def work() -> list[BaseException]:
         ledger = AsyncLedger("kuro", home=alone.home)
         await ledger.open()

@@ -11,21 +11,21 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from baton import AsyncLedger, Event, Ledger, Refused, Unavailable
+from deedbook import AsyncLedger, Event, Ledger, Refused, Unavailable
 
 from consumers.sdk.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from calling import Baton
+    from calling import Deed
 
 
 wait_max_s: Final = 60.0
 
 
 @pytest.fixture
-def home(alone: Baton) -> Path:
+def home(alone: Deed) -> Path:
     """A ledger with four events to react to."""
     alone("agent", "add", "kuro")
     with Ledger("kuro", home=alone.home) as ledger:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
     """A ledger with every kind, as a Python program opens it, that the tests of a file only read."""
-    with ViewLedger(tmp_path_factory.mktemp("read") / ".baton") as ledger:
+    with ViewLedger(tmp_path_factory.mktemp("read") / ".deedbook") as ledger:
         live(ledger)
         ledger.write_keys()
     with Ledger(settings=Settings(home=ledger.home.path)) as opened_ledger:

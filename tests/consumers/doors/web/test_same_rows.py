@@ -15,7 +15,7 @@ from view_ledger import ARGUMENTS
 
 from consumers.doors.cli.app import App
 from consumers.doors.cli.program import run
-from consumers.doors.mcp.server import BatonServer
+from consumers.doors.mcp.server import DeedbookServer
 from consumers.doors.mcp.tool_ledger import ToolLedger
 from ledger.config import VIEWS_FILE
 from projections.views import QUERIES, kind_of
@@ -158,7 +158,7 @@ def by_command_line(reading: Reading, verb: str, capsys: pytest.CaptureFixture[s
 def by_tool(reading: Reading, tool: Tool) -> Any:
     async def call() -> Any:
         with ToolLedger(home=reading.home) as ledger:
-            async with Client(BatonServer(ledger)) as client:
+            async with Client(DeedbookServer(ledger)) as client:
                 return (await client.call_tool(tool.name, tool.arguments)).structured_content
 
     return asyncio.run(call())

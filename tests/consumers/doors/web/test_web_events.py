@@ -117,10 +117,10 @@ def test_what_is_counted_names_routes_and_never_what_was_asked_for(own: Own) -> 
     own.reading.get("/v1/secret-name/secret-name")
     own.reading.client.get("/secret-name")
     text = own.reading.client.get("/metrics", headers={"authorization": f"Bearer {counts}"}).text
-    assert f"baton_log_entries {float(own.ledger.size)}" in text
-    assert "baton_views_behind_entries 0.0" in text
-    assert 'baton_http_request_seconds_count{route="/v1/handoffs/show",status="200"} 1.0' in text
-    assert 'baton_http_request_seconds_count{route="/v1/events/{ref}",status="200"} 1.0' in text
+    assert f"deedbook_log_entries {float(own.ledger.size)}" in text
+    assert "deedbook_views_behind_entries 0.0" in text
+    assert 'deedbook_http_request_seconds_count{route="/v1/handoffs/show",status="200"} 1.0' in text
+    assert 'deedbook_http_request_seconds_count{route="/v1/events/{ref}",status="200"} 1.0' in text
     assert 'status="401"} 1.0' in text
     assert "secret-name" not in text
 
@@ -228,7 +228,7 @@ def test_a_reader_that_takes_nothing_is_cut_off(own: Own, monkeypatch: pytest.Mo
         assert follower.status == 200
         _, counts = Tokens(own.reading.home).create("bob", "metrics", LATER_MS)
         # It reads nothing more and does not hang up: only the server can have given its place back.
-        while "baton_http_followers 0.0" not in text_of(f"{url}/metrics", counts):
+        while "deedbook_http_followers 0.0" not in text_of(f"{url}/metrics", counts):
             pass
         follower.close()
 

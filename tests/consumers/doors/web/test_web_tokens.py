@@ -33,13 +33,13 @@ def bearer(token: str) -> dict[str, str]:
 @pytest.mark.parametrize("path", [*OURS, "/metrics", "/elsewhere"])
 def test_nothing_of_the_ledger_is_read_without_a_token_on_loopback_either(reading: Reading, path: str) -> None:
     for headers in (
-        {}, bearer("baton_" + "A" * 43), {"authorization": reading.token}, {"authorization": f"Basic {reading.token}"},
+        {}, bearer("deedbook_" + "A" * 43), {"authorization": reading.token}, {"authorization": f"Basic {reading.token}"},
         bearer(reading.token[:-1]), bearer(""), {"authorization": "Bearer é".encode()},
         {"cookie": f"token={reading.token}"},
     ):  # fmt: skip
         answer = reading.client.get(path, headers=headers)
         assert code_of(answer) == (401, "TOKEN_INVALID")
-        assert answer.headers["www-authenticate"] == 'Bearer realm="baton"'
+        assert answer.headers["www-authenticate"] == 'Bearer realm="deedbook"'
     assert reading.client.get(f"{path}?token={reading.token}").status_code == 401
 
 

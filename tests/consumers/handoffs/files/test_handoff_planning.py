@@ -127,7 +127,7 @@ def test_given_status_edit_and_agent_then_events_and_held(
         text = text.replace(old, new.format(who=who))
     plan = planned(status, text, who)
     assert said(plan) == events
-    commands = [one.removeprefix("baton handoff ").split(" --as ")[0] for one in (one.command for one in plan.held)]
+    commands = [one.removeprefix("deed handoff ").split(" --as ")[0] for one in (one.command for one in plan.held)]
     verbs = [f"{one.who}: {command.replace(' h', '', 1)}" for one, command in zip(plan.held, commands, strict=True)]
     assert verbs == held
 
@@ -165,7 +165,7 @@ def test_words_beside_a_status_that_stood_there_are_no_reason() -> None:
     edited = parse(file("blocked (since Monday)").encode())
     plan = plan_edits(EDITED._replace(status="in_progress"), base=base, edited=edited, ledger=base, acting="bob")
     assert said(plan) == []
-    assert plan.held[0].command == "baton handoff block h --reason … --as bob"
+    assert plan.held[0].command == "deed handoff block h --reason … --as bob"
 
 
 def test_reason_beside_a_status_is_no_change_of_the_text() -> None:
@@ -191,7 +191,7 @@ def test_unconfirmed_import_is_left_to_another_import() -> None:
     text = file("completed").replace("Make it warm.", "Make it hot.")
     plan = planned("pending", text, "alice", importer="iris")
     assert said(plan) == []
-    assert [one.command for one in plan.held] == ["baton handoff import h.md --as iris"]
+    assert [one.command for one in plan.held] == ["deed handoff import h.md --as iris"]
     assert planned("pending", file("pending"), "alice", importer="iris").held == ()
 
 
@@ -207,14 +207,14 @@ def test_log_line_without_a_name_is_the_receiver_s() -> None:
     assert said(planned("pending", text, "bob")) == ["logged and so on"]
     (held,) = planned("pending", text, "alice").held
     assert held.what == "log 'and so on' (or put [alice] before it)"
-    assert held.command == "baton handoff log h 'and so on' --as bob"
+    assert held.command == "deed handoff log h 'and so on' --as bob"
 
 
 def test_commands_are_quoted_for_the_shell() -> None:
     standing = EDITED._replace(id="it's; rm -rf ~")
     pending, approved = parse(file("pending").encode()), parse(file("approved").encode())
     plan = plan_edits(standing, base=pending, edited=approved, ledger=pending, acting="bob")
-    assert plan.held[0].command == "baton handoff approve 'it'\"'\"'s; rm -rf ~' --as rita"
+    assert plan.held[0].command == "deed handoff approve 'it'\"'\"'s; rm -rf ~' --as rita"
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_names_that_are_no_handoff_s_are_passed_over(folder: SyncedFolder) -> No
         "\x1b[31m.md": None,
         os.fsdecode(b"\xff.md"): None,
         "x" * 201 + ".md": None,
-        ".baton-abc.md": None,
+        ".deedbook-abc.md": None,
     }
     assert {name: handoff_of(folder.path / name) for name in names} == names
 

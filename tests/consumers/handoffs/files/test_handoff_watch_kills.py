@@ -119,7 +119,7 @@ def outcome(folder: SyncedFolder, hand: Hand) -> tuple[list[str], dict[str, str]
     assert hand.reconcile() == []
     assert folder.size() == before
     texts = [one["text"] for one in folder.shown()["log"]]
-    files = {one.name: one.read_text() for one in folder.path.iterdir() if not one.name.startswith(".baton-")}
+    files = {one.name: one.read_text() for one in folder.path.iterdir() if not one.name.startswith(".deedbook-")}
     return folder.kinds(), files, texts
 
 
@@ -140,7 +140,7 @@ def test_kill_at_any_step_changes_nothing(
 ) -> None:
     begun, clock = tmp_path / "begun", Clock()
     begun.mkdir()
-    with Ledger(begun / ".baton", map_size=16 * 1024**2, clock=clock) as ledger:
+    with Ledger(begun / ".deedbook", map_size=16 * 1024**2, clock=clock) as ledger:
         folder = SyncedFolder(ledger, begun)
         name = scene(folder)
         folder.close()
@@ -149,7 +149,7 @@ def test_kill_at_any_step_changes_nothing(
         """Go on from a copy of the scene, by a clock of its own."""
         base = tmp_path / ("whole" if after is None else f"killed-{after}")
         shutil.copytree(begun, base)
-        with Ledger(base / ".baton", map_size=16 * 1024**2, clock=Clock(clock.now_ms)) as ledger:
+        with Ledger(base / ".deedbook", map_size=16 * 1024**2, clock=Clock(clock.now_ms)) as ledger:
             folder = SyncedFolder(ledger, base)
             hand, count = folder.hand(name), [0]
             if after is not None:

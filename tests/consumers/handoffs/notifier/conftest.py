@@ -36,7 +36,7 @@ def channels_of(tmp_path: Path) -> Callable[..., tuple[Channel, ...]]:
 
     def make(*tables: dict[str, Any]) -> tuple[Channel, ...]:
         notify = [{"agents": ["*"]} | table for table in tables]
-        settings = Settings(home=tmp_path / ".baton", actions=Actions(notify=notify))
+        settings = Settings(home=tmp_path / ".deedbook", actions=Actions(notify=notify))
         return configured_channels(settings, {VARIABLE: SECRET}.get)
 
     return make

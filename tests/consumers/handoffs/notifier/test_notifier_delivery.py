@@ -160,11 +160,11 @@ def test_what_will_not_pass_is_not_tried_again() -> None:
 
 
 def test_command_gets_the_notification_beside_its_command_line(channels_of: Channels, tmp_path: Path) -> None:
-    command = f'cat > {tmp_path}/stdin; printf "%s|%s|%s" "$BATON_NOTIFICATION_ID" "$BATON_TITLE" "$BATON_TEXT" '
+    command = f'cat > {tmp_path}/stdin; printf "%s|%s|%s" "$DEEDBOOK_NOTIFICATION_ID" "$DEEDBOOK_TITLE" "$DEEDBOOK_TEXT" '
     (channel,) = channels_of({"command": f"{command} > {tmp_path}/said"})
     assert attempt(channel, TOLD, START_MS) == Outcome("delivered", "the command ended with exit code 0")
     assert (tmp_path / "said").read_text("utf-8") == f"a1b2|{TOLD.title}|{TOLD.text}"
-    assert json.loads((tmp_path / "stdin").read_text("utf-8"))["type"] == "baton.test"
+    assert json.loads((tmp_path / "stdin").read_text("utf-8"))["type"] == "deedbook.test"
 
 
 def test_command_that_fails_is_tried_again(channels_of: Channels) -> None:

@@ -80,7 +80,7 @@ def test_kills_at_any_moment_leave_one_id_an_episode(
     ledger: Ledger, path: Path, receiver: Receiver, start: Start
 ) -> None:
     hook = {"webhook": receiver.url, "secret_variable": VARIABLE}
-    chance = random.Random(os.environ.get("BATON_SEED"))
+    chance = random.Random(os.environ.get("DEEDBOOK_SEED"))
     assert start(hook).wait(wait_max_s) == 0
     rounds = times(2, 4)
     for number in range(rounds):

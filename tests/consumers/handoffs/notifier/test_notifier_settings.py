@@ -36,7 +36,7 @@ def test_tables_of_the_file_become_channels(tmp_path: Path) -> None:
         [[notify]]
         name = "desktop"
         agents = ["*"]
-        command = 'notify-send "$BATON_TITLE" "$BATON_TEXT"'
+        command = 'notify-send "$DEEDBOOK_TITLE" "$DEEDBOOK_TEXT"'
         timeout_s = 5
         """,
         "utf-8",

@@ -1,4 +1,4 @@
-"""`baton notify`: channels are shown without secrets and tried on demand; what failed can be sent again."""
+"""`deed notify`: channels are shown without secrets and tried on demand; what failed can be sent again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def desktop(ledger: Ledger, receiver: Receiver, tmp_path: Path) -> Path:
         [[notify]]
         name = "desktop"
         agents = ["*"]
-        command = 'echo "$BATON_TITLE" >> {said}'
+        command = 'echo "$DEEDBOOK_TITLE" >> {said}'
         """,
         "utf-8",
     )
@@ -62,8 +62,8 @@ def desktop(ledger: Ledger, receiver: Receiver, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call(ledger: Ledger, desktop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Call a verb of `baton notify` with --json; returns its data, or the error, with the exit code under ``code``."""
-    for name in ("BATON_HOME", "BATON_SERVER", "BATON_AGENT"):
+    """Call a verb of `deed notify` with --json; returns its data, or the error, with the exit code under ``code``."""
+    for name in ("DEEDBOOK_HOME", "DEEDBOOK_SERVER", "DEEDBOOK_AGENT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(VARIABLE, SECRET)
 
@@ -116,8 +116,8 @@ def test_test_sends_one_signed_notification_to_each_channel(call: Call, receiver
     assert [(one["name"], one["is_delivered"]) for one in sent["channels"]] == [("hook", True), ("desktop", True)]
     (got,) = receiver.received
     assert got.is_signed_with(KEY)
-    assert got.document["type"] == "baton.test"
-    assert desktop.read_text("utf-8") == "Baton: test\n"
+    assert got.document["type"] == "deedbook.test"
+    assert desktop.read_text("utf-8") == "Deedbook: test\n"
 
 
 @pytest.mark.parametrize("channel", ["1", "hook"])

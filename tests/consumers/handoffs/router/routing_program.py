@@ -1,4 +1,4 @@
-"""`baton router` in a process of its own, to be killed: right after a handoff it created, when it is told to."""
+"""`deed router` in a process of its own, to be killed: right after a handoff it created, when it is told to."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def settings(home: Path) -> Settings:
 
 @pytest.fixture
 def node(settings: Settings) -> Iterator[ServeProcess]:
-    """`baton serve` of that ledger."""
+    """`deed serve` of that ledger."""
     process = ServeProcess(settings)
     yield process
     assert process.stop() == 0
@@ -90,7 +90,7 @@ def start(settings: Settings, node: ServeProcess, tmp_path: Path) -> Iterator[Ca
 
     def popen(deadly: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(program), deadly, "--home", str(settings.home), "--server", node.url]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         child = subprocess.Popen([*command, "--as", ROUTER, "run", str(chains)], env=environment)
         children.append(child)
         return child

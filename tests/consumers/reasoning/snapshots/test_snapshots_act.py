@@ -81,7 +81,7 @@ def validate(ledger: Ledger, name: str, ref: str, *, by: str, passed: bool = Tru
         inferences=[],
         tree=CheckedTree(sort="none" if unchecked else "folder"),
         counts=counts,
-        validator_name="baton-validator",
+        validator_name="deedbook-validator",
         validator_version="1",
     )
     ledger.clock.advance(1)

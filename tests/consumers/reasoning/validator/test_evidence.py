@@ -284,7 +284,7 @@ def test_moved_text_is_named_by_its_line_and_never_quoted(tmp_path: Path) -> Non
         ("huge.txt", "too_large"),
         ("one_line.txt", "unreadable"),
         (".git/config", "private"),
-        (".baton/keys/alice.key", "private"),
+        (".deedbook/keys/alice.key", "private"),
         ("deploy/.ENV", "private"),
         ("tls/server.pem", "private"),
         ("C:\\code\\inside.txt", "malformed"),

@@ -12,7 +12,7 @@ from consumers.reasoning.validator.judge import ModelJudge
 from consumers.reasoning.validator.validator import ReasoningValidator
 from consumers.sdk.llm.model import configured_client
 from ledger.config import Actions
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 
 if TYPE_CHECKING:
     from consumers.sdk.llm.model import LlmClient
@@ -31,24 +31,24 @@ def test_without_a_table_nobody_is_asked() -> None:
     ],
 )
 def test_wrong_table_is_refused(table: dict[str, str | int | float | bool], code: str) -> None:
-    with pytest.raises(BatonError) as refusal:
+    with pytest.raises(DeedbookError) as refusal:
         configured_client(Actions(llm=table))
     assert refusal.value.code == code
 
 
 def test_key_that_is_missing_stops_the_question_and_not_its_making() -> None:
-    table = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_variable": "BATON_NO_SUCH"}
+    table = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_variable": "DEEDBOOK_NO_SUCH"}
     client = configured_client(Actions(llm=table))
     assert client is not None
-    with pytest.raises(BatonError, match="the environment has no BATON_NO_SUCH") as refusal:
+    with pytest.raises(DeedbookError, match="the environment has no DEEDBOOK_NO_SUCH") as refusal:
         client.ask([], dict)
     assert refusal.value.code == "LLM_UNAVAILABLE"
 
 
 def test_key_is_read_from_the_variable_that_the_table_names(vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BATON_TEST_KEY", "k-1")
+    monkeypatch.setenv("DEEDBOOK_TEST_KEY", "k-1")
     client = configured_client(
-        Actions(llm={"base_url": vendor.url, "model": "m", "api_key_variable": "BATON_TEST_KEY"})
+        Actions(llm={"base_url": vendor.url, "model": "m", "api_key_variable": "DEEDBOOK_TEST_KEY"})
     )
     assert client is not None
     assert client.model == "m"

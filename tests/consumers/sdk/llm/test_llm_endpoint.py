@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from consumers.sdk.llm.model import LlmSettings, read_endpoint
-from ledger.errors import BatonError
+from ledger.errors import DeedbookError
 
 KEY = "sk-0123456789abcdef"
 BASE: dict[str, Any] = {"base_url": "https://llm.example.org/v1", "model": "some-model"}
 
 
 def code_of(environment: dict[str, str] | None = None, **settings: Any) -> str:
-    with pytest.raises(BatonError) as raised:
+    with pytest.raises(DeedbookError) as raised:
         read_endpoint(LlmSettings(**(BASE | settings)), (environment or {}).get).read_key()
     assert KEY not in raised.value.message
     return raised.value.code
@@ -108,7 +108,7 @@ def test_family_says_where_it_is_asked(settings: dict[str, Any], url: str) -> No
 
 def test_compatible_server_has_no_address_of_its_own() -> None:
     for settings in ({}, {"family": "openai-compatible"}):
-        with pytest.raises(BatonError, match="base_url"):
+        with pytest.raises(DeedbookError, match="base_url"):
             read_endpoint(LlmSettings(model="m", **settings), {}.get)
 
 

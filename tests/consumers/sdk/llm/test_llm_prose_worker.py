@@ -271,7 +271,7 @@ def test_missing_key_stops_the_prose_and_nothing_else(
 def test_node_starts_its_workers_without_the_key(
     ledger: Ledger, local_client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "api_key_variable": "BATON_NO_SUCH"}
+    table = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "api_key_variable": "DEEDBOOK_NO_SUCH"}
     settings = msgspec.structs.replace(ledger.settings(), actions=Actions(llm=table, validator_tree="."))
     monkeypatch.setattr(local_client, "settings", settings)
     with Reader(local_client, settings) as reader:

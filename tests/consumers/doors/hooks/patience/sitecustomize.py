@@ -10,4 +10,4 @@ import os
 
 from consumers.doors.hooks import supervisor
 
-supervisor.deadline_s = float(os.environ["BATON_TEST_HOOK_S"])  # type: ignore[misc]
+supervisor.deadline_s = float(os.environ["DEEDBOOK_TEST_HOOK_S"])  # type: ignore[misc]

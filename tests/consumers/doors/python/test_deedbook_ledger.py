@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import baton
+import deedbook
 import pytest
-from baton import AsyncLedger, BatonError, Event, Unavailable
-from baton_use import awaited, fresh, opened, refusal
+from deedbook import AsyncLedger, DeedbookError, Event, Unavailable
+from deedbook_use import awaited, fresh, opened, refusal
 from calling import Place
 
 from consumers.handoffs.acts import ACTS
@@ -183,7 +183,7 @@ def test_an_event_is_found_again_by_index_and_id_and_its_receipt_verifies(place:
 
 def test_evidence_is_checked_before_a_step_is_signed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     async def step(ledger: AsyncLedger) -> str:
-        with pytest.raises(BatonError) as refused:
+        with pytest.raises(DeedbookError) as refused:
             await ledger.reasoning(name).step("x", evidence=["just words"])
         return refused.value.code
 
@@ -208,26 +208,26 @@ def test_an_amendment_sets_what_creating_takes_and_nothing_else(place: Place, ch
 
 
 def test_every_act_on_a_handoff_is_a_verb_of_the_noun() -> None:
-    from baton.nouns import Handoff
+    from deedbook.nouns import Handoff
 
     assert {verb for verb in ACTS if not callable(getattr(Handoff, verb, None))} == set()
 
 
 def test_every_argument_of_creating_is_one_of_the_noun() -> None:
-    from baton.nouns import Handoff
+    from deedbook.nouns import Handoff
 
     taken = set(inspect.signature(Handoff.create).parameters) - {"self"}
     assert taken == {argument.name for argument in ACTS["create"].arguments}
 
 
 def test_the_package_offers_what_it_names_and_nothing_else() -> None:
-    names = [name for name in dir(baton) if not name.startswith("_") and name[0].isupper()]
+    names = [name for name in dir(deed) if not name.startswith("_") and name[0].isupper()]
     assert {"Ledger", "AsyncLedger", "Event", "Receipt", "Refused", "Unavailable"} <= set(names)
-    assert all(getattr(baton, name) for name in names)
-    assert not {"Path", "sys", "find_spec", "annotations"} & set(dir(baton))
-    assert issubclass(Unavailable, BatonError)
+    assert all(getattr(deed, name) for name in names)
+    assert not {"Path", "sys", "find_spec", "annotations"} & set(dir(deed))
+    assert issubclass(Unavailable, DeedbookError)
     with pytest.raises(AttributeError):
-        _ = baton.Nothing
+        _ = deedbook.Nothing
 
 
 def test_a_session_takes_back_what_it_found_and_says_what_an_unknown_came_to(place: Place) -> None:

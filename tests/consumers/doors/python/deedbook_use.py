@@ -1,4 +1,4 @@
-"""What tests of `baton.Ledger` and `baton.AsyncLedger` share: opening one, names of their own, and refusals."""
+"""What tests of `deedbook.Ledger` and `deedbook.AsyncLedger` share: opening one, names of their own, and refusals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from baton import AsyncLedger, BatonError, Ledger
+from deedbook import AsyncLedger, DeedbookError, Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -37,8 +37,8 @@ def awaited(place: Place, work: Callable[[AsyncLedger], Coroutine[Any, Any, Any]
     return asyncio.run(run())
 
 
-def refusal(action: Callable[[], object]) -> BatonError:
+def refusal(action: Callable[[], object]) -> DeedbookError:
     """Return the error of an action."""
-    with pytest.raises(BatonError) as failed:
+    with pytest.raises(DeedbookError) as failed:
         action()
     return failed.value

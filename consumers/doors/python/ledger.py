@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from baton.nouns import A, Handoff, R, Reasoning, Session
+from deedbook.nouns import A, Handoff, R, Reasoning, Session
 from consumers.sdk.async_ledger import AsyncLedger as SdkAsyncLedger
 from consumers.sdk.ledger import Ledger as SdkLedger
 from ledger.admission.decide import Accepted
@@ -40,7 +40,7 @@ class _Nouns(Generic[R, A, V]):
     ) -> V:  # fmt: skip
         """Return the audit of every signature, rule and tree hash in the log.
 
-        ``root`` is the fingerprint of the root key, as ``baton init`` printed it: without it the verdict is
+        ``root`` is the fingerprint of the root key, as ``deed init`` printed it: without it the verdict is
         "self-asserted". ``checkpoint`` is a note that was kept from earlier; with ``views`` the views are rebuilt from
         the log and compared, which needs the ledger's own folder. With ``resume`` what is found right is kept in the
         user's state folder (40 to 90 bytes an event); the next one hashes it again, and verifies only what is new.

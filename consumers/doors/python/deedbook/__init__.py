@@ -1,6 +1,6 @@
-"""Baton for Python agents: one object that publishes, asks, reacts and audits.
+"""Deedbook for Python agents: one object that publishes, asks, reacts and audits.
 
-    from baton import Ledger
+    from deedbook import Ledger
 
     with Ledger(agent="kuro") as ledger:
         ledger.handoff("event-bus").create(to="claude-code", reviewer="alex", title="Event bus")
@@ -32,11 +32,11 @@ def _check_packages() -> None:
         if found is None or found.parent not in places:
             where = "nowhere" if spec is None else str(found or list(spec.submodule_search_locations or ()))
             message = (
-                f"baton needs its own package {name!r}, but Python finds {where}: rename that one, run Python from "
+                f"deedbook needs its own package {name!r}, but Python finds {where}: rename that one, run Python from "
                 f"another folder, or take it off PYTHONPATH"
             )
-            if sys.argv and (sys.argv[0] == "-m" or Path(sys.argv[0]).name == "baton"):
-                sys.exit(f"baton: {message}")  # the command, or `python -m baton`, which runs this first
+            if sys.argv and (sys.argv[0] == "-m" or Path(sys.argv[0]).name == "deedbook"):
+                sys.exit(f"deed: {message}")  # the command, or `python -m deedbook`, which runs this first
             raise ImportError(message, name=name)
 
 
@@ -45,13 +45,13 @@ _check_packages()
 from ledger.front_door import front_door  # noqa: E402 - after the check that it is ours
 
 if TYPE_CHECKING:
-    from baton.ledger import AsyncLedger as AsyncLedger
-    from baton.ledger import Ledger as Ledger
+    from deedbook.ledger import AsyncLedger as AsyncLedger
+    from deedbook.ledger import Ledger as Ledger
     from consumers.sessions import generate_handoff_report as generate_handoff_report
     from consumers.sessions import query_handoff_reports as query_handoff_reports
     from consumers.sessions import resume_previous_session as resume_previous_session
     from ledger.admission.decide import Accepted as Accepted
-    from ledger.errors import BatonError as BatonError
+    from ledger.errors import DeedbookError as DeedbookError
     from ledger.errors import Corrupted as Corrupted
     from ledger.errors import Refused as Refused
     from ledger.errors import Unavailable as Unavailable

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from baton import AsyncLedger, Event, Ledger
-from baton_use import awaited, fresh, opened, refusal
+from deedbook import AsyncLedger, Event, Ledger
+from deedbook_use import awaited, fresh, opened, refusal
 from calling import Place
 
 from consumers.sdk.subscriptions import Subscriptions

@@ -1,4 +1,4 @@
-"""``python -m baton``, and what the command ``baton`` runs: importing `baton` has checked whose packages these are."""
+"""``python -m deedbook``, and what the command ``deed`` runs: importing `deed` has checked whose packages these are."""
 
 from __future__ import annotations
 

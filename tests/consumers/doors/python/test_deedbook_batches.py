@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from baton import AsyncLedger, Ledger, Refused
-from baton_use import awaited, fresh, opened, refusal
+from deedbook import AsyncLedger, Ledger, Refused
+from deedbook_use import awaited, fresh, opened, refusal
 from calling import Place
 
 from ledger.events.session import FindingLogged, SessionStarted

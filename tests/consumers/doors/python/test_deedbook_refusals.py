@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from baton import AsyncLedger, Event, Ledger, Refused
-from baton_use import awaited, fresh, opened, refusal
-from calling import Baton, Place
+from deedbook import AsyncLedger, Event, Ledger, Refused
+from deedbook_use import awaited, fresh, opened, refusal
+from calling import Deed, Place
 
 from ledger.events.session import FindingLogged, SessionStarted
 
@@ -43,7 +43,7 @@ def test_nobody_signs_without_a_name_or_a_key(place: Place) -> None:
 
 
 @pytest.mark.usefixtures("cheap_passphrases")
-def test_a_sealed_key_is_opened_by_its_passphrase_given_or_asked_for(alone: Baton) -> None:
+def test_a_sealed_key_is_opened_by_its_passphrase_given_or_asked_for(alone: Deed) -> None:
     alone("agent", "add", "kuro", "--passphrase-fd", _lines("secret"))
     for given, code in ((None, "KEY_LOCKED"), ("wrong", "KEY_LOCKED"), ("secret", ""), (lambda _: "secret", "")):
         with Ledger("kuro", home=alone.home, passphrase=given) as ledger:

@@ -252,7 +252,7 @@ class Reasoning(_Noun[R, A]):
             extended = reasonings.ReasoningExtended(steps=[step], dependencies=dependencies)
             cited, warned = cite([extended], partial(ask, author.client))
             for warning in warned:
-                logging.getLogger("baton").warning(warning)
+                logging.getLogger("deedbook").warning(warning)
             return [*cited]
 
         return self._ledger.publish_from(self.stream, make)
